@@ -1,0 +1,169 @@
+"""What a running program tells its observers: block facts, the dynamic record, the consumer protocol.
+
+A *block* is a dynamic basic block: it starts wherever control arrives and ends with the first control
+transfer, system instruction, or after ``MAX_BLOCK_INSTRUCTIONS`` instructions. Blocks may overlap (a jump
+into the middle of one starts another), so the sequence of blocks depends only on what the program does and
+never on how the engine translated it.
+
+Static facts are written once per block, in `BlockFacts`. The dynamic record is one flat ``uint32`` stream in
+execution order; for each executed block::
+
+    block_id, address, address, ...      one effective address per memory access, in program order
+
+An atomic read-modify-write is one access (flags LOAD|STORE). The outcome of a branch and the target of an
+indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
+
+Every observer - performance counters, timing models, phase signatures, probes - consumes this record, and
+the instruction set, the translator and the timing models never mention one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_BLOCK_INSTRUCTIONS = 64
+
+
+class OpClass(IntEnum):
+    """Instruction class: what functional unit and what event an instruction stands for."""
+
+    INT_ALU = 0
+    INT_MUL = 1
+    INT_DIV = 2
+    LOAD = 3
+    STORE = 4
+    FP_LOAD = 5
+    FP_STORE = 6
+    ATOMIC = 7
+    BRANCH = 8  # conditional branch
+    JUMP = 9  # direct unconditional jump (jal with rd = x0)
+    CALL = 10  # direct call (jal with rd = ra or t0)
+    RETURN = 11  # jalr x0 through ra or t0
+    INDIRECT_JUMP = 12  # any other jalr with rd = x0
+    INDIRECT_CALL = 13  # jalr that links
+    FP_ADD = 14  # add, subtract, compare, min/max, sign injection, classify
+    FP_MUL = 15
+    FP_FMA = 16
+    FP_DIV = 17
+    FP_SQRT = 18
+    FP_CVT = 19  # conversions between formats
+    FP_MOVE = 20  # moves between register files
+    CSR = 21
+    FENCE = 22
+    SYSTEM = 23  # ecall, ebreak
+
+
+# Memory access flags of an instruction.
+ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
+
+BLOCK_DTYPE = np.dtype(
+    [
+        ("pc", "u4"),  # address of the first instruction
+        ("end_pc", "u4"),  # address after the last instruction: where a not-taken branch continues
+        ("first_instruction", "u4"),  # index of the first row in the instruction table
+        ("n_instructions", "u4"),
+        ("n_accesses", "u4"),  # words that follow the block id in the stream
+        ("terminator", "u1"),  # OpClass of the last instruction
+        ("target_known", "u1"),  # 1 when the taken target below is static
+        ("pad", "u2"),
+        ("target_pc", "u4"),  # static taken target of a branch, jump or call
+    ]
+)
+
+# Registers are numbered 0-31 for x0-x31 and 32-63 for f0-f31; 0 also means "no register".
+INSTRUCTION_DTYPE = np.dtype(
+    [
+        ("pc", "u4"),
+        ("length_bytes", "u1"),  # 2 or 4
+        ("op_class", "u1"),
+        ("access", "u1"),  # ACCESS_* flags
+        ("access_bytes", "u1"),
+        ("rd", "u1"),
+        ("rs1", "u1"),
+        ("rs2", "u1"),
+        ("rs3", "u1"),
+    ]
+)
+
+
+class BlockFacts:
+    """Append-only tables of static facts; block ids are row numbers of ``blocks``.
+
+    ``blocks``: ``(n_blocks,)`` of BLOCK_DTYPE; ``instructions``: ``(n,)`` of INSTRUCTION_DTYPE. Both are views
+    of larger buffers that are replaced when they grow: read them anew on each use, never keep them.
+    """
+
+    def __init__(self) -> None:
+        self._blocks = np.zeros(1024, BLOCK_DTYPE)
+        self._instructions = np.zeros(8192, INSTRUCTION_DTYPE)
+        self.n_blocks = 0
+        self.n_instructions = 0
+
+    @property
+    def blocks(self) -> NDArray[np.void]:
+        return self._blocks[: self.n_blocks]
+
+    @property
+    def instructions(self) -> NDArray[np.void]:
+        return self._instructions[: self.n_instructions]
+
+    def append(
+        self, instructions: list[tuple[int, int, int, int, int, int, int, int, int]], target_pc: int | None
+    ) -> int:
+        """Add a block from its instruction rows (fields of INSTRUCTION_DTYPE in order) and return its id."""
+        count = len(instructions)
+        while self.n_instructions + count > len(self._instructions):
+            self._instructions = np.concatenate([self._instructions, np.zeros_like(self._instructions)])
+        if self.n_blocks == len(self._blocks):
+            self._blocks = np.concatenate([self._blocks, np.zeros_like(self._blocks)])
+        first = self.n_instructions
+        self._instructions[first : first + count] = instructions
+        last = instructions[-1]
+        self._blocks[self.n_blocks] = (
+            instructions[0][0],
+            last[0] + last[1],
+            first,
+            count,
+            sum(1 for row in instructions if row[3]),
+            last[2],
+            target_pc is not None,
+            0,
+            target_pc or 0,
+        )
+        self.n_instructions += count
+        self.n_blocks += 1
+        return self.n_blocks - 1
+
+
+@dataclass(frozen=True)
+class TraceSelection:
+    """What the translation emits; what nobody selected costs nothing."""
+
+    blocks: bool = False  # the block ids
+    addresses: bool = False  # effective addresses (needs blocks)
+    exact_stop: bool = False  # honour the instruction budget at every block boundary
+
+    def __or__(self, other: TraceSelection) -> TraceSelection:
+        return TraceSelection(
+            self.blocks or other.blocks,
+            self.addresses or other.addresses,
+            self.exact_stop or other.exact_stop,
+        )
+
+
+NOTHING = TraceSelection()
+FULL_RECORD = TraceSelection(blocks=True, addresses=True, exact_stop=True)
+
+
+class Consumer(Protocol):
+    """An observer of the record."""
+
+    selection: TraceSelection
+
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        """Take the next part of the record: whole blocks, in execution order."""

@@ -1,0 +1,1 @@
+"""The instruction table: encodings, formats, classes and semantics, written once."""

@@ -1,0 +1,1 @@
+"""Timing components that consume the block record: caches, TLBs, branch predictors, cores."""
