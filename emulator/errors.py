@@ -23,6 +23,7 @@ class GuestFault(EmulatorError):
         self.signal = signal
         self.pc = pc
         self.address = address
+        self.mapped = False  # the address exists and the access is not allowed
 
 
 class InstructionLimit(EmulatorError):

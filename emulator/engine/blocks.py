@@ -1,0 +1,126 @@
+"""Discovery of dynamic basic blocks in guest memory: decoded instructions and their static facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
+from emulator.isa.decode import Instruction, decode
+
+_STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
+_KEEPS_GOING = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A dynamic basic block. ``target_pc`` is the static taken target; ``ends`` how control leaves."""
+
+    number: int  # row in BlockFacts
+    pc: int
+    end_pc: int
+    instructions: tuple[Instruction, ...]
+    pcs: tuple[int, ...]
+    target_pc: int | None
+    transfers: bool  # the last instruction is a control transfer
+    slow: bool  # the last instruction is executed by the oracle
+    call_target: int | None  # where a call goes, when that is static: jal, or auipc followed by jalr
+
+    @property
+    def last(self) -> Instruction:
+        return self.instructions[-1]
+
+    def successors(self) -> list[int]:
+        """Static successors in the same function: a call continues at its return site."""
+        if self.slow:
+            return [self.end_pc]
+        if not self.transfers:
+            return [self.end_pc]
+        op_class = self.last.op_class
+        found = []
+        if self.target_pc is not None and op_class != OpClass.CALL:
+            found.append(self.target_pc)
+        if op_class in _KEEPS_GOING:
+            found.append(self.end_pc)
+        return found
+
+
+def facts_row(instruction: Instruction, pc: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """The instruction's row of INSTRUCTION_DTYPE: registers that it has not are 0, f registers 32-63."""
+    row = instruction.row
+    numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
+    registers = [
+        0 if kind == "-" else number + (32 if kind == "f" else 0)
+        for kind, number in zip(row.register_kinds, numbers, strict=True)
+    ]
+    return (
+        pc, instruction.length_bytes, instruction.op_class, row.access, row.access_bytes, *registers,
+    )  # type: ignore[return-value]  # fmt: skip
+
+
+class BlockCache:
+    """Blocks by start address. ``fetch(pc)`` gives the raw bits at pc or raises a guest fault."""
+
+    def __init__(self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], Exception]) -> None:
+        self._fetch = fetch
+        self._on_illegal = on_illegal
+        self.facts = BlockFacts()
+        self.by_pc: dict[int, Block] = {}
+
+    def get(self, pc: int) -> Block:
+        """The block that starts at ``pc``, discovered on first use.
+
+        An instruction that cannot be fetched or decoded ends the block before it; it faults when reached.
+        """
+        block = self.by_pc.get(pc)
+        if block is None:
+            block = self._discover(pc)
+            self.by_pc[pc] = block
+        return block
+
+    def clear(self) -> None:
+        """Forget all blocks (the guest changed its code); their facts and numbers stay valid."""
+        self.by_pc.clear()
+
+    def _discover(self, start: int) -> Block:
+        instructions: list[Instruction] = []
+        pcs: list[int] = []
+        pc = start
+        while len(instructions) < MAX_BLOCK_INSTRUCTIONS:
+            try:
+                raw = self._fetch(pc)
+                instruction = decode(raw)
+                if instruction is None:
+                    raise self._on_illegal(pc, raw)
+            except Exception:
+                if not instructions:
+                    raise
+                break
+            instructions.append(instruction)
+            pcs.append(pc)
+            pc += instruction.length_bytes
+            if instruction.slow or instruction.row.ends_block:
+                break
+        last = instructions[-1]
+        transfers = last.row.ends_block and not last.slow
+        target = pcs[-1] + last.imm if last.op_class in _STATIC_TARGETS else None
+        if target is not None and not 0 <= target < 1 << 31:
+            target = None
+        number = self.facts.append(
+            [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)], target
+        )
+        return Block(
+            number, start, pc, tuple(instructions), tuple(pcs), target, transfers, last.slow,
+            _call_target(instructions, pcs, target),
+        )  # fmt: skip
+
+
+def _call_target(instructions: list[Instruction], pcs: list[int], target: int | None) -> int | None:
+    last = instructions[-1]
+    if last.op_class == OpClass.CALL:
+        return target
+    if last.op_class == OpClass.INDIRECT_CALL and len(instructions) > 1:
+        before = instructions[-2]
+        if before.row.mnemonic == "auipc" and before.rd == last.rs1:
+            return (pcs[-2] + before.imm + last.imm) & ~1
+    return None

@@ -1,0 +1,325 @@
+"""The generic interpreter: one LLVM function, made from the same table, for code that runs a few times.
+
+It walks pre-decoded operations (`OPERATION_DTYPE`) through a switch, keeps all guest registers in the state
+buffer, counts executions of each block, and hands over to a translation as soon as there is one at the pc.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.blocks import Block
+from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
+from emulator.engine.state import OFFSETS, Exit
+from emulator.events import TraceSelection
+from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
+from emulator.isa.softfloat import F32, F64, Format
+from emulator.isa.table import TABLE, Row
+
+V = Any
+BOX = 0xFFFFFFFF_00000000
+
+OPERATION_DTYPE = np.dtype(
+    [
+        ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"), ("pad", "u2"),
+        ("imm", "i8"), ("pc", "u8"), ("next_pc", "u8"),
+    ]
+)  # fmt: skip
+DESCRIPTOR_DTYPE = np.dtype(
+    [("operations", "u8"), ("count", "u4"), ("n_instructions", "u4"), ("number", "u4"), ("pad", "u4", (3,))]
+)
+SCRATCH_REGISTER = 64  # x0 as a destination
+
+# Conversions to integers have one handler a rounding mode; other rows one each; then the pseudo operations.
+_Key = tuple[int, int]
+HANDLERS: dict[_Key, int] = {}
+for _row in TABLE:
+    _integer_result = "rm" in _row.fields and _row.register_kinds[0] == "x"
+    for _rm in (0, 1, 2, 3, 4, DYNAMIC_ROUNDING) if _integer_result else (DYNAMIC_ROUNDING,):
+        if not _row.slow:
+            HANDLERS[(_row.index, _rm)] = len(HANDLERS)
+FALL_THROUGH = len(HANDLERS)
+SLOW = FALL_THROUGH + 1
+
+
+def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
+    """The block as interpreter operations; the last one transfers control."""
+    rows = []
+    instructions = block.instructions[:-1] if block.slow else block.instructions
+    for instruction, pc in zip(instructions, block.pcs, strict=False):
+        rows.append(_operation(instruction, pc))
+    if block.slow:
+        rows.append((SLOW, 0, 0, 0, 0, 0, 0, block.pcs[-1], 0))
+    elif not block.transfers:
+        rows.append((FALL_THROUGH, 0, 0, 0, 0, 0, 0, block.pcs[-1], block.end_pc))
+    return np.array(rows, OPERATION_DTYPE)
+
+
+def _operation(instruction: Instruction, pc: int) -> tuple[int, ...]:
+    row = instruction.row
+    handler = HANDLERS.get((row.index, instruction.rm))
+    if handler is None:  # the rounding mode does not matter to this instruction
+        handler = HANDLERS[(row.index, DYNAMIC_ROUNDING)]
+    kinds = row.register_kinds
+    rd = instruction.rd
+    if kinds[0] == "x" and rd == 0:
+        rd = SCRATCH_REGISTER
+    elif kinds[0] == "f":
+        rd += 32
+    rs = [
+        number + (32 if kind == "f" else 0)
+        for kind, number in zip(
+            kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True
+        )
+    ]
+    return (handler, rd, *rs, 0, instruction.imm, pc, pc + instruction.length_bytes)
+
+
+class InterpreterEmitter(Emitter):
+    """Emits the interpreter for one selection."""
+
+    def __init__(self, selection: TraceSelection, name: str) -> None:
+        super().__init__()
+        self.selection = selection
+        self.function = name
+        self._row: Row
+
+    def emit(self) -> str:
+        """The IR text of the function."""
+        self._prologue()
+        self._head()
+        labels = [f"h{number}" for number in HANDLERS.values()]
+        cases = " ".join(f"i16 {n}, label %{label}" for n, label in enumerate(labels))
+        self.start("dispatch")
+        self.say(f"%handler = load i16, ptr {self._op()}")
+        self.say(
+            f"switch i16 %handler, label %slow [ {cases} i16 {FALL_THROUGH}, label %fallthrough ]"
+        )
+        for (index, rm), number in HANDLERS.items():
+            self._handler(TABLE[index], rm, number)
+        self.start("fallthrough")
+        self._block_end(self._field("next_pc"))
+        self.start("slow")
+        self._leave(self._field("pc"), Exit.SLOW)
+        self._leave_blocks()
+        head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {{\n"
+        return head + "\n".join(self.lines) + "\n}\n"
+
+    # --- frame
+    def _prologue(self) -> None:
+        self.start("entry")
+        self.say("%vop = alloca ptr")
+        self.say("%vb = alloca i64")
+        self.say("%vr = alloca ptr")
+        self.say("%vpc = alloca i64")
+        self.say("store i64 %budget, ptr %vb")
+        self.say("store ptr %rec, ptr %vr")
+        for n in PINNED:
+            self.say(f"store i64 %p{n}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
+        self.say("%slots = load ptr, ptr " + self.state_pointer("slots"))
+        self.say("%index = load ptr, ptr " + self.state_pointer("block_index"))
+        self.say("%blocks = load ptr, ptr " + self.state_pointer("blocks"))
+        self.say("%hot = load i64, ptr " + self.state_pointer("hot"))
+        self.say("%hot32 = trunc i64 %hot to i32")
+        self.say("%oppointer = getelementptr i8, ptr %st, i64 " + str(OFFSETS["operation"]))
+        self.say(f"store i64 {self.state_load('pc')}, ptr %vpc")
+        self.say("br label %head")
+
+    def _head(self) -> None:
+        self.start("head")
+        pc = self.let("load i64, ptr %vpc")
+        budget = self.let("load i64, ptr %vb")
+        spent = self.let(f"icmp slt i64 {budget}, 1")
+        self.say(f"br i1 {spent}, label %outofbudget, label %counting, {RARELY}")
+        self.start("counting")
+        where = self.let(f"getelementptr i8, ptr %index, i64 {self.let(f'shl i64 {pc}, 1')}")
+        number = self.let(f"zext i32 {self.let(f'load i32, ptr {where}')} to i64")
+        descriptor = self.let(
+            f"getelementptr i8, ptr %blocks, i64 {self.let(f'mul i64 {number}, {DESCRIPTOR_DTYPE.itemsize}')}"
+        )
+        fields = DESCRIPTOR_DTYPE.fields
+        assert fields is not None
+        count_pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['count'][1]}")
+        count = self.let(f"add i32 {self.let(f'load i32, ptr {count_pointer}')}, 1")
+        self.say(f"store i32 {count}, ptr {count_pointer}")
+        is_hot = self.let(f"icmp eq i32 {count}, %hot32")
+        self.say(f"br i1 {is_hot}, label %washot, label %go, {RARELY}")
+        self.start("go")
+        pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
+        length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
+        self.say(f"store i64 {self.let(f'sub i64 {budget}, {length}')}, ptr %vb")
+        if self.selection.blocks:
+            record = self.let("load ptr, ptr %vr")
+            pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
+            self.say(f"store i32 {self.let(f'load i32, ptr {pointer}')}, ptr {record}")
+            self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
+        operations = self.let(f"load ptr, ptr {descriptor}")
+        self.say(f"store ptr {operations}, ptr %vop")
+        self.say("br label %dispatch")
+        self.start("outofbudget")
+        self._leave(pc, Exit.BUDGET)
+        self.start("washot")
+        self._leave(pc, Exit.HOT)
+
+    def _handler(self, row: Row, rm: int, number: int) -> None:
+        self.start(f"h{number}")
+        self._row = row
+        self.rm = rm
+        self._ended = False
+        row.semantics(self)
+        if not self._ended:
+            step = self.let(f"getelementptr i8, ptr {self._op()}, i64 {OPERATION_DTYPE.itemsize}")
+            self.say(f"store ptr {step}, ptr %vop")
+            self.say("br label %dispatch")
+
+    def _block_end(self, pc: V) -> None:
+        self.say(f"store i64 {pc}, ptr %vpc")
+        self.say("br label %next")
+
+    def _leave(self, pc: V, reason: Exit) -> None:
+        self.say(f"store i64 {pc}, ptr %vpc")
+        self.state_store("reason", int(reason))
+        self.say("br label %leave")
+
+    def _leave_blocks(self) -> None:
+        """``next``: go on at %vpc, here or in a translation; ``leave``: back to Python."""
+        self.start("next")
+        pc = self.let("load i64, ptr %vpc")
+        bad = self.let(f"icmp ugt i64 {pc}, {ADDRESS_LIMIT}")
+        self.say(f"br i1 {bad}, label %badpc, label %look, {RARELY}")
+        self.start("look")
+        slot = self.let(f"getelementptr i8, ptr %slots, i64 {self.let(f'shl i64 {pc}, 2')}")
+        function = self.let(f"load ptr, ptr {slot}")
+        here = self.let(f"icmp eq ptr {function}, @{self.function}")
+        self.say(f"br i1 {here}, label %head, label %other")
+        self.start("other")
+        unknown = self.let(f"icmp eq ptr {function}, null")
+        self.say(f"br i1 {unknown}, label %miss, label %translated, {RARELY}")
+        self.start("translated")
+        self.state_store("pc", pc)
+        pinned = {
+            n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}") for n in PINNED
+        }
+        budget, record = self.let("load i64, ptr %vb"), self.let("load ptr, ptr %vr")
+        self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
+        self.say("ret void")
+        self.start("miss")
+        self._leave(pc, Exit.MISS)
+        self.start("badpc")
+        self._leave(pc, Exit.ILLEGAL_PC)
+        self.start("leave")
+        self.state_store("pc", self.let("load i64, ptr %vpc"))
+        self.state_store("budget", self.let("load i64, ptr %vb"))
+        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        self.say("ret void")
+        self.start("wild")
+        fault = self.let("load ptr, ptr %vop")
+        self.say(f"store ptr {fault}, ptr %oppointer")
+        self.state_store("reason", int(Exit.FAULT))
+        self.state_store("fault_pc", self._field("pc"))
+        self.say("br label %leavefault")
+        self.start("leavefault")
+        self.state_store("budget", self.let("load i64, ptr %vb"))
+        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        self.say("ret void")
+
+    # --- operands, by number from the operation
+    def _op(self) -> str:
+        return self.let("load ptr, ptr %vop")
+
+    def _field(self, name: str) -> V:
+        fields = OPERATION_DTYPE.fields
+        assert fields is not None
+        dtype, offset = fields[name][:2]
+        pointer = self.let(f"getelementptr i8, ptr {self._op()}, i64 {offset}")
+        value = self.let(f"load i{8 * dtype.itemsize}, ptr {pointer}")
+        return value if dtype.itemsize == 8 else self.let(f"zext i{8 * dtype.itemsize} {value} to i64")
+
+    def _register(self, field: str) -> str:
+        offset = self.let(f"shl i64 {self._field(field)}, 3")
+        return self.let(f"getelementptr i8, ptr %st, i64 {offset}")
+
+    def rs1(self) -> V:
+        return self.let(f"load i64, ptr {self._register('rs1')}")
+
+    def rs2(self) -> V:
+        return self.let(f"load i64, ptr {self._register('rs2')}")
+
+    def imm(self) -> V:
+        return self._field("imm")
+
+    def pc(self) -> V:
+        return self._field("pc")
+
+    def next_pc(self) -> V:
+        return self._field("next_pc")
+
+    def rs1_number(self) -> int:
+        raise AssertionError("only slow instructions ask for register numbers")
+
+    rd_number = rs1_number
+
+    def wx(self, value: V) -> None:
+        self.say(f"store i64 {value}, ptr {self._register('rd')}")
+
+    def _raw(self, field: str) -> V:
+        return self.let(f"load i64, ptr {self._register(field)}")
+
+    def _fp(self, fmt: Format, field: str) -> V:
+        raw = self._raw(field)
+        return self.from_bits(F64, raw) if fmt is F64 else self.unbox(raw)
+
+    def rf1(self, fmt: Format) -> V:
+        return self._fp(fmt, "rs1")
+
+    def rf2(self, fmt: Format) -> V:
+        return self._fp(fmt, "rs2")
+
+    def rf3(self, fmt: Format) -> V:
+        return self._fp(fmt, "rs3")
+
+    def rf1_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf1(fmt))
+
+    def rf2_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf2(fmt))
+
+    def rf1_raw(self) -> V:
+        return self._raw("rs1")
+
+    def rf2_raw(self) -> V:
+        return self._raw("rs2")
+
+    def wf(self, fmt: Format, value: V) -> None:
+        self.wf_bits(fmt, self.to_bits(fmt, value))
+
+    def wf_bits(self, fmt: Format, bits: V) -> None:
+        raw = bits if fmt is not F32 else self.let(f"or i64 {bits}, {BOX}")
+        self.say(f"store i64 {raw}, ptr {self._register('rd')}")
+
+    # --- memory and control
+    def check_address(self, base: V, address: V) -> None:
+        # The host's own fault finds the operation here.
+        self.say(f"store ptr {self._op()}, ptr %oppointer")
+        self.state_store("fault_address", address)
+        wild = self.let(f"icmp ugt i64 {address}, {ADDRESS_LIMIT}")
+        fine = self.fresh_label("at")
+        self.say(f"br i1 {wild}, label %wild, label %{fine}, {RARELY}")
+        self.start(fine)
+
+    def record_access(self, address: V) -> None:
+        if self.selection.addresses:
+            record = self.let("load ptr, ptr %vr")
+            self.say(f"store i32 {self.let(f'trunc i64 {address} to i32')}, ptr {record}")
+            self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
+
+    def jump(self, target: V) -> None:
+        self._ended = True
+        self._block_end(target)
+
+    def branch(self, condition: V, target: V) -> None:
+        self._ended = True
+        self._block_end(self.select(condition, target, self.next_pc()))

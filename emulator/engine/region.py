@@ -1,0 +1,472 @@
+"""Translation of a region - many blocks with loops, one or more entries - into one LLVM function.
+
+Guest registers become LLVM values for the whole region; they reach the state buffer only where control leaves.
+A block inside the region is reached by a branch; one outside through the table of entry points.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.blocks import Block
+from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
+from emulator.engine.state import Exit
+from emulator.events import TraceSelection
+from emulator.isa.decode import Instruction
+from emulator.isa.softfloat import F64, Format
+
+V = Any
+BOX = 0xFFFFFFFF_00000000
+
+
+def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
+    """All registers that an instruction names (f registers from 32 on) and the one that it writes."""
+    kinds = instruction.row.register_kinds
+    numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
+    named = [
+        number + (32 if kind == "f" else 0)
+        for kind, number in zip(kinds, numbers, strict=True)
+        if kind != "-" and not (kind == "x" and number == 0)
+    ]
+    written = None
+    if kinds[0] == "f":
+        written = instruction.rd + 32
+    elif kinds[0] == "x" and instruction.rd:
+        written = instruction.rd
+    return named, written
+
+
+class RegionEmitter(Emitter):
+    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside.
+
+    With ``counters`` (block pc to the byte offset of its execution counter) and ``hot`` the region counts how
+    often its entries and loop heads are reached, reports the hot ones, and moves over to whatever the table
+    of entry points then holds for them: the quick tier on its way to the optimised one.
+    """
+
+    def __init__(
+        self,
+        blocks: dict[int, Block],
+        entries: list[int],
+        selection: TraceSelection,
+        name: str,
+        counters: dict[int, int] | None = None,
+        hot: int = 0,
+        locate: bool = False,
+    ) -> None:
+        super().__init__()
+        self._locate = locate
+        self._locations: dict[int, int] = {}  # guest pc to metadata number
+        self._counters = counters
+        self._hot = hot
+        self.blocks = blocks
+        self.entries = entries
+        self.selection = selection
+        self.function = name
+        self.instruction: Instruction
+        self._pc = 0
+        self._values: dict[int, V] = {}  # x registers: current value
+        self._fp: dict[int, tuple[Format | None, V]] = {}  # f registers: (format or None for raw, value)
+        self._dirty: set[int] = set()
+        self._checked: set[V] = set()
+        self._record_base = ""
+        self._accesses = 0
+        self._faults: list[tuple[str, V, int]] = []  # label, address, pc
+        self._leaves: list[tuple[str, V, int]] = []  # label, pc, reason
+        self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
+        self._target: V = None
+        self._condition: V = None
+        used: set[int] = set(PINNED)
+        self._written: dict[int, set[int]] = {}
+        for block in blocks.values():
+            written = set()
+            for instruction in block.instructions:
+                named, target = registers_of(instruction)
+                used.update(named)
+                if target is not None:
+                    written.add(target)
+            self._written[block.pc] = written
+        self._used = sorted(used)
+
+    # --- the function
+    def emit(self) -> str:
+        """The IR text of the function.
+
+        With ``locate`` every guest access carries a debug location whose line is the guest pc, so that the
+        line table of the object tells which instruction a host address belongs to.
+        """
+        self._analyse()
+        self._prologue()
+        for pc in self.blocks:
+            self._block(self.blocks[pc])
+        for label, source, target in self._exits:
+            self._exit(label, source, target)
+        self._epilogue()
+        debug = "!dbg !3 " if self._locate else ""
+        head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
+        return head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
+
+    def _metadata(self) -> list[str]:
+        if not self._locate:
+            return []
+        return [
+            "!llvm.dbg.cu = !{!1}",
+            "!llvm.module.flags = !{!4, !5}",
+            "!1 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: LineTablesOnly)",
+            '!2 = !DIFile(filename: "guest", directory: "")',
+            f'!3 = distinct !DISubprogram(name: "{self.function}", file: !2, line: 1, type: !6, unit: !1, '
+            "spFlags: DISPFlagDefinition)",
+            '!4 = !{i32 2, !"Debug Info Version", i32 3}',
+            '!5 = !{i32 7, !"Dwarf Version", i32 4}',
+            "!6 = !DISubroutineType(types: !7)",
+            "!7 = !{}",
+            *(f"!{n} = !DILocation(line: {pc}, scope: !3)" for pc, n in self._locations.items()),
+        ]
+
+    def _mark_accesses(self, first_line: int) -> None:
+        """Give the guest accesses emitted from ``first_line`` on the current pc as their location."""
+        number = self._locations.setdefault(self._pc, 10 + len(self._locations))
+        for n in range(first_line, len(self.lines)):
+            if self.lines[n].endswith("align 1"):
+                self.lines[n] += f", !dbg !{number}"
+
+    def _inner_edges(self, block: Block) -> list[int]:
+        """Successors that are reached by a branch inside the region."""
+        if block.slow:
+            return []
+        found = []
+        if not block.transfers:
+            found.append(block.end_pc)
+        else:
+            if block.target_pc is not None:
+                found.append(block.target_pc)
+            if block.last.row.mnemonic.startswith("b"):
+                found.append(block.end_pc)
+        return [pc for pc in found if pc in self.blocks]
+
+    def _analyse(self) -> None:
+        """Which registers may differ from the state buffer at each block's end; where to check the budget."""
+        into: dict[int, set[int]] = {pc: set() for pc in self.blocks}
+        work = list(self.blocks)
+        self._dirty_out: dict[int, set[int]] = {pc: set() for pc in self.blocks}
+        self._checks = set(self.blocks if self.selection.exact_stop else self.entries)
+        while work:
+            pc = work.pop()
+            out = into[pc] | self._written[pc]
+            self._dirty_out[pc] = out
+            for successor in self._inner_edges(self.blocks[pc]):
+                if successor <= pc:
+                    self._checks.add(successor)
+                if not out <= into[successor]:
+                    into[successor] |= out
+                    work.append(successor)
+        self._ever_dirty = set().union(*self._dirty_out.values()) if self._dirty_out else set()
+
+    def _prologue(self) -> None:
+        self.start("entry")
+        self.say("%vb = alloca i64")
+        self.say("%vr = alloca ptr")
+        self.say("store i64 %budget, ptr %vb")
+        self.say("store ptr %rec, ptr %vr")
+        for n in self._used:
+            kind = "i64" if n < 32 else "double"
+            self.say(f"%r{n} = alloca {kind}")
+            if n in PINNED:
+                self.say(f"store i64 %p{n}, ptr %r{n}")
+            else:
+                pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
+                self.say(f"store {kind} {self.let(f'load {kind}, ptr {pointer}')}, ptr %r{n}")
+        if len(self.entries) == 1:
+            self.say(f"br label %b{self.entries[0]:x}")
+        else:
+            pc = self.state_load("pc")
+            cases = " ".join(f"i64 {entry}, label %b{entry:x}" for entry in self.entries[1:])
+            self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
+
+    def _block(self, block: Block) -> None:
+        self.start(f"b{block.pc:x}")
+        self._values.clear()
+        self._fp.clear()
+        self._dirty.clear()
+        self._checked.clear()
+        budget = self.let("load i64, ptr %vb")
+        if block.pc in self._checks:
+            out = self.let(f"icmp slt i64 {budget}, 1")
+            go = self.fresh_label("go")
+            self._leaves.append((self.label, block.pc, Exit.BUDGET))
+            self.say(f"br i1 {out}, label %leave, label %{go}, {RARELY}")
+            self.start(go)
+            if self._counters is not None and block.pc in self.entries:
+                self._count_arrival(block.pc, self._counters[block.pc])
+        self.say(f"store i64 {self.let(f'sub i64 {budget}, {len(block.instructions)}')}, ptr %vb")
+        self._accesses = 0
+        if self.selection.blocks:
+            self._record_base = self.let("load ptr, ptr %vr")
+            self.say(f"store i32 {block.number}, ptr {self._record_base}")
+        instructions = block.instructions
+        if block.slow:
+            instructions = instructions[:-1]
+        self._target = self._condition = None
+        for self._pc, self.instruction in zip(block.pcs, instructions, strict=False):
+            self.rm = self.instruction.rm
+            before = len(self.lines)
+            self.instruction.row.semantics(self)
+            if self._locate and self.instruction.row.access:
+                self._mark_accesses(before)
+        if block.slow and self.selection.addresses and block.last.row.access:
+            raise AssertionError("no slow instruction accesses memory")
+        if self.selection.blocks:
+            words = 1 + (self._accesses if self.selection.addresses else 0)
+            after = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * words}")
+            self.say(f"store ptr {after}, ptr %vr")
+        self._flush()
+        self._terminate(block)
+
+    def _count_arrival(self, pc: int, counter: int) -> None:
+        """Count an arrival at an entry; report it when hot; leave when something better is there."""
+        pointer = self.let(f"getelementptr i8, ptr {self.state_load('blocks', 'ptr')}, i64 {counter}")
+        count = self.let(f"add i32 {self.let(f'load i32, ptr {pointer}')}, 1")
+        self.say(f"store i32 {count}, ptr {pointer}")
+        is_hot = self.let(f"icmp eq i32 {count}, {self._hot}")
+        cool, stay, move = self.fresh_label("cool"), self.fresh_label("stay"), self.fresh_label("move")
+        self._leaves.append((self.label, pc, Exit.HOT))
+        self.say(f"br i1 {is_hot}, label %leave, label %{cool}, {RARELY}")
+        self.start(cool)
+        slot = self.let(f"getelementptr i8, ptr {self.state_load('slots', 'ptr')}, i64 {4 * pc}")
+        function = self.let(f"load ptr, ptr {slot}")
+        same = self.let(f"icmp eq ptr {function}, @{self.function}")
+        self.say(f"br i1 {same}, label %{stay}, label %{move}")
+        self.start(move)
+        self._spill(self._ever_dirty - set(PINNED))
+        self.state_store("pc", pc)
+        self._tail_call(function)
+        self.start(stay)
+
+    def _terminate(self, block: Block) -> None:
+        if block.slow:
+            self._leaves.append((self.label, block.pcs[-1], Exit.SLOW))
+            self.say("br label %leave")
+        elif self._condition is not None:
+            taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
+            self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
+        elif self._target is None:
+            self.say(f"br label %{self._goto(block, block.end_pc)}")
+        elif isinstance(self._target, int):
+            self.say(f"br label %{self._goto(block, self._target)}")
+        else:
+            self._indirect(block, self._target)
+
+    def _goto(self, block: Block, target: int) -> str:
+        """The label to branch to for ``target``: a block of this region or an exit."""
+        if target in self.blocks:
+            return f"b{target:x}"
+        label = self.fresh_label("exit")
+        self._exits.append((label, block.pc, target))
+        return label
+
+    def _flush(self) -> None:
+        for n in sorted(self._dirty):
+            if n < 32:
+                self.say(f"store i64 {self._values[n]}, ptr %r{n}")
+                continue
+            fmt, value = self._fp[n]
+            if fmt is not F64:
+                raw = self._raw(n)
+                value = raw if fmt is F64 else self.let(f"bitcast i64 {raw} to double")
+            self.say(f"store double {value}, ptr %r{n}")
+
+    # --- leaving
+    def _spill(self, registers: set[int]) -> None:
+        for n in sorted(registers):
+            kind = "i64" if n < 32 else "double"
+            value = self.let(f"load {kind}, ptr %r{n}")
+            pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
+            self.say(f"store {kind} {value}, ptr {pointer}")
+
+    def _tail_call(self, function: str) -> None:
+        pinned = {n: self.let(f"load i64, ptr %r{n}") for n in PINNED}
+        budget = self.let("load i64, ptr %vb")
+        record = self.let("load ptr, ptr %vr")
+        self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
+        self.say("ret void")
+
+    def _exit(self, label: str, source: int, target: int) -> None:
+        """Leave for a known address: whatever is there now, through its entry in the table."""
+        self.start(label)
+        if not 0 <= target <= ADDRESS_LIMIT:
+            self._leaves.append((label, target, Exit.ILLEGAL_PC))
+            self.say("br label %leave")
+            return
+        self._spill(self._dirty_out[source] - set(PINNED))
+        self.state_store("pc", target)
+        slots = self.state_load("slots", "ptr")
+        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {4 * target}")
+        function = self.let(f"load ptr, ptr {slot}")
+        known = self.let(f"icmp ne ptr {function}, null")
+        go, miss = self.fresh_label("go"), self.fresh_label("miss")
+        self.say(f"br i1 {known}, label %{go}, label %{miss}")
+        self.start(miss)
+        self._leaves.append((miss, target, Exit.MISS))
+        self.say("br label %leave")
+        self.start(go)
+        self._tail_call(function)
+
+    def _indirect(self, block: Block, target: V) -> None:
+        """Leave for a computed address: the table serves as a perfect indirect-branch cache."""
+        bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
+        good, go = self.fresh_label("good"), self.fresh_label("go")
+        self._leaves.append((self.label, target, Exit.ILLEGAL_PC))
+        self.say(f"br i1 {bad}, label %leave, label %{good}, {RARELY}")
+        self.start(good)
+        slots = self.state_load("slots", "ptr")
+        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {self.let(f'shl i64 {target}, 2')}")
+        function = self.let(f"load ptr, ptr {slot}")
+        unknown = self.let(f"icmp eq ptr {function}, null")
+        self._leaves.append((good, target, Exit.MISS))
+        self.say(f"br i1 {unknown}, label %leave, label %{go}, {RARELY}")
+        self.start(go)
+        self._spill(self._dirty_out[block.pc] - set(PINNED))
+        self.state_store("pc", target)
+        self._tail_call(function)
+
+    def _epilogue(self) -> None:
+        if self._leaves:
+            self.start("leave")
+            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, pc, _ in self._leaves)
+            reasons = ", ".join(f"[ {int(reason)}, %{label} ]" for label, _, reason in self._leaves)
+            pc = self.let(f"phi i64 {pcs}")
+            reason = self.let(f"phi i64 {reasons}")
+            self.state_store("pc", pc)
+            self.state_store("reason", reason)
+            self._leave_state()
+        if self._faults:
+            self.start("fault")
+            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
+            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
+            address = self.let(f"phi i64 {addresses}")
+            pc = self.let(f"phi i64 {pcs}")
+            self.state_store("fault_address", address)
+            self.state_store("fault_pc", pc)
+            self.state_store("reason", int(Exit.FAULT))
+            self._leave_state()
+
+    def _leave_state(self) -> None:
+        self._spill(self._ever_dirty | set(PINNED))
+        self.state_store("budget", self.let("load i64, ptr %vb"))
+        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        self.say("ret void")
+
+    # --- operands
+    def _x(self, number: int) -> V:
+        if number == 0:
+            return 0
+        value = self._values.get(number)
+        if value is None:
+            value = self._values[number] = self.let(f"load i64, ptr %r{number}")
+        return value
+
+    def rs1(self) -> V:
+        return self._x(self.instruction.rs1)
+
+    def rs2(self) -> V:
+        return self._x(self.instruction.rs2)
+
+    def imm(self) -> int:
+        return self.instruction.imm & ((1 << 64) - 1)
+
+    def pc(self) -> int:
+        return self._pc
+
+    def next_pc(self) -> int:
+        return self._pc + self.instruction.length_bytes
+
+    def rs1_number(self) -> int:
+        return self.instruction.rs1
+
+    def rd_number(self) -> int:
+        return self.instruction.rd
+
+    def wx(self, value: V) -> None:
+        if self.instruction.rd:
+            self._values[self.instruction.rd] = value
+            self._dirty.add(self.instruction.rd)
+
+    def _raw(self, number: int) -> V:
+        """The 64-bit pattern of an f register (numbered from 32)."""
+        fmt, value = self._fp_register(number)
+        if fmt is None:
+            return value
+        bits = self.to_bits(fmt, value)
+        return bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}")
+
+    def _fp_register(self, number: int) -> tuple[Format | None, V]:
+        found = self._fp.get(number)
+        if found is None:
+            found = self._fp[number] = (F64, self.let(f"load double, ptr %r{number}"))
+        return found
+
+    def _fp_value(self, fmt: Format, number: int) -> V:
+        held, value = self._fp_register(number)
+        if held is fmt:
+            return value
+        raw = self._raw(number)
+        return self.from_bits(F64, raw) if fmt is F64 else self.unbox(raw)
+
+    def rf1(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs1)
+
+    def rf2(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs2)
+
+    def rf3(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs3)
+
+    def rf1_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf1(fmt))
+
+    def rf2_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf2(fmt))
+
+    def rf1_raw(self) -> V:
+        return self._raw(32 + self.instruction.rs1)
+
+    def rf2_raw(self) -> V:
+        return self._raw(32 + self.instruction.rs2)
+
+    def wf(self, fmt: Format, value: V) -> None:
+        number = 32 + self.instruction.rd
+        self._fp[number] = (fmt, value)
+        self._dirty.add(number)
+
+    def wf_bits(self, fmt: Format, bits: V) -> None:
+        number = 32 + self.instruction.rd
+        self._fp[number] = (None, bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}"))
+        self._dirty.add(number)
+
+    # --- memory and control
+    def check_address(self, base: V, address: V) -> None:
+        if base in self._checked:
+            return
+        self._checked.add(base)
+        wild = self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}")
+        fine = self.fresh_label("at")
+        self._faults.append((self.label, address, self._pc))
+        self.say(f"br i1 {wild}, label %fault, label %{fine}, {RARELY}")
+        self.start(fine)
+
+    def record_access(self, address: V) -> None:
+        if not self.selection.addresses:
+            return
+        self._accesses += 1
+        low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
+        pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
+        self.say(f"store i32 {low}, ptr {pointer}")
+
+    def jump(self, target: V) -> None:
+        self._target = target
+
+    def branch(self, condition: V, target: V) -> None:
+        self._condition, self._target = condition, target
+
+

@@ -1,0 +1,137 @@
+"""The guest hart's state in one flat buffer that Python and translated code share.
+
+`OFFSETS` is the layout; everything else reads it from there. Python sees registers as numpy views.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+
+import numpy as np
+
+_FIELDS = (
+    # name, bytes
+    ("x", 256),
+    ("f", 256),
+    ("scratch", 8),  # register number 64: where the interpreter's writes to x0 go
+    ("pc", 8),
+    ("budget", 8),  # instructions that may still run; negative when a block ran past it
+    ("record", 8),  # where the next word of the dynamic record goes (host address)
+    ("reason", 8),  # why execution came back: `Exit`
+    ("fault_pc", 8),
+    ("fault_address", 8),
+    ("reservation", 8),
+    ("fflags", 8),  # flags raised by other means than the host's sticky bits
+    ("frm", 8),
+    ("host_mxcsr", 4),  # saved while the guest's runs
+    ("guest_mxcsr", 4),
+    ("return_slot", 8),  # where the return address of `enter`'s call lies, for the fault handler
+    ("frame_pointer", 8),
+    ("slots", 8),  # table of entry points, indexed by pc / 2
+    ("block_index", 8),  # table of interpreter block numbers, indexed by pc / 2
+    ("blocks", 8),  # interpreter block descriptors
+    ("operation", 8),  # the interpreter's current operation, for faults
+    ("memory", 8),  # host address of guest address 0
+    ("memory_end", 8),  # host address after the guest address space
+    ("memory_start", 8),  # host address of the guard before it
+    ("host_pc", 8),  # where the host faulted
+    ("hot", 8),  # executions after which the interpreter reports a block as hot
+)  # fmt: skip
+
+OFFSETS: dict[str, int] = {}
+_position = 0
+for _name, _size in _FIELDS:
+    OFFSETS[_name] = _position
+    _position += _size
+STATE_BYTES = _position
+
+CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
+
+# x86 MXCSR: all exceptions masked; rounding control in bits 13-14; sticky flags in bits 0-5.
+MXCSR_MASKED = 0x1F80
+# RISC-V frm 0..3 (RNE, RTZ, RDN, RUP) as MXCSR rounding control.
+MXCSR_ROUNDING = {0: 0 << 13, 1: 3 << 13, 2: 1 << 13, 3: 2 << 13}
+
+
+def flags_from_mxcsr(mxcsr: int) -> int:
+    """RISC-V fflags (NX=1 UF=2 OF=4 DZ=8 NV=16) from the host's sticky bits (IE DE ZE OE UE PE)."""
+    return (
+        (mxcsr >> 5 & 1)  # precision
+        | (mxcsr >> 4 & 1) << 1  # underflow
+        | (mxcsr >> 3 & 1) << 2  # overflow
+        | (mxcsr >> 2 & 1) << 3  # divide by zero
+        | (mxcsr & 1) << 4  # invalid
+    )
+
+
+class Exit(IntEnum):
+    """Why translated or interpreted code returned to Python."""
+
+    BUDGET = 0  # the instruction budget is used up
+    MISS = 1  # nothing is known about the code at pc
+    SLOW = 2  # the oracle must execute the instruction at pc (CSR, ecall, fence.i, fixed rounding)
+    HOT = 3  # the block at pc was executed often enough to be worth translating
+    FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
+    ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
+
+
+class Hart:
+    """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns."""
+
+    def __init__(self) -> None:
+        self._buffer = (ctypes.c_uint8 * (STATE_BYTES + 64))()
+        raw = ctypes.addressof(self._buffer)
+        self.address = (raw + 63) & ~63
+        view = np.frombuffer(self._buffer, np.uint8)[self.address - raw :][:STATE_BYTES]
+        self.words = view.view(np.uint64)
+        self.signed_words = view.view(np.int64)
+        self.x = self.words[OFFSETS["x"] // 8 :][:32]
+        self.f = self.words[OFFSETS["f"] // 8 :][:32]
+        self._half_words = view.view(np.uint32)
+        self.set("reservation", CANONICAL_EMPTY_RESERVATION)
+        self.fcsr = 0
+
+    def get(self, name: str) -> int:
+        return int(self.words[OFFSETS[name] >> 3])
+
+    def set(self, name: str, value: int) -> None:
+        self.words[OFFSETS[name] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFF
+
+    @property
+    def pc(self) -> int:
+        return int(self.words[OFFSETS["pc"] >> 3])
+
+    @pc.setter
+    def pc(self, value: int) -> None:
+        self.words[OFFSETS["pc"] >> 3] = value
+
+    @property
+    def budget(self) -> int:
+        return int(self.signed_words[OFFSETS["budget"] >> 3])
+
+    @budget.setter
+    def budget(self, value: int) -> None:
+        self.signed_words[OFFSETS["budget"] >> 3] = value
+
+    @property
+    def frm(self) -> int:
+        return self.get("frm")
+
+    @property
+    def fcsr(self) -> int:
+        """Accrued flags in bits 0-4, rounding mode in bits 5-7."""
+        guest_mxcsr = int(self._half_words[OFFSETS["guest_mxcsr"] >> 2])
+        return self.get("frm") << 5 | self.get("fflags") | flags_from_mxcsr(guest_mxcsr)
+
+    @fcsr.setter
+    def fcsr(self, value: int) -> None:
+        frm = value >> 5 & 7
+        self.set("frm", frm)
+        self.set("fflags", value & 31)
+        self._half_words[OFFSETS["guest_mxcsr"] >> 2] = MXCSR_MASKED | MXCSR_ROUNDING.get(frm, 0)
+
+    @property
+    def host_rounding(self) -> bool:
+        """Whether the current rounding mode is one that the host's instructions have."""
+        return self.get("frm") in MXCSR_ROUNDING

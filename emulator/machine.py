@@ -1,0 +1,460 @@
+"""The machine: composition root of the emulator, the only file that knows everyone.
+
+It ties a hart and its engines to guest memory and a Linux kernel, passes the dynamic record to the consumers
+(timing core, counters, probes), keeps virtual time, and stops the guest where somebody asked it to.
+
+Virtual time is simulated cycles over the machine's clock frequency; without a timing core one instruction is
+one cycle of a 1 GHz clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.blocks import BlockCache
+from emulator.engine.entry import Entry
+from emulator.engine.oracle import Oracle
+from emulator.engine.state import Exit, Hart
+from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
+from emulator.errors import GuestFault, InstructionLimit
+from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.isa.decode import decode
+from emulator.isa.disassemble import disassemble
+from emulator.linux.abi import Signal
+from emulator.linux.elf import ElfImage, load_image
+from emulator.linux.files import VirtualFiles
+from emulator.linux.hart import GuestExit
+from emulator.linux.process import Layout, build_process
+from emulator.linux.syscalls import LinuxKernel
+from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GUARD_BYTES, READ, GuestMemory, MemoryFault
+
+RECORD_WORDS = 1 << 18
+# A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
+BATCH_INSTRUCTIONS = RECORD_WORDS // 2 - 128
+UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
+DEFAULT_CLOCK_HZ = 1_000_000_000
+
+_SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
+_CYCLE, _TIME, _INSTRET = 0xC00, 0xC01, 0xC02
+
+
+class TimingCore(Consumer, Protocol):
+    """What the machine asks of a timing core beside consuming the record."""
+
+    @property
+    def cycles(self) -> int: ...
+
+
+class CounterFile(Protocol):
+    """Counters that the guest reads through CSRs: None and False mean that there is no such CSR."""
+
+    def read_csr(self, number: int) -> int | None: ...
+    def write_csr(self, number: int, value: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a guest ended: ``status`` as a shell shows it; a message when a fault or signal ended it."""
+
+    status: int
+    signal: int | None
+    message: str | None
+
+
+class Machine:
+    """One guest process on one machine.
+
+    ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
+    ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
+    Raises `GuestImageError` for a file that is not a program for this machine.
+    """
+
+    def __init__(
+        self,
+        program: str | Path | bytes,
+        arguments: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        files: VirtualFiles | None = None,
+        layout: Layout | None = None,
+        core: TimingCore | None = None,
+        consumers: Sequence[Consumer] = (),
+        counters: CounterFile | None = None,
+        clock_hz: int = DEFAULT_CLOCK_HZ,
+        seed: int = 0,
+        timer_phase: float = 0.0,
+        limit_instructions: int | None = None,
+        engine: str = "translated",
+        background: bool = True,
+        hot_executions: int = HOT_EXECUTIONS,
+        optimise_executions: int = OPTIMISE_EXECUTIONS,
+    ) -> None:
+        name = program if isinstance(program, str) else str(program) if isinstance(program, Path) else "program"
+        self.image: ElfImage = load_image(program)
+        self.memory = GuestMemory()
+        self.files = files or VirtualFiles()
+        self.process = build_process(self.memory, self.image, [name, *arguments], environment, layout)
+        self.kernel = LinuxKernel(
+            self.memory, self.process, self.files, self._nanoseconds, seed=seed, timer_phase=timer_phase
+        )
+        self.core = core
+        self.counters = counters
+        self.clock_hz = clock_hz
+        self.limit_instructions = limit_instructions
+        self.instructions = 0
+        self.ending: Ending | None = None
+        self._consumers: list[Consumer] = [*consumers] if core is None else [core, *consumers]
+        self.selection: TraceSelection = NOTHING
+        for consumer in self._consumers:
+            self.selection |= consumer.selection
+        self.hart = Hart()
+        self.hart.pc = self.process.entry
+        self.hart.x[2] = self.process.stack_pointer
+        self._cache = BlockCache(self._fetch, self._illegal)
+        self._record = np.zeros(RECORD_WORDS, np.uint32)
+        self._since_drain = 0
+        self._stale_code = False
+        self.memory.on_code_change = self._code_changed
+        self.hart.set("record", self._record.ctypes.data)
+        self.hart.set("memory", self.memory.base)
+        self.hart.set("memory_start", self.memory.base - GUARD_BYTES)
+        self.hart.set("memory_end", self.memory.base + ADDRESS_SPACE_BYTES + GUARD_BYTES)
+        self._oracle = Oracle(self.hart, self.memory, self)
+        self._oracle_record: list[int] | None = None
+        if engine == "oracle":
+            self._oracle_record = []
+            if self.selection.addresses:
+                self._oracle.on_access = self._oracle_record.append
+        elif engine != "translated":
+            raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
+        self._entry: Entry | None = None
+        if engine == "translated":
+            self._entry = Entry.get()
+            self._place = self._entry.register(self.hart.address)
+            self._translator = Translator(
+                self.hart,
+                self._cache,
+                background=background,
+                hot_executions=hot_executions,
+                optimise_executions=optimise_executions,
+            )
+            self._select()
+
+    def close(self) -> None:
+        """Release memory and the background compiler; the results stay readable."""
+        if self._entry is not None:
+            self._translator.close()
+            self._entry.unregister(self._place)
+            self._entry = None
+        self.files.close()
+        self.memory.close()
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- time
+    @property
+    def facts(self) -> BlockFacts:
+        return self._cache.facts
+
+    @property
+    def cycles(self) -> int:
+        """Simulated cycles so far; the instructions executed when there is no timing core."""
+        if self.core is None:
+            return self.instructions
+        self.drain()
+        return self.core.cycles
+
+    def _nanoseconds(self) -> int:
+        return self.cycles * 1_000_000_000 // self.clock_hz
+
+    # --- running
+    def run(self) -> Ending:
+        """Run to the end of the guest. Raises `InstructionLimit` when it goes on beyond the limit."""
+        while self.ending is None:
+            self.advance(1 << 62)
+        return self.ending
+
+    def advance_to_instructions(self, target: int) -> bool:
+        """Run until ``target`` instructions in all have executed; False when the guest has ended."""
+        while self.ending is None and self.instructions < target:
+            self.advance(target - self.instructions)
+        return self.ending is None
+
+    def advance_to_cycles(self, target: int, tolerance_cycles: int) -> bool:
+        """Run until ``target`` cycles, give or take ``tolerance_cycles``; False when the guest has ended.
+
+        The core lags behind the guest, so the machine steps towards the target in ever smaller batches; a
+        burst of misses in the last one may carry it over by more.
+        """
+        while self.ending is None:
+            remaining = target - self.cycles
+            if remaining <= tolerance_cycles:
+                break
+            cycles_each = self.cycles / self.instructions if self.instructions else 1.0
+            self.advance(max(1, int(remaining / (1.3 * max(cycles_each, 0.25)))))
+        return self.ending is None
+
+    def advance(self, instructions: int) -> None:
+        """Run about ``instructions`` more (exactly, to the next block boundary, with ``exact_stop``)."""
+        if self.ending is not None:
+            return
+        try:
+            self._advance(instructions)
+        except GuestExit as exit_:
+            message = None
+            if exit_.signal is not None:
+                message = f"ended by signal {exit_.signal} ({Signal(exit_.signal).name})"
+            self.ending = Ending(exit_.status, exit_.signal, message)
+        except GuestFault as fault:
+            self.ending = Ending(128 + fault.signal, fault.signal, self._explain(fault))
+        if self.ending is not None:
+            self.drain()
+
+    def _advance(self, instructions: int) -> None:
+        limit = self.limit_instructions
+        end = self.instructions + instructions
+        while self.instructions < end:
+            if limit is not None and self.instructions >= limit:
+                raise InstructionLimit(
+                    f"the program did not end within {limit} instructions; it is now at "
+                    f"{self._where(self.hart.pc)}. Raise the limit or give it less work"
+                )
+            budget = min(end - self.instructions, self._until_timer())
+            if limit is not None:
+                budget = min(budget, limit - self.instructions)
+            if self._consumers:
+                if self._since_drain >= BATCH_INSTRUCTIONS:
+                    self.drain()
+                budget = min(budget, BATCH_INSTRUCTIONS - self._since_drain)
+            budget = min(budget, UNTRACED_BATCH_INSTRUCTIONS)
+            if self._entry is None:
+                self._run_oracle(budget)
+            else:
+                self._run_translated(budget)
+            deadline = self.kernel.next_timer_deadline_nanoseconds()
+            if deadline is not None and self._nanoseconds() >= deadline:
+                self.kernel.fire_timers()
+            if self.kernel.pending_signal() is not None:
+                self.kernel.deliver(self.hart)
+
+    def _until_timer(self) -> int:
+        """Instructions to run before looking at the timers again."""
+        deadline = self.kernel.next_timer_deadline_nanoseconds()
+        if deadline is None:
+            return 1 << 62
+        cycles = self.cycles
+        remaining = -(-deadline * self.clock_hz // 1_000_000_000) - cycles
+        if self.core is None:
+            return max(1, remaining)
+        cycles_each = cycles / self.instructions if self.instructions else 1.0
+        return max(1, int(remaining / (1.3 * max(cycles_each, 0.25))))
+
+    def _run_translated(self, budget: int) -> None:
+        hart, translator = self.hart, self._translator
+        hart.budget = budget
+        pc = hart.pc
+        if self._stale_code:
+            self._stale_code = False
+            translator.flush()
+        if not 0 <= pc < ADDRESS_SPACE_BYTES:
+            raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
+        if not translator.is_known(pc) and not self._signalled(translator.discover, pc):
+            return
+        assert self._entry is not None
+        self._entry.enter(hart.address)
+        executed = budget - hart.budget
+        self.instructions += executed
+        self._since_drain += executed
+        reason = hart.get("reason")
+        if reason == Exit.SLOW:
+            self._signalled(self._execute_slow)
+        elif reason == Exit.HOT:
+            translator.heat(hart.pc)
+        elif reason == Exit.FAULT:
+            self._signalled(self._raise_fault)
+
+    def _execute_slow(self) -> None:
+        instruction = decode(self._fetch(self.hart.pc))
+        assert instruction is not None
+        self._oracle.execute(instruction)
+        if not self.hart.host_rounding:
+            self._leave_rounding_mode()
+
+    def _leave_rounding_mode(self) -> None:
+        """The host cannot round like this: the oracle runs until the guest chooses another mode."""
+        while not self.hart.host_rounding:
+            self._run_oracle(1)
+
+    def _run_oracle(self, budget: int) -> None:
+        hart, oracle = self.hart, self._oracle
+        record = self._oracle_record if self._oracle_record is not None else []
+        start = self.instructions
+        while self.instructions - start < budget:
+            try:
+                block = self._cache.get(hart.pc)
+                if self.selection.blocks:
+                    self._append(block.number)
+                self.instructions += len(block.instructions)
+                self._since_drain += len(block.instructions)
+                for instruction in block.instructions:
+                    record.clear()
+                    if self._oracle_record is None and self.selection.addresses:
+                        oracle.on_access = record.append
+                    try:
+                        oracle.execute(instruction)
+                    finally:
+                        for address in record:
+                            self._append(address & 0xFFFFFFFF)
+                        if self._oracle_record is None:
+                            oracle.on_access = None
+            except MemoryFault as fault:
+                self._deliver_or_raise(self._as_fault(fault, hart.pc))
+            except GuestFault as fault:
+                self._deliver_or_raise(fault)
+            if self._since_drain >= BATCH_INSTRUCTIONS or self.kernel.pending_signal() is not None:
+                return
+
+    def _append(self, word: int) -> None:
+        position = self.hart.get("record")
+        ctypes.c_uint32.from_address(position).value = word
+        self.hart.set("record", position + 4)
+
+    def drain(self) -> None:
+        """Pass the record so far to the consumers."""
+        start = self._record.ctypes.data
+        words = (self.hart.get("record") - start) >> 2
+        self._since_drain = 0
+        if words:
+            stream: NDArray[np.uint32] = self._record[:words]
+            for consumer in self._consumers:
+                consumer.consume(self._cache.facts, stream)
+            self.hart.set("record", start)
+
+    def _select(self) -> None:
+        catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(Signal.SIGBUS)
+        self._translator.select(self.selection, interpret_only=catches)
+
+    # --- code
+    def _fetch(self, pc: int) -> int:
+        half = int.from_bytes(self.memory.fetch(pc, 2), "little")
+        if half & 3 != 3:
+            return half
+        return half | int.from_bytes(self.memory.fetch(pc + 2, 2), "little") << 16
+
+    @staticmethod
+    def _illegal(pc: int, raw: int) -> Exception:
+        return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
+
+    def _code_changed(self, address: int, length_bytes: int) -> None:
+        self._stale_code = True
+
+    # --- the oracle's environment
+    def ecall(self) -> None:
+        before = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
+        self.kernel.syscall(self.hart)
+        after = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
+        if before != after and self._entry is not None:
+            self._select()
+
+    def read_csr(self, number: int) -> int | None:
+        if self.counters is not None:
+            self.drain()
+            value = self.counters.read_csr(number)
+            if value is not None:
+                return value
+        if number == _CYCLE:
+            return self.cycles
+        if number == _TIME:
+            return self._nanoseconds()
+        return self.instructions if number == _INSTRET else None
+
+    def write_csr(self, number: int, value: int) -> bool:
+        if self.counters is None:
+            return False
+        self.drain()
+        return self.counters.write_csr(number, value)
+
+    def instruction_fence(self) -> None:
+        self._stale_code = True
+        if self._entry is None:
+            self._cache.clear()
+
+    # --- faults
+    def _signalled(self, action: Callable[..., None], *arguments: int) -> bool:
+        """Call ``action``; a fault goes to the guest's handler if it has one. False when there was a fault."""
+        try:
+            action(*arguments)
+        except MemoryFault as fault:
+            self._deliver_or_raise(self._as_fault(fault, self.hart.pc))
+        except GuestFault as fault:
+            self._deliver_or_raise(fault)
+        else:
+            return True
+        return False
+
+    def _as_fault(self, fault: MemoryFault, pc: int) -> GuestFault:
+        kinds = {READ: "load from", EXEC: "jump to"}
+        why = "not allowed there" if fault.mapped else "nothing is mapped there"
+        found = GuestFault(
+            f"{kinds.get(fault.access, 'store to')} {fault.address:#x}: {why}", Signal.SIGSEGV, pc, fault.address
+        )
+        found.mapped = fault.mapped
+        return found
+
+    def _raise_fault(self) -> None:
+        hart = self.hart
+        host_pc, address = hart.get("host_pc"), hart.get("fault_address")
+        pc: int | None = hart.get("fault_pc")
+        if host_pc:
+            hart.set("host_pc", 0)
+            pc = self._translator.guest_pc_of(host_pc)
+        mapped = address < ADDRESS_SPACE_BYTES and self.memory.is_mapped(address, 1)
+        kind = "access to"
+        if pc is not None:
+            hart.pc = pc
+            instruction = decode(self._fetch(pc))
+            if instruction is not None:
+                kind = "store to" if instruction.row.access & 2 else "load from"
+        why = "the page does not allow it" if mapped else "nothing is mapped there"
+        fault = GuestFault(f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address)
+        fault.mapped = mapped
+        raise fault
+
+    def _deliver_or_raise(self, fault: GuestFault) -> None:
+        code = {Signal.SIGILL: _ILL_ILLOPC, Signal.SIGTRAP: _TRAP_BRKPT}.get(
+            Signal(fault.signal), _SEGV_ACCERR if fault.mapped else _SEGV_MAPERR
+        )
+        self.hart.pc = fault.pc
+        if not self.kernel.deliver_fault(self.hart, fault.signal, code, fault.address or fault.pc):
+            raise fault
+
+    def _where(self, pc: int) -> str:
+        line = self.image.source_line(pc)
+        place = f" ({line[0]}:{line[1]})" if line else ""
+        return f"{pc:#x} {self.image.symbolize(pc)}{place}"
+
+    def _explain(self, fault: GuestFault) -> str:
+        name = Signal(fault.signal).name
+        try:
+            code = disassemble(self._fetch(fault.pc), fault.pc)
+        except MemoryFault:
+            code = "(no code there)"
+        what = str(fault)
+        if fault.address is not None and self.process.is_stack_overflow(fault.address):
+            what += (
+                f"; the stack of {self.process.layout.stack_bytes >> 20} MiB has overflowed "
+                "(endless recursion, or a large local array)"
+            )
+        return f"{name}: {what}\n  at {self._where(fault.pc)}: {code}"
+
