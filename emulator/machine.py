@@ -33,7 +33,7 @@ from emulator.linux.files import VirtualFiles
 from emulator.linux.hart import GuestExit
 from emulator.linux.process import Layout, build_process
 from emulator.linux.syscalls import LinuxKernel
-from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GUARD_BYTES, READ, GuestMemory, MemoryFault
+from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GUARD_BYTES, PAGE_SHIFT, READ, GuestMemory, MemoryFault
 
 RECORD_WORDS = 1 << 18
 # A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
@@ -419,7 +419,7 @@ class Machine:
         if host_pc:
             hart.set("host_pc", 0)
             pc = self._translator.guest_pc_of(host_pc)
-        mapped = address < ADDRESS_SPACE_BYTES and self.memory.is_mapped(address, 1)
+        mapped = address < ADDRESS_SPACE_BYTES and bool(self.memory.perm[address >> PAGE_SHIFT])
         kind = "access to"
         if pc is not None:
             hart.pc = pc

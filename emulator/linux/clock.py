@@ -1,0 +1,158 @@
+"""Virtual time: the guest's clocks, sleeping, and timers that send signals.
+
+The machine gives one function, nanoseconds of processor time derived from simulated cycles. A sleeping guest
+uses none, so a sleep moves the guest's clocks ahead of that function: processor-time clocks show the source,
+all others the source plus what was slept. Deadlines are told to the machine in the source's time. System
+calls are left to `time_calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from emulator.errors import EmulatorError
+
+NANOSECONDS = 1_000_000_000
+
+DEFAULT_EPOCH_SECONDS = 1_700_000_000
+"""What the wall clock shows when a guest starts (14 November 2023): fixed, so that runs repeat."""
+
+
+# A wait without end that so many timers have not ended: their signals are blocked or ignored.
+_MAX_WAKEUPS = 1000
+
+
+class Deadlock(EmulatorError):
+    """The guest waits for something that can never happen."""
+
+
+class TimeBase(Enum):
+    """What a clock or timer counts."""
+
+    ELAPSED = "elapsed"
+    PROCESSOR = "processor"
+
+
+class VirtualClock:
+    """The guest's clocks over ``source``, a function that gives virtual nanoseconds of processor time."""
+
+    def __init__(self, source: Callable[[], int], epoch_seconds: int = DEFAULT_EPOCH_SECONDS) -> None:
+        self._source = source
+        self._slept_nanoseconds = 0
+        self.epoch_nanoseconds = epoch_seconds * NANOSECONDS
+
+    def processor(self) -> int:
+        """Nanoseconds the guest has computed for."""
+        return self._source()
+
+    def elapsed(self) -> int:
+        """Nanoseconds since the guest started."""
+        return self._source() + self._slept_nanoseconds
+
+    def wall(self) -> int:
+        """Nanoseconds since 1970."""
+        return self.epoch_nanoseconds + self.elapsed()
+
+    def now(self, base: TimeBase) -> int:
+        return self.processor() if base is TimeBase.PROCESSOR else self.elapsed()
+
+    def sleep_until(self, elapsed_nanoseconds: int) -> None:
+        """Let time pass until `elapsed` shows the given value; a past one does nothing."""
+        self._slept_nanoseconds += max(0, elapsed_nanoseconds - self.elapsed())
+
+    def to_source(self, base: TimeBase, deadline: int) -> int:
+        """A deadline of a clock in the time of the source, if the guest does not sleep until then."""
+        return deadline if base is TimeBase.PROCESSOR else deadline - self._slept_nanoseconds
+
+
+@dataclass
+class Timer:
+    """A timer of the guest; ``deadline`` is None while it is not armed. All in nanoseconds of ``base``."""
+
+    base: TimeBase
+    notify: Callable[[int], None]
+    """Called when the timer expires, with the number of further periods that have passed unnoticed."""
+    deadline: int | None = None
+    interval: int = 0
+
+
+class Timers:
+    """All armed and disarmed timers of a guest.
+
+    ``phase`` in [0, 1) shortens the first period of every periodic timer by that fraction: the noise of when,
+    within its period, a sampling timer happens to start.
+    """
+
+    def __init__(self, clock: VirtualClock, phase: float = 0.0) -> None:
+        if not 0 <= phase < 1:
+            raise ValueError(f"timer phase {phase}: expected a fraction from 0 up to, not including, 1")
+        self._clock = clock
+        self._phase = phase
+        self._timers: list[Timer] = []
+
+    def add(self, timer: Timer) -> Timer:
+        self._timers.append(timer)
+        return timer
+
+    def remove(self, timer: Timer) -> None:
+        self._timers.remove(timer)
+
+    def arm(self, timer: Timer, value: int, interval: int, absolute: bool = False) -> None:
+        """Set a timer as ``setitimer`` does: ``value`` 0 disarms; in nanoseconds."""
+        timer.interval = interval
+        if value == 0:
+            timer.deadline = None
+        elif absolute:
+            timer.deadline = value
+        else:
+            shortened = int(value * self._phase) if interval else 0
+            timer.deadline = self._clock.now(timer.base) + value - shortened
+
+    def remaining(self, timer: Timer) -> int:
+        """Nanoseconds until the timer expires: 0 when disarmed, at least 1 when armed."""
+        return 0 if timer.deadline is None else max(1, timer.deadline - self._clock.now(timer.base))
+
+    def next_deadline(self) -> int | None:
+        """Time of the source at which the first timer expires if the guest computes on; None without one."""
+        deadlines = [
+            self._clock.to_source(t.base, t.deadline) for t in self._timers if t.deadline is not None
+        ]
+        return min(deadlines, default=None)
+
+    def next_wakeup(self) -> int | None:
+        """Elapsed time at which a timer could wake a sleeping guest: processor time stands still then."""
+        deadlines = [
+            t.deadline for t in self._timers if t.deadline is not None and t.base is TimeBase.ELAPSED
+        ]
+        return min(deadlines, default=None)
+
+    def fire(self) -> None:
+        """Notify for every timer that is due, and set periodic ones for the next period in the future."""
+        for timer in list(self._timers):
+            now = self._clock.now(timer.base)
+            if timer.deadline is None or timer.deadline > now:
+                continue
+            overrun = (now - timer.deadline) // timer.interval if timer.interval else 0
+            timer.deadline = timer.deadline + (overrun + 1) * timer.interval if timer.interval else None
+            timer.notify(overrun)
+
+
+def sleep(clock: VirtualClock, timers: Timers, interrupted: Callable[[], bool], until: int | None) -> bool:
+    """Let virtual time pass until elapsed time ``until`` (None: for ever); False when ``interrupted`` first.
+
+    Timers that become due on the way fire. Raises `Deadlock` for a wait that nothing can end.
+    """
+    wakeups = 0
+    while not interrupted():
+        wakeup = timers.next_wakeup()
+        if until is not None and (wakeup is None or until <= wakeup):
+            clock.sleep_until(until)
+            return True
+        wakeups += 1
+        if wakeup is None or (until is None and wakeups > _MAX_WAKEUPS):
+            raise Deadlock("the guest waits for ever: no timer will send it a signal, and nobody else can")
+        clock.sleep_until(wakeup)
+        timers.fire()
+    return False

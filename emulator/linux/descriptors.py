@@ -1,0 +1,66 @@
+"""The table of open file descriptors."""
+
+from __future__ import annotations
+
+import errno
+
+from emulator.linux.open_files import OpenFile
+
+MAX_DESCRIPTORS = 1024
+"""RLIMIT_NOFILE."""
+
+
+class DescriptorTable:
+    """Descriptor numbers and the open files that they refer to; a file is closed with its last one."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, OpenFile] = {}
+        self._close_on_exec: set[int] = set()
+
+    def file(self, descriptor: int) -> OpenFile:
+        """Raises OSError(EBADF)."""
+        try:
+            return self._files[descriptor]
+        except KeyError:
+            raise OSError(errno.EBADF, "descriptor") from None
+
+    def install(
+        self, file: OpenFile, lowest: int = 0, close_on_exec: bool = False, at: int | None = None
+    ) -> int:
+        """Give ``file`` the lowest free descriptor from ``lowest`` on, or exactly ``at``.
+
+        Raises OSError(EMFILE) and closes a file that has no descriptor when there is none left.
+        """
+        if at is None:
+            at = lowest
+            while at in self._files:
+                at += 1
+        if not 0 <= at < MAX_DESCRIPTORS:
+            if file.references == 0:
+                file.close()
+            raise OSError(errno.EMFILE, "descriptors")
+        file.references += 1
+        if at in self._files:
+            self.close(at)
+        self._files[at] = file
+        self.set_close_on_exec(at, close_on_exec)
+        return at
+
+    def close(self, descriptor: int) -> None:
+        """Raises OSError(EBADF)."""
+        file = self.file(descriptor)
+        del self._files[descriptor]
+        self._close_on_exec.discard(descriptor)
+        file.references -= 1
+        if file.references == 0:
+            file.close()
+
+    def close_all(self) -> None:
+        for descriptor in list(self._files):
+            self.close(descriptor)
+
+    def close_on_exec(self, descriptor: int) -> bool:
+        return descriptor in self._close_on_exec
+
+    def set_close_on_exec(self, descriptor: int, value: bool) -> None:
+        (self._close_on_exec.add if value else self._close_on_exec.discard)(descriptor)

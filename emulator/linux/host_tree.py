@@ -1,0 +1,172 @@
+"""A directory of the host shown to the guest, and nothing outside of it.
+
+Paths are walked one component at a time from a descriptor of the root, never following a symbolic link in the
+host's way: a link is read and its target is walked in this tree, where an absolute target begins at the root
+and ``..`` stops there. So no path, no link and no change of the tree meanwhile leads out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.errors import EmulatorError
+
+_MAX_LINKS = 40
+_CHANGING = os.O_CREAT | os.O_TRUNC
+_GUEST_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_DIRECTORY
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A resolved path: an open parent directory, a name in it, where that is, and what (0: nothing yet)."""
+
+    parent: int
+    name: str
+    path: str
+    kind: int
+
+
+class HostTree:
+    """The tree under ``root``, which the guest sees at ``mount``.
+
+    Only what lies at or below one of ``writable`` can be changed; these and all paths here begin at the root
+    of the tree. Raises `EmulatorError` when ``root`` is not a directory.
+    """
+
+    def __init__(self, root: Path, mount: str = "/", writable: Collection[str] = ()) -> None:
+        try:
+            self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise EmulatorError(
+                f"{root}: cannot be shown to the guest: {error.strerror}; give a directory"
+            ) from error
+        self._mount = mount
+        self._writable = tuple("/" + path.strip("/") for path in writable)
+
+    def close(self) -> None:
+        os.close(self._root)
+
+    def open(self, path: str, flags: int, mode: int) -> tuple[int, str]:
+        """A host descriptor of a regular file or directory, and its guest path. Raises OSError."""
+        with self._walk(path, follow=not flags & os.O_NOFOLLOW) as place:
+            if flags & _CHANGING or flags & os.O_ACCMODE != os.O_RDONLY:
+                flags = self._allowed_flags(place, flags)
+            if place.kind and not stat.S_ISREG(place.kind) and not stat.S_ISDIR(place.kind):
+                raise OSError(errno.ELOOP if stat.S_ISLNK(place.kind) else errno.EACCES, "not a regular file")
+            # The kind may have changed meanwhile: do not wait for a FIFO, and look again.
+            host_flags = flags & _GUEST_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+            descriptor = os.open(place.name, host_flags, mode & 0o777, dir_fd=place.parent)
+        kind = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            os.close(descriptor)
+            raise OSError(errno.EACCES, "not a regular file")
+        return descriptor, posixpath.join(self._mount, place.path.lstrip("/")).rstrip("/") or "/"
+
+    def status(self, path: str, follow: bool) -> os.stat_result:
+        with self._walk(path, follow) as place:
+            return os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+
+    def read_link(self, path: str) -> str:
+        with self._walk(path, follow=False) as place:
+            return os.readlink(place.name, dir_fd=place.parent)
+
+    def is_writable(self, path: str) -> bool:
+        """Whether the guest may change what is at ``path``."""
+        with self._walk(path, follow=True) as place:
+            return self._may_change(place)
+
+    def remove(self, path: str, directory: bool) -> None:
+        with self._changing(path) as place:
+            if directory:
+                os.rmdir(place.name, dir_fd=place.parent)
+            else:
+                os.unlink(place.name, dir_fd=place.parent)
+
+    def make_directory(self, path: str, mode: int) -> None:
+        with self._changing(path) as place:
+            os.mkdir(place.name, mode & 0o777, dir_fd=place.parent)
+
+    def rename(self, old: str, new: str) -> None:
+        with self._changing(old) as source, self._changing(new) as target:
+            os.rename(source.name, target.name, src_dir_fd=source.parent, dst_dir_fd=target.parent)
+
+    @contextmanager
+    def _changing(self, path: str) -> Iterator[_Place]:
+        with self._walk(path, follow=False) as place:
+            if not self._may_change(place):
+                raise OSError(errno.EROFS, "not writable for the guest")
+            if place.name == ".":
+                raise OSError(errno.EBUSY, "the directory is in use")
+            yield place
+
+    def _may_change(self, place: _Place) -> bool:
+        return any(
+            allowed == "/" or place.path == allowed or place.path.startswith(allowed + "/")
+            for allowed in self._writable
+        )
+
+    def _allowed_flags(self, place: _Place, flags: int) -> int:
+        if self._may_change(place):
+            return flags
+        wants_change = flags & os.O_TRUNC or flags & os.O_ACCMODE != os.O_RDONLY
+        if wants_change or not place.kind:
+            raise OSError(errno.EROFS, "not writable for the guest")
+        if flags & os.O_EXCL:
+            raise OSError(errno.EEXIST, "exists")
+        return flags & ~os.O_CREAT
+
+    @contextmanager
+    def _walk(self, path: str, follow: bool) -> Iterator[_Place]:
+        """Resolve all but a missing last component; a link there is followed only when ``follow``."""
+        directories = [self._root]  # from the root down to where the walk is
+        names: list[str] = []
+        opened: list[int] = []
+        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        must_be_directory = path.endswith(("/", "/."))
+        links = 0
+        try:
+            while todo:
+                part = todo.pop()
+                if part == "..":
+                    if names:
+                        names.pop()
+                        directories.pop()
+                    continue
+                try:
+                    descriptor = os.open(
+                        part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directories[-1]
+                    )
+                except FileNotFoundError:
+                    if todo:
+                        raise
+                    yield _Place(directories[-1], part, "/" + "/".join([*names, part]), 0)
+                    return
+                opened.append(descriptor)
+                kind = os.fstat(descriptor).st_mode
+                if stat.S_ISLNK(kind) and (todo or follow or must_be_directory):
+                    links += 1
+                    if links > _MAX_LINKS:
+                        raise OSError(errno.ELOOP, "symbolic links")
+                    target = os.readlink("", dir_fd=descriptor)
+                    if target.startswith("/"):
+                        del directories[1:], names[:]
+                    todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
+                elif todo or must_be_directory:
+                    if not stat.S_ISDIR(kind):
+                        raise OSError(errno.ENOTDIR, "not a directory")
+                    directories.append(descriptor)
+                    names.append(part)
+                else:
+                    yield _Place(directories[-1], part, "/" + "/".join([*names, part]), kind)
+                    return
+            yield _Place(directories[-1], ".", "/" + "/".join(names), stat.S_IFDIR)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)

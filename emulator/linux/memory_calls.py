@@ -1,0 +1,204 @@
+"""System calls on memory. Every public method is the system call of that name.
+
+Private mappings of files are copies made at once, so later changes of the file do not show; pages past the
+end of a file read as zeros instead of raising SIGBUS. Writable shared mappings of files are refused (ENODEV).
+"""
+
+from __future__ import annotations
+
+import errno
+
+from emulator.linux.abi import signed
+from emulator.linux.files import VirtualFiles
+from emulator.linux.open_files import HostFile, MemoryFile
+from emulator.linux.process import ProcessImage
+from emulator.memory import (
+    ADDRESS_SPACE_BYTES,
+    EXEC,
+    PAGE_BYTES,
+    READ,
+    WRITE,
+    GuestMemory,
+    MemoryLimit,
+    page_ceiling,
+    page_floor,
+)
+
+_LOWEST_ADDRESS = 0x1_0000  # vm.mmap_min_addr: address 0 and its neighbours always fault
+
+_PROT_ALL = 7
+_MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE, _MAP_TYPE = 1, 2, 3, 15
+_MAP_FIXED, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x10, 0x20, 0x10_0000
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
+_MADV_DONTNEED = 4
+
+
+def _permission(prot: int) -> int:
+    # PROT_READ, PROT_WRITE and PROT_EXEC are READ, WRITE and EXEC
+    return prot & (READ | WRITE | EXEC)
+
+
+class MemoryCalls:
+    def __init__(self, memory: GuestMemory, process: ProcessImage, files: VirtualFiles) -> None:
+        self._memory = memory
+        self._files = files
+        self._brk_start = self._brk = process.brk_start
+        self._high = process.mmap_high
+
+    def brk(self, address: int) -> int:
+        memory = self._memory
+        if not self._brk_start <= address < self._high:
+            return self._brk
+        old_end, new_end = page_ceiling(self._brk), page_ceiling(address)
+        if new_end > old_end:
+            if not memory.is_free(old_end, new_end - old_end):
+                return self._brk
+            try:
+                memory.map(old_end, new_end - old_end, READ | WRITE)
+            except MemoryLimit:
+                return self._brk
+        elif new_end < old_end:
+            memory.unmap(new_end, old_end - new_end)
+        self._brk = address
+        return address
+
+    def mmap(self, address: int, length: int, prot: int, flags: int, fd: int, offset: int) -> int:
+        if length == 0 or offset % PAGE_BYTES or prot & ~_PROT_ALL & 0xFF:
+            raise OSError(errno.EINVAL, "mmap")
+        kind = flags & _MAP_TYPE
+        if kind not in (_MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE):
+            raise OSError(errno.EINVAL, "mmap type")
+        length = page_ceiling(length)
+        contents = b""
+        if not flags & _MAP_ANONYMOUS:
+            if kind != _MAP_PRIVATE and prot & WRITE:
+                raise OSError(errno.ENODEV, "writable shared mapping of a file")
+            if length > ADDRESS_SPACE_BYTES:
+                raise OSError(errno.ENOMEM, "mmap")
+            contents = self._file_contents(signed(fd, 32), offset, length)
+        where = self._place(address, length, flags)
+        self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
+        if contents:
+            self._memory.write(where, contents)
+            self._memory.protect(where, length, _permission(prot))
+        return where
+
+    def munmap(self, address: int, length: int) -> int:
+        if address % PAGE_BYTES or length == 0 or address + length > ADDRESS_SPACE_BYTES:
+            raise OSError(errno.EINVAL, "munmap")
+        self._memory.unmap(address, page_ceiling(length))
+        return 0
+
+    def mremap(self, old_address: int, old_length: int, new_length: int, flags: int, new_address: int) -> int:
+        if old_address % PAGE_BYTES or new_length == 0 or old_length == 0:
+            raise OSError(errno.EINVAL, "mremap")
+        if flags & ~(_MREMAP_MAYMOVE | _MREMAP_FIXED) or flags == _MREMAP_FIXED:
+            raise OSError(errno.EINVAL, "mremap flags")
+        memory = self._memory
+        old_length, new_length = page_ceiling(old_length), page_ceiling(new_length)
+        if old_address + old_length > ADDRESS_SPACE_BYTES or not memory.is_mapped(old_address, old_length):
+            raise OSError(errno.EFAULT, "mremap")
+        if new_length > ADDRESS_SPACE_BYTES:
+            raise OSError(errno.ENOMEM, "mremap")
+        if flags & _MREMAP_FIXED:
+            target = self._fixed(new_address, new_length)
+            if target < old_address + old_length and old_address < target + new_length:
+                raise OSError(errno.EINVAL, "mremap onto itself")
+            return self._move(old_address, old_length, target, new_length)
+        if new_length <= old_length:
+            if new_length < old_length:
+                memory.unmap(old_address + new_length, old_length - new_length)
+            return old_address
+        tail, extra = old_address + old_length, new_length - old_length
+        if tail + extra <= self._high and memory.is_free(tail, extra):
+            memory.map(tail, extra, self._last_permission(old_address, old_length))
+            return old_address
+        if not flags & _MREMAP_MAYMOVE:
+            raise OSError(errno.ENOMEM, "mremap in place")
+        return self._move(old_address, old_length, self._free(new_length), new_length)
+
+    def mprotect(self, address: int, length: int, prot: int) -> int:
+        if address % PAGE_BYTES or prot & ~_PROT_ALL:
+            raise OSError(errno.EINVAL, "mprotect")
+        length = page_ceiling(length)
+        if length == 0:
+            return 0
+        if address + length > ADDRESS_SPACE_BYTES or not self._memory.is_mapped(address, length):
+            raise OSError(errno.ENOMEM, "mprotect")
+        self._memory.protect(address, length, _permission(prot))
+        return 0
+
+    def madvise(self, address: int, length: int, advice: int) -> int:
+        if address % PAGE_BYTES:
+            raise OSError(errno.EINVAL, "madvise")
+        length = page_ceiling(length)
+        if length == 0:
+            return 0
+        if address + length > ADDRESS_SPACE_BYTES or not self._memory.is_mapped(address, length):
+            raise OSError(errno.ENOMEM, "madvise")
+        if advice == _MADV_DONTNEED:
+            self._memory.discard(address, length)
+        return 0
+
+    def msync(self, address: int, length: int) -> int:
+        return 0  # nothing is shared with a file
+
+    def mlock(self, address: int, length: int) -> int:
+        return 0
+
+    def munlock(self, address: int, length: int) -> int:
+        return 0
+
+    def _file_contents(self, descriptor: int, offset: int, length: int) -> bytes:
+        file = self._files.descriptors.file(descriptor)
+        if not file.readable:
+            raise OSError(errno.EACCES, "mapping needs read access")
+        if not isinstance(file, MemoryFile | HostFile):
+            raise OSError(errno.ENODEV, "not a file")
+        return file.read_at(length, offset)
+
+    def _place(self, address: int, length: int, flags: int) -> int:
+        if flags & (_MAP_FIXED | _MAP_FIXED_NOREPLACE):
+            where = self._fixed(address, length)
+            if flags & _MAP_FIXED_NOREPLACE and not self._memory.is_free(where, length):
+                raise OSError(errno.EEXIST, "mmap")
+            return where
+        hint = page_floor(address)
+        in_range = hint >= _LOWEST_ADDRESS and hint + length <= self._high
+        if in_range and self._memory.is_free(hint, length):
+            return hint
+        return self._free(length)
+
+    def _fixed(self, address: int, length: int) -> int:
+        if address % PAGE_BYTES:
+            raise OSError(errno.EINVAL, "fixed address")
+        if address + length > ADDRESS_SPACE_BYTES:
+            raise OSError(errno.ENOMEM, "fixed address")
+        if address < _LOWEST_ADDRESS:
+            raise OSError(errno.EPERM, "fixed address")
+        return address
+
+    def _free(self, length: int) -> int:
+        where = self._memory.find_free(length, page_ceiling(self._brk), self._high)
+        if where is None:
+            raise OSError(errno.ENOMEM, "address space")
+        return where
+
+    def _last_permission(self, address: int, length: int) -> int:
+        return _permission(int(self._memory.perm[(address + length - 1) // PAGE_BYTES]))
+
+    def _move(self, old_address: int, old_length: int, target: int, new_length: int) -> int:
+        memory = self._memory
+        if new_length < old_length:
+            memory.unmap(old_address + new_length, old_length - new_length)
+            old_length = new_length
+        if new_length > old_length:
+            permission = self._last_permission(old_address, old_length)
+            memory.map(target + old_length, new_length - old_length, permission)
+        try:
+            memory.move(old_address, target, old_length)
+        except MemoryLimit:
+            if new_length > old_length:
+                memory.unmap(target + old_length, new_length - old_length)
+            raise
+        return target

@@ -1,0 +1,324 @@
+"""What a file descriptor refers to: streams, files in memory and on the host, directories, devices, pipes.
+
+Each kind implements the operations that make sense for it and inherits the proper error for the others. All
+errors are `OSError` with a Linux error number. Which path leads to which file is left to `files`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emulator.linux.clock import Deadlock
+
+_PIPE_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What ``stat`` tells: type and permission bits, size, and the guest's own inode number."""
+
+    mode: int
+    size_bytes: int
+    inode: int
+    links: int = 1
+
+
+class OpenFile:
+    """An open file description; descriptors that were duplicated share one. ``path`` is absolute."""
+
+    def __init__(self, path: str, flags: int, status: Callable[[], FileStatus]) -> None:
+        self.path = path
+        self.flags = flags
+        self.status = status
+        self.references = 0
+
+    @property
+    def readable(self) -> bool:
+        return self.flags & os.O_ACCMODE != os.O_WRONLY
+
+    @property
+    def writable(self) -> bool:
+        return self.flags & os.O_ACCMODE != os.O_RDONLY
+
+    @property
+    def non_blocking(self) -> bool:
+        return bool(self.flags & os.O_NONBLOCK)
+
+    is_terminal = False
+
+    def read(self, n_bytes: int) -> bytes:
+        raise OSError(errno.EINVAL, "read")
+
+    def write(self, data: bytes) -> int:
+        raise OSError(errno.EINVAL, "write")
+
+    def read_at(self, n_bytes: int, offset: int) -> bytes:
+        raise OSError(errno.ESPIPE, "pread")
+
+    def write_at(self, data: bytes, offset: int) -> int:
+        raise OSError(errno.ESPIPE, "pwrite")
+
+    def seek(self, offset: int, whence: int) -> int:
+        raise OSError(errno.ESPIPE, "seek")
+
+    def truncate(self, size_bytes: int) -> None:
+        raise OSError(errno.EINVAL, "truncate")
+
+    def names(self) -> list[tuple[str, FileStatus]]:
+        """Sorted entries of a directory."""
+        raise OSError(errno.ENOTDIR, "not a directory")
+
+    def close(self) -> None:
+        """The last descriptor is gone."""
+
+
+@dataclass
+class MemoryBudget:
+    """How many bytes kept output and files in memory may still take."""
+
+    left_bytes: int
+
+    def take(self, n_bytes: int) -> None:
+        if n_bytes > self.left_bytes:
+            raise OSError(errno.ENOSPC, "files in memory")
+        self.left_bytes -= n_bytes
+
+
+class Stream(OpenFile):
+    """A standard stream: a host descriptor passed through, or bytes in and bytes out."""
+
+    def __init__(
+        self,
+        path: str,
+        flags: int,
+        status: Callable[[], FileStatus],
+        host: int | bytearray,
+        is_terminal: bool,
+        budget: MemoryBudget,
+    ) -> None:
+        super().__init__(path, flags, status)
+        self._host = host
+        self._budget = budget
+        self.is_terminal = is_terminal
+
+    def read(self, n_bytes: int) -> bytes:
+        if isinstance(self._host, int):
+            return os.read(self._host, n_bytes)
+        data = bytes(self._host[:n_bytes])
+        del self._host[:n_bytes]
+        return data
+
+    def write(self, data: bytes) -> int:
+        if isinstance(self._host, int):
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._host, rest) :]
+        else:
+            self._budget.take(len(data))
+            self._host += data
+        return len(data)
+
+
+class _Positioned(OpenFile):
+    """A file with a position; the kinds below only read and write at offsets."""
+
+    _position = 0
+
+    def read(self, n_bytes: int) -> bytes:
+        data = self.read_at(n_bytes, self._position)
+        self._position += len(data)
+        return data
+
+    def write(self, data: bytes) -> int:
+        if self.flags & os.O_APPEND:
+            self._position = self.status().size_bytes
+        written = self.write_at(data, self._position)
+        self._position += written
+        return written
+
+    def seek(self, offset: int, whence: int) -> int:
+        if whence == os.SEEK_SET:
+            position = offset
+        elif whence == os.SEEK_CUR:
+            position = self._position + offset
+        elif whence == os.SEEK_END:
+            position = self.status().size_bytes + offset
+        else:
+            raise OSError(errno.EINVAL, "whence")
+        if not 0 <= position < 1 << 63:
+            raise OSError(errno.EINVAL, "offset")
+        self._position = position
+        return position
+
+
+class MemoryFile(_Positioned):
+    """A file whose ``contents`` are kept in this process."""
+
+    def __init__(
+        self,
+        path: str,
+        flags: int,
+        status: Callable[[], FileStatus],
+        contents: bytearray,
+        budget: MemoryBudget,
+    ) -> None:
+        super().__init__(path, flags, status)
+        self._contents = contents
+        self._budget = budget
+
+    def read_at(self, n_bytes: int, offset: int) -> bytes:
+        return bytes(self._contents[offset : offset + n_bytes])
+
+    def write_at(self, data: bytes, offset: int) -> int:
+        if data and offset + len(data) > len(self._contents):
+            self.truncate(offset + len(data))
+        self._contents[offset : offset + len(data)] = data
+        return len(data)
+
+    def truncate(self, size_bytes: int) -> None:
+        growth = size_bytes - len(self._contents)
+        self._budget.take(growth)
+        if growth < 0:
+            del self._contents[size_bytes:]
+        else:
+            self._contents += bytes(growth)
+
+
+class HostFile(_Positioned):
+    """A regular file of the host, opened by `host_tree`; owns its descriptor."""
+
+    def __init__(self, path: str, flags: int, status: Callable[[], FileStatus], descriptor: int) -> None:
+        super().__init__(path, flags, status)
+        self._descriptor = descriptor
+
+    def read_at(self, n_bytes: int, offset: int) -> bytes:
+        return os.pread(self._descriptor, n_bytes, offset)
+
+    def write_at(self, data: bytes, offset: int) -> int:
+        return os.pwrite(self._descriptor, data, offset)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Directory(OpenFile):
+    """A directory; its entries are listed when they are first asked for, and anew after a rewind."""
+
+    def __init__(
+        self,
+        path: str,
+        flags: int,
+        status: Callable[[], FileStatus],
+        entries: Callable[[], list[tuple[str, FileStatus]]],
+    ) -> None:
+        super().__init__(path, flags, status)
+        self._list = entries
+        self._entries: list[tuple[str, FileStatus]] | None = None
+        self.position = 0
+
+    def read(self, n_bytes: int) -> bytes:
+        raise OSError(errno.EISDIR, "read")
+
+    def names(self) -> list[tuple[str, FileStatus]]:
+        if self._entries is None:
+            self._entries = self._list()
+        return self._entries
+
+    def seek(self, offset: int, whence: int) -> int:
+        if whence != os.SEEK_SET or offset < 0:
+            raise OSError(errno.EINVAL, "seek in a directory")
+        self.position = offset
+        if offset == 0:
+            self._entries = None
+        return offset
+
+
+class Device(OpenFile):
+    """``null``, ``zero``, ``full`` and (seeded) ``random``."""
+
+    def __init__(
+        self, path: str, flags: int, status: Callable[[], FileStatus], kind: str, generator: random.Random
+    ) -> None:
+        super().__init__(path, flags, status)
+        self._kind = kind
+        self._generator = generator
+
+    def read(self, n_bytes: int) -> bytes:
+        if self._kind == "null":
+            return b""
+        return self._generator.randbytes(n_bytes) if self._kind == "random" else bytes(n_bytes)
+
+    def write(self, data: bytes) -> int:
+        if self._kind == "full":
+            raise OSError(errno.ENOSPC, "full device")
+        return len(data)
+
+    def read_at(self, n_bytes: int, offset: int) -> bytes:
+        return self.read(n_bytes)
+
+    def write_at(self, data: bytes, offset: int) -> int:
+        return self.write(data)
+
+    def seek(self, offset: int, whence: int) -> int:
+        return 0
+
+
+class _PipeBuffer:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.readers = self.writers = 1
+
+
+class PipeEnd(OpenFile):
+    """One end of a pipe. The guest is alone at both, so a wait for the other end is a `Deadlock`."""
+
+    def __init__(self, flags: int, status: Callable[[], FileStatus], buffer: _PipeBuffer) -> None:
+        super().__init__("pipe:", flags, status)
+        self._buffer = buffer
+
+    def read(self, n_bytes: int) -> bytes:
+        buffer = self._buffer
+        if not buffer.data and buffer.writers and n_bytes:
+            self._would_block("reads from a pipe that only it can write to")
+        data = bytes(buffer.data[:n_bytes])
+        del buffer.data[:n_bytes]
+        return data
+
+    def write(self, data: bytes) -> int:
+        buffer = self._buffer
+        if not buffer.readers:
+            raise OSError(errno.EPIPE, "no reader")
+        room = _PIPE_BYTES - len(buffer.data)
+        if len(data) > room and (not self.non_blocking or room == 0):
+            self._would_block("writes into a full pipe that only it can read from")
+        buffer.data += data[:room]
+        return min(len(data), room)
+
+    def close(self) -> None:
+        if self.writable:
+            self._buffer.writers -= 1
+        else:
+            self._buffer.readers -= 1
+
+    def _would_block(self, what: str) -> None:
+        if self.non_blocking:
+            raise OSError(errno.EAGAIN, "pipe")
+        raise Deadlock(f"the guest waits for ever: it {what}")
+
+
+def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
+    """The reading and the writing end."""
+    buffer = _PipeBuffer()
+
+    def status() -> FileStatus:
+        return FileStatus(stat.S_IFIFO | 0o600, 0, inode)
+
+    return PipeEnd(flags | os.O_RDONLY, status, buffer), PipeEnd(flags | os.O_WRONLY, status, buffer)

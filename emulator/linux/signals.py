@@ -1,0 +1,264 @@
+"""Signals: what is pending, blocked and handled, and the frame that a handler runs on.
+
+A handler is real guest code: `SignalState.deliver` builds the frame that the riscv64 kernel would build
+(``struct rt_sigframe`` of arch/riscv/kernel/signal.c: siginfo, then ucontext with all registers), points the
+return address at the trampoline page, and `SignalState.restore` undoes it when the guest calls rt_sigreturn.
+Reading the guest's own structures for the system calls is left to `signal_calls`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from emulator.linux.abi import FIRST_REAL_TIME_SIGNAL, MASK_64, N_SIGNALS, PID, UID, Signal
+from emulator.linux.hart import GuestExit, Hart
+from emulator.memory import WRITE, GuestMemory, MemoryFault
+
+SIG_DFL, SIG_IGN = 0, 1
+
+SA_NODEFER, SA_ONSTACK, SA_RESTART, SA_RESETHAND = 0x4000_0000, 0x0800_0000, 0x1000_0000, 0x8000_0000
+
+SS_ONSTACK, SS_DISABLE, SS_AUTODISARM = 1, 2, 1 << 31
+
+# si_code: who sent it
+SI_USER, SI_KERNEL, SI_TIMER, SI_TKILL = 0, 0x80, -2, -6
+SEGV_MAPERR, SEGV_ACCERR = 1, 2
+ILL_ILLOPC, TRAP_BRKPT, BUS_ADRALN = 1, 1, 1
+
+_MAX_PENDING = 4096  # queued real-time signals, as RLIMIT_SIGPENDING; more are lost
+_UNBLOCKABLE = 1 << (Signal.SIGKILL - 1) | 1 << (Signal.SIGSTOP - 1)
+_IGNORED_BY_DEFAULT = {Signal.SIGCHLD, Signal.SIGCONT, Signal.SIGURG, Signal.SIGWINCH}
+_STOPPING = {Signal.SIGSTOP, Signal.SIGTSTP, Signal.SIGTTIN, Signal.SIGTTOU}
+
+# rt_sigframe: siginfo (128 bytes), then ucontext: flags, link, stack (sp, flags, size), mask in 128 bytes,
+# and the 16-byte aligned sigcontext: pc and x1-x31, f0-f31, fcsr, and room up to the quad-precision size.
+_UCONTEXT = 128
+_MASK = _UCONTEXT + 40
+_REGISTERS = _UCONTEXT + 176
+_FLOATS = _REGISTERS + 256
+_FCSR = _FLOATS + 256
+_FRAME_BYTES = _FLOATS + 528
+
+
+@dataclass(frozen=True)
+class SignalInfo:
+    """A signal that was sent; ``fields`` are the bytes of siginfo from offset 16 on."""
+
+    signal: int
+    code: int
+    fields: bytes = b""
+
+    def packed(self) -> bytes:
+        """``siginfo_t``, 128 bytes."""
+        return (struct.pack("<iiii", self.signal, 0, self.code, 0) + self.fields).ljust(128, b"\0")
+
+
+def sent_by_user(signal: int, code: int = SI_USER) -> SignalInfo:
+    return SignalInfo(signal, code, struct.pack("<iI", PID, UID))
+
+
+def fault_info(signal: int, code: int, address: int) -> SignalInfo:
+    """A signal caused by an instruction; ``address`` becomes ``si_addr``."""
+    return SignalInfo(signal, code, struct.pack("<Q", address & MASK_64))
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a signal does; ``handler`` is SIG_DFL, SIG_IGN or a guest address."""
+
+    handler: int = SIG_DFL
+    flags: int = 0
+    mask: int = 0
+
+
+@dataclass(frozen=True)
+class AlternateStack:
+    pointer: int = 0
+    flags: int = SS_DISABLE
+    size_bytes: int = 0
+
+    def contains(self, address: int) -> bool:
+        return self.pointer < address <= self.pointer + self.size_bytes
+
+    def packed(self, flags: int) -> bytes:
+        return struct.pack("<QiiQ", self.pointer, signed_flags(flags), 0, self.size_bytes)
+
+
+def signed_flags(flags: int) -> int:
+    return flags - (flags >> 31 << 32)
+
+
+class SignalState:
+    """Signals of the one process, which has one thread; masks have bit ``signal - 1``."""
+
+    def __init__(self, memory: GuestMemory, trampoline: int) -> None:
+        self._memory = memory
+        self._trampoline = trampoline
+        self._actions: dict[int, Action] = {}
+        self._pending: list[SignalInfo] = []
+        self.mask = 0
+        self.mask_to_restore: int | None = None
+        """Set while rt_sigsuspend and its like wait: the mask from before, which the frame saves."""
+        self.alternate_stack = AlternateStack()
+
+    def action(self, signal: int) -> Action:
+        return self._actions.get(signal, Action())
+
+    def set_action(self, signal: int, action: Action) -> None:
+        self._actions[signal] = replace(action, mask=action.mask & ~_UNBLOCKABLE)
+        if self._is_ignored(signal):
+            self._pending = [info for info in self._pending if info.signal != signal]
+
+    def set_mask(self, mask: int) -> None:
+        self.mask = mask & ~_UNBLOCKABLE & MASK_64
+
+    @property
+    def pending_mask(self) -> int:
+        """Sent and not yet delivered."""
+        mask = 0
+        for info in self._pending:
+            mask |= 1 << (info.signal - 1)
+        return mask
+
+    def send(self, info: SignalInfo) -> None:
+        """Make a signal pending: standard ones once, real-time ones as often as they are sent."""
+        if not 1 <= info.signal <= N_SIGNALS:
+            raise ValueError(f"signal {info.signal}: expected 1 to {N_SIGNALS}")
+        blocked = self.mask >> (info.signal - 1) & 1
+        if self._is_ignored(info.signal) and not blocked:
+            return
+        if info.signal < FIRST_REAL_TIME_SIGNAL and self.pending_mask >> (info.signal - 1) & 1:
+            return
+        if len(self._pending) < _MAX_PENDING:
+            self._pending.append(info)
+
+    def force(self, signal: int) -> None:
+        """Send a signal that cannot be blocked or ignored: if it is, it ends the guest."""
+        if self.mask >> (signal - 1) & 1 or self.action(signal).handler == SIG_IGN:
+            self._actions.pop(signal, None)
+            self.set_mask(self.mask & ~(1 << (signal - 1)))
+        self.send(SignalInfo(signal, SI_KERNEL))
+
+    def next_pending(self, mask: int | None = None) -> int | None:
+        """The signal that would be delivered next with the mask given (default: the current one)."""
+        blocked = self.mask if mask is None else mask
+        ready = [info.signal for info in self._pending if not blocked >> (info.signal - 1) & 1]
+        return min(ready, default=None)
+
+    def has_pending(self) -> bool:
+        return self.next_pending() is not None
+
+    def take(self, signal: int) -> SignalInfo:
+        """Remove and return the oldest pending instance of ``signal``."""
+        index = next(k for k, info in enumerate(self._pending) if info.signal == signal)
+        return self._pending.pop(index)
+
+    def is_caught(self, signal: int) -> bool:
+        """Whether a guest handler would run."""
+        return self.action(signal).handler not in (SIG_DFL, SIG_IGN)
+
+    def wants_restart(self, signal: int) -> bool:
+        """Whether an interrupted system call is issued again after the handler."""
+        return bool(self.action(signal).flags & SA_RESTART)
+
+    def deliver(self, hart: Hart, info: SignalInfo) -> bool:
+        """Do what the action for a signal says; True when a handler was entered.
+
+        Raises `GuestExit` when the signal ends the guest, also when the frame does not fit on the stack.
+        """
+        action = self.action(info.signal)
+        if action.handler == SIG_DFL:
+            if info.signal in _IGNORED_BY_DEFAULT or info.signal in _STOPPING:
+                return False  # nobody could continue a stopped guest
+            raise GuestExit(128 + info.signal, info.signal)
+        if action.handler == SIG_IGN:
+            return False
+        try:
+            self._enter_handler(hart, info, action)
+        except MemoryFault:
+            # As the kernel: no room for a frame is a segmentation fault, handled only on another stack.
+            if info.signal == Signal.SIGSEGV or not self.is_caught(Signal.SIGSEGV):
+                raise GuestExit(128 + Signal.SIGSEGV, Signal.SIGSEGV) from None
+            return self.deliver(hart, SignalInfo(Signal.SIGSEGV, SI_KERNEL))
+        return True
+
+    def deliver_fault(self, hart: Hart, info: SignalInfo) -> bool:
+        """Deliver a signal that the current instruction caused; False when the guest has no handler for it.
+
+        A blocked or ignored fault cannot be put off: it counts as not handled.
+        """
+        if not self.is_caught(info.signal) or self.mask >> (info.signal - 1) & 1:
+            return False
+        return self.deliver(hart, info)
+
+    def end_wait(self) -> None:
+        """Take back the mask of rt_sigsuspend and its like when no handler's frame does."""
+        if self.mask_to_restore is not None:
+            self.set_mask(self.mask_to_restore)
+            self.mask_to_restore = None
+
+    def restore(self, hart: Hart) -> None:
+        """rt_sigreturn: take all registers, the mask and the alternate stack from the frame at sp.
+
+        Raises `MemoryFault` when the frame cannot be read.
+        """
+        frame = self._memory.read(int(hart.x[2]), _FRAME_BYTES)
+        registers = struct.unpack_from("<32Q", frame, _REGISTERS)
+        hart.x[1:] = registers[1:]
+        hart.pc = registers[0]
+        hart.f[:] = struct.unpack_from("<32Q", frame, _FLOATS)
+        hart.fcsr = struct.unpack_from("<I", frame, _FCSR)[0] & 0xFF
+        self.set_mask(struct.unpack_from("<Q", frame, _MASK)[0])
+        pointer, flags, _, size_bytes = struct.unpack_from("<QIiQ", frame, _UCONTEXT + 16)
+        self.alternate_stack = AlternateStack(pointer, flags & ~SS_ONSTACK, size_bytes)
+
+    def on_alternate_stack(self, stack_pointer: int) -> bool:
+        stack = self.alternate_stack
+        return not stack.flags & (SS_AUTODISARM | SS_DISABLE) and stack.contains(stack_pointer)
+
+    def stack_flags(self, stack_pointer: int) -> int:
+        """``ss_flags`` as sigaltstack and a frame report them."""
+        return self.alternate_stack.flags | (SS_ONSTACK if self.on_alternate_stack(stack_pointer) else 0)
+
+    def _is_ignored(self, signal: int) -> bool:
+        handler = self.action(signal).handler
+        return handler == SIG_IGN or (handler == SIG_DFL and signal in _IGNORED_BY_DEFAULT)
+
+    def _enter_handler(self, hart: Hart, info: SignalInfo, action: Action) -> None:
+        old_pointer = int(hart.x[2])
+        stack = self.alternate_stack
+        pointer = old_pointer
+        if (
+            action.flags & SA_ONSTACK
+            and not stack.flags & SS_DISABLE
+            and not self.on_alternate_stack(pointer)
+        ):
+            pointer = stack.pointer + stack.size_bytes
+        frame_address = (pointer - _FRAME_BYTES) & -16
+        if self.on_alternate_stack(old_pointer) and not stack.contains(frame_address):
+            raise MemoryFault(frame_address & MASK_64, WRITE, mapped=False)
+
+        frame = bytearray(_FRAME_BYTES)
+        frame[:128] = info.packed()
+        frame[_UCONTEXT + 16 : _MASK] = stack.packed(self.stack_flags(old_pointer))
+        mask = self.mask if self.mask_to_restore is None else self.mask_to_restore
+        struct.pack_into("<Q", frame, _MASK, mask)
+        struct.pack_into("<32Q", frame, _REGISTERS, hart.pc, *hart.x[1:].tolist())
+        struct.pack_into("<32Q", frame, _FLOATS, *hart.f.tolist())
+        struct.pack_into("<I", frame, _FCSR, hart.fcsr)
+        self._memory.write(frame_address & MASK_64, frame)
+
+        self.mask_to_restore = None
+        blocked = action.mask if action.flags & SA_NODEFER else action.mask | 1 << (info.signal - 1)
+        self.set_mask(self.mask | blocked)
+        if action.flags & SA_RESETHAND:
+            self._actions[info.signal] = replace(action, handler=SIG_DFL)
+        if stack.flags & SS_AUTODISARM:
+            self.alternate_stack = AlternateStack()
+        hart.x[1] = self._trampoline
+        hart.x[2] = frame_address
+        hart.x[10] = info.signal
+        hart.x[11] = frame_address
+        hart.x[12] = frame_address + _UCONTEXT
+        hart.pc = action.handler

@@ -1,0 +1,225 @@
+"""System calls on time, all of it virtual. Every public method is the system call of that name."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from dataclasses import dataclass
+
+from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, N_SIGNALS, PID, Signal, signed
+from emulator.linux.clock import NANOSECONDS, TimeBase, Timer, Timers, VirtualClock, sleep
+from emulator.linux.hart import Interrupted
+from emulator.linux.signals import SI_KERNEL, SI_TIMER, SignalInfo, SignalState
+from emulator.memory import GuestMemory
+
+_CLOCK_REALTIME, _CLOCK_TAI = 0, 11
+_PROCESSOR_CLOCKS = {2, 3}
+_WALL_CLOCKS = {_CLOCK_REALTIME, 5, 8, _CLOCK_TAI}
+_ELAPSED_CLOCKS = {1, 4, 6, 7, 9}
+_COARSE_CLOCKS = {5, 6}
+_TIMER_ABSTIME = 1
+_SIGEV_SIGNAL, _SIGEV_NONE, _SIGEV_THREAD_ID = 0, 1, 4
+_MAX_TIMERS = 64
+
+
+@dataclass
+class _PosixTimer:
+    timer: Timer
+    clock_id: int
+    overrun: int = 0
+
+
+class TimeCalls:
+    def __init__(
+        self, memory: GuestMemory, clock: VirtualClock, timers: Timers, signals: SignalState
+    ) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._timers = timers
+        self._signals = signals
+        self._interval_timers = [
+            timers.add(Timer(base, lambda _, signal=signal: signals.send(SignalInfo(signal, SI_KERNEL))))  # type: ignore[misc]
+            for base, signal in (
+                (TimeBase.ELAPSED, Signal.SIGALRM),
+                (TimeBase.PROCESSOR, Signal.SIGVTALRM),
+                (TimeBase.PROCESSOR, Signal.SIGPROF),
+            )
+        ]
+        self._posix_timers: dict[int, _PosixTimer] = {}
+
+    # Clocks
+
+    def clock_gettime(self, clock_id: int, address: int) -> int:
+        self._write_timespec(address, self._read_clock(signed(clock_id, 32)))
+        return 0
+
+    def clock_getres(self, clock_id: int, address: int) -> int:
+        number = signed(clock_id, 32)
+        self._read_clock(number)
+        if address:
+            self._write_timespec(address, 4_000_000 if number in _COARSE_CLOCKS else 1)
+        return 0
+
+    def gettimeofday(self, address: int, timezone: int) -> int:
+        if address:
+            self._write_timeval(address, self._clock.wall())
+        if timezone:
+            self._memory.write(timezone, bytes(8))
+        return 0
+
+    def times(self, address: int) -> int:
+        tick = NANOSECONDS // CLOCK_TICKS_PER_SECOND
+        if address:
+            self._memory.write(address, struct.pack("<4q", self._clock.processor() // tick, 0, 0, 0))
+        return self._clock.elapsed() // tick
+
+    def getrusage(self, who: int, address: int) -> int:
+        number = signed(who, 32)
+        if number not in (-1, 0, 1):
+            raise OSError(errno.EINVAL, "getrusage")
+        processor = 0 if number == -1 else self._clock.processor()
+        resident = 0 if number == -1 else self._memory.mapped_bytes >> 10
+        seconds, rest = divmod(processor, NANOSECONDS)
+        self._memory.write(address, struct.pack("<18q", seconds, rest // 1000, 0, 0, resident, *[0] * 13))
+        return 0
+
+    # Sleeping
+
+    def nanosleep(self, request: int, remaining: int) -> int:
+        return self._sleep(self._clock.elapsed() + self._read_timespec(request), remaining)
+
+    def clock_nanosleep(self, clock_id: int, flags: int, request: int, remaining: int) -> int:
+        number = signed(clock_id, 32)
+        duration = self._read_timespec(request)
+        if number in _PROCESSOR_CLOCKS:
+            raise OSError(errno.EINVAL, "a sleeping guest uses no processor time")
+        if not flags & _TIMER_ABSTIME:
+            self._read_clock(number)
+            return self._sleep(self._clock.elapsed() + duration, remaining)
+        return self._sleep(self._clock.elapsed() + duration - self._read_clock(number), 0)
+
+    def _sleep(self, until: int, remaining: int) -> int:
+        if sleep(self._clock, self._timers, self._signals.has_pending, until):
+            return 0
+        if remaining:
+            self._write_timespec(remaining, max(0, until - self._clock.elapsed()))
+        raise Interrupted(restartable=False)
+
+    # Interval timers
+
+    def setitimer(self, which: int, new: int, old: int) -> int:
+        timer = self._interval_timer(which)
+        interval, value = self._read_timeval(new), self._read_timeval(new + 16)
+        if old:
+            self._write_interval(old, timer)
+        self._timers.arm(timer, value, interval)
+        return 0
+
+    def getitimer(self, which: int, address: int) -> int:
+        self._write_interval(address, self._interval_timer(which))
+        return 0
+
+    def _interval_timer(self, which: int) -> Timer:
+        if which >= len(self._interval_timers):
+            raise OSError(errno.EINVAL, "interval timer")
+        return self._interval_timers[which]
+
+    def _write_interval(self, address: int, timer: Timer) -> None:
+        microseconds = -(-self._timers.remaining(timer) // 1000)
+        self._write_timeval(address, timer.interval)
+        self._write_timeval(address + 16, microseconds * 1000)
+
+    # POSIX timers
+
+    def timer_create(self, clock_id: int, event: int, identifier: int) -> int:
+        number = signed(clock_id, 32)
+        self._read_clock(number)
+        timer_id = next(k for k in range(_MAX_TIMERS + 1) if k not in self._posix_timers)
+        if timer_id == _MAX_TIMERS:
+            raise OSError(errno.EAGAIN, "timers")
+        value, signal, notify = timer_id, int(Signal.SIGALRM), _SIGEV_SIGNAL
+        if event:
+            value, signal, notify = struct.unpack("<Qii", self._memory.read(event, 16))
+        if notify not in (_SIGEV_SIGNAL, _SIGEV_NONE, _SIGEV_THREAD_ID):
+            raise OSError(errno.EINVAL, "notification by thread")
+        if notify != _SIGEV_NONE and not 1 <= signal <= N_SIGNALS:
+            raise OSError(errno.EINVAL, "signal")
+
+        def expired(overrun: int) -> None:
+            self._posix_timers[timer_id].overrun = overrun
+            if notify != _SIGEV_NONE:
+                fields = struct.pack("<iiQ", timer_id, min(overrun, 2**31 - 1), value)
+                self._signals.send(SignalInfo(signal, SI_TIMER, fields))
+
+        base = TimeBase.PROCESSOR if self._is_processor_clock(number) else TimeBase.ELAPSED
+        self._memory.write_int(identifier, 4, timer_id)
+        self._posix_timers[timer_id] = _PosixTimer(self._timers.add(Timer(base, expired)), number)
+        return 0
+
+    def timer_settime(self, timer_id: int, flags: int, new: int, old: int) -> int:
+        posix = self._posix_timer(timer_id)
+        interval, value = self._read_timespec(new), self._read_timespec(new + 16)
+        if old:
+            self.timer_gettime(timer_id, old)
+        absolute = bool(flags & _TIMER_ABSTIME)
+        if absolute and value and posix.clock_id in _WALL_CLOCKS:
+            value = max(1, value - self._clock.epoch_nanoseconds)
+        self._timers.arm(posix.timer, value, interval, absolute)
+        return 0
+
+    def timer_gettime(self, timer_id: int, address: int) -> int:
+        timer = self._posix_timer(timer_id).timer
+        self._write_timespec(address, timer.interval)
+        self._write_timespec(address + 16, self._timers.remaining(timer))
+        return 0
+
+    def timer_getoverrun(self, timer_id: int) -> int:
+        return min(self._posix_timer(timer_id).overrun, 2**31 - 1)
+
+    def timer_delete(self, timer_id: int) -> int:
+        self._timers.remove(self._posix_timer(timer_id).timer)
+        del self._posix_timers[timer_id]
+        return 0
+
+    def _posix_timer(self, timer_id: int) -> _PosixTimer:
+        if timer_id not in self._posix_timers:
+            raise OSError(errno.EINVAL, "timer")
+        return self._posix_timers[timer_id]
+
+    # Inner parts
+
+    @staticmethod
+    def _is_processor_clock(number: int) -> bool:
+        if number < 0:  # a clock of a process or thread: its id inverted, above three bits of kind
+            return True
+        return number in _PROCESSOR_CLOCKS
+
+    def _read_clock(self, number: int) -> int:
+        if number < 0 and ~(number >> 3) not in (0, PID):
+            raise OSError(errno.EINVAL, "clock of another process")
+        if self._is_processor_clock(number):
+            return self._clock.processor()
+        if number in _WALL_CLOCKS:
+            return self._clock.wall()
+        if number in _ELAPSED_CLOCKS:
+            return self._clock.elapsed()
+        raise OSError(errno.EINVAL, "clock")
+
+    def _read_timespec(self, address: int) -> int:
+        seconds, nanoseconds = struct.unpack("<qq", self._memory.read(address, 16))
+        if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
+            raise OSError(errno.EINVAL, "time")
+        return int(seconds * NANOSECONDS + nanoseconds)
+
+    def _write_timespec(self, address: int, nanoseconds: int) -> None:
+        self._memory.write(address, struct.pack("<qq", *divmod(nanoseconds, NANOSECONDS)))
+
+    def _read_timeval(self, address: int) -> int:
+        seconds, microseconds = struct.unpack("<qq", self._memory.read(address, 16))
+        if seconds < 0 or not 0 <= microseconds < 1_000_000:
+            raise OSError(errno.EINVAL, "time")
+        return int(seconds * NANOSECONDS + microseconds * 1000)
+
+    def _write_timeval(self, address: int, nanoseconds: int) -> None:
+        seconds, rest = divmod(nanoseconds, NANOSECONDS)
+        self._memory.write(address, struct.pack("<qq", seconds, rest // 1000))

@@ -1,0 +1,320 @@
+"""Guest memory: one reserved host region, page permissions, and checked access from Python.
+
+Guest address ``a`` lies at host address ``base + a``, so translated code adds ``base`` and nothing else. The
+region covers the whole 2 GiB guest address space plus an inaccessible guard before and after it; the host's
+own page protection mirrors the guest's read and write permission, so a bad guest access is a host fault that
+the engine turns into a guest fault. Execute permission lives in the page table alone: the host never executes
+guest pages. Everything here checks the page table first and raises `MemoryFault`; Python never touches a page
+that the guest may not. Where things lie (image, heap, stack) is left to `emulator.linux`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.errors import EmulatorError
+
+ADDRESS_SPACE_BYTES = 1 << 31
+GUARD_BYTES = 1 << 16
+PAGE_BYTES = 4096
+PAGE_SHIFT = 12
+N_PAGES = ADDRESS_SPACE_BYTES >> PAGE_SHIFT
+
+READ, WRITE, EXEC = 1, 2, 4
+MAPPED = 8
+"""Set in the page table for every mapped page, also for one without any permission."""
+
+DEFAULT_LIMIT_BYTES = 3 << 29
+
+_ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
+
+_PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
+_MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
+_MADV_DONTNEED = 4
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class MemoryFault(EmulatorError):
+    """An access that the guest may not make; ``access`` is READ, WRITE or EXEC.
+
+    ``address`` is the first byte of the access that is not allowed; ``mapped`` tells a forbidden access to a
+    page that exists from one to nowhere.
+    """
+
+    def __init__(self, address: int, access: int, mapped: bool) -> None:
+        why = "the page does not allow it" if mapped else "nothing is mapped there"
+        super().__init__(f"bad guest {_ACCESS_NAMES[access]} at {address:#x}: {why}")
+        self.address = address
+        self.access = access
+        self.mapped = mapped
+
+
+class MemoryLimit(EmulatorError):
+    """The guest asked for more memory than it is allowed to have, or than the host gives."""
+
+
+def page_floor(address: int) -> int:
+    return address & -PAGE_BYTES
+
+
+def page_ceiling(address: int) -> int:
+    return (address + PAGE_BYTES - 1) & -PAGE_BYTES
+
+
+def _implied(prot: int) -> int:
+    """Permissions as the page table holds them: pages that can be written or executed can be read."""
+    return prot | (READ if prot & (WRITE | EXEC) else 0)
+
+
+def _host_protection(prot: int) -> int:
+    return (_PROT_READ if prot & READ else _PROT_NONE) | (_PROT_WRITE if prot & WRITE else 0)
+
+
+class GuestMemory:
+    """The guest's address space.
+
+    ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
+    for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
+    ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
+    their permission, or are written to from here; guest stores do not come by.
+    Raises `MemoryLimit` when the host does not give the address space.
+    """
+
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.on_code_change: Callable[[int, int], None] | None = None
+        self._table = bytearray(N_PAGES)
+        self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
+        self._accessible_pages = 0
+        region_bytes = ADDRESS_SPACE_BYTES + 2 * GUARD_BYTES
+        flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
+        region = _libc.mmap(None, region_bytes, _PROT_NONE, flags, -1, 0)
+        if region is None or region == _MAP_FAILED:
+            raise MemoryLimit(
+                f"the host refused {region_bytes} bytes of address space for the guest; "
+                "raise the limit of virtual memory (ulimit -v) or close other programs"
+            )
+        self.base = int(region) + GUARD_BYTES
+        self._release = weakref.finalize(self, _libc.munmap, region, region_bytes)
+        whole = (ctypes.c_uint8 * ADDRESS_SPACE_BYTES).from_address(self.base)
+        self._view = memoryview(whole).cast("B")
+
+    def close(self) -> None:
+        """Give the region back to the host; every later access is a `MemoryFault`."""
+        self.perm[:] = 0
+        self._release()
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes of mapped pages that have some permission; this is what ``limit_bytes`` limits."""
+        return self._accessible_pages << PAGE_SHIFT
+
+    # Mapping. Addresses and lengths are in bytes, page aligned, and inside the address space.
+
+    def map(self, address: int, length: int, prot: int) -> None:
+        """Map fresh zeroed pages, replacing what was there. Raises `MemoryLimit`."""
+        first, last = self._pages(address, length)
+        prot = _implied(prot)
+        before = int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
+        after = last - first if prot else 0
+        if (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+            raise MemoryLimit(
+                f"the guest asked for {length} bytes more than the {self.mapped_bytes} it has; "
+                f"its limit is {self.limit_bytes} bytes"
+            )
+        self._code_changes(first, last)
+        self._host_map(address, length, _host_protection(prot))
+        self.perm[first:last] = prot | MAPPED
+        self._accessible_pages += after - before
+
+    def unmap(self, address: int, length: int) -> None:
+        """Remove pages; holes in the range are fine."""
+        first, last = self._pages(address, length)
+        self._code_changes(first, last)
+        self._host_map(address, length, _PROT_NONE)
+        self._accessible_pages -= int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
+        self.perm[first:last] = 0
+
+    def protect(self, address: int, length: int, prot: int) -> None:
+        """Change permissions. Raises `MemoryFault` when a page of the range is not mapped, `MemoryLimit`."""
+        first, last = self._pages(address, length)
+        pages = self.perm[first:last]
+        missing = np.flatnonzero(pages & MAPPED == 0)
+        if len(missing):
+            raise MemoryFault((first + int(missing[0])) << PAGE_SHIFT, READ, mapped=False)
+        prot = _implied(prot)
+        before = int(np.count_nonzero(pages & (READ | WRITE | EXEC)))
+        after = last - first if prot else 0
+        if after > before and (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+            raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
+        if not prot & EXEC:
+            self._code_changes(first, last)
+        if _libc.mprotect(self.base + address, length, _host_protection(prot)):
+            raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
+        pages[:] = prot | MAPPED
+        self._accessible_pages += after - before
+
+    def discard(self, address: int, length: int) -> None:
+        """Make mapped pages of the range read as zeros again, with the permissions they have."""
+        first, last = self._pages(address, length)
+        self._code_changes(first, last)
+        _libc.madvise(self.base + address, length, _MADV_DONTNEED)
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Move pages with contents and permissions to ``target`` (not overlapping). Raises `MemoryLimit`."""
+        first, last = self._pages(source, length)
+        permissions = self.perm[first:last].copy()
+        self.map(target, length, READ | WRITE)
+        _libc.mprotect(self.base + source, length, _PROT_READ)  # pages without permission move too
+        ctypes.memmove(self.base + target, self.base + source, length)
+        starts = np.flatnonzero(np.diff(permissions, prepend=np.uint8(255)))
+        for start, end in zip(starts, [*starts[1:], last - first], strict=True):
+            where = target + (int(start) << PAGE_SHIFT)
+            self.protect(where, (int(end) - int(start)) << PAGE_SHIFT, int(permissions[start]) & ~MAPPED)
+        self.unmap(source, length)
+
+    def find_free(self, length: int, low: int, high: int) -> int | None:
+        """Highest address of a free range of ``length`` bytes in ``[low, high)``; None when there is none."""
+        n_pages = page_ceiling(length) >> PAGE_SHIFT
+        first, end = page_ceiling(low) >> PAGE_SHIFT, high >> PAGE_SHIFT
+        while end - first >= n_pages:
+            end = self._table.rfind(0, first, end) + 1  # after the highest free page
+            start = end - n_pages
+            if start < first:
+                return None
+            occupied = len(self._table[start:end].rstrip(b"\0"))
+            if not occupied:
+                return start << PAGE_SHIFT
+            end = start + occupied
+        return None
+
+    def is_free(self, address: int, length: int) -> bool:
+        """Whether nothing is mapped in the range."""
+        first, last = self._pages(address, length)
+        return not self.perm[first:last].any()
+
+    def is_mapped(self, address: int, length: int) -> bool:
+        """Whether every page of the range is mapped, with whatever permission."""
+        first, last = self._pages(address, length)
+        return bool((self.perm[first:last] & MAPPED).all())
+
+    # Checked access
+
+    def valid_range(self, address: int, n_bytes: int, prot: int) -> bool:
+        """Whether all of ``[address, address + n_bytes)`` has all permissions of ``prot``."""
+        if n_bytes == 0:
+            return True
+        if address < 0 or n_bytes < 0 or address + n_bytes > ADDRESS_SPACE_BYTES:
+            return False
+        first, last = address >> PAGE_SHIFT, (address + n_bytes - 1) >> PAGE_SHIFT
+        if first == last:
+            return self._table[first] & prot == prot
+        return bool((self.perm[first : last + 1] & prot == prot).all())
+
+    def view(self, address: int, n_bytes: int, prot: int) -> memoryview:
+        """The bytes themselves, writable, without a copy; use it before the guest runs again.
+
+        Raises `MemoryFault` unless the whole range has the permissions ``prot``.
+        """
+        self._check(address, n_bytes, prot)
+        if prot & WRITE:
+            self._code_written(address, n_bytes)
+        return self._view[address : address + n_bytes]
+
+    def read(self, address: int, n_bytes: int) -> bytes:
+        """Raises `MemoryFault`."""
+        self._check(address, n_bytes, READ)
+        return bytes(self._view[address : address + n_bytes])
+
+    def write(self, address: int, data: bytes | bytearray | memoryview) -> None:
+        """Raises `MemoryFault` before anything is written."""
+        self._check(address, len(data), WRITE)
+        self._code_written(address, len(data))
+        self._view[address : address + len(data)] = data
+
+    def fetch(self, address: int, n_bytes: int) -> bytes:
+        """Bytes to execute. Raises `MemoryFault` with access EXEC."""
+        self._check(address, n_bytes, EXEC)
+        return bytes(self._view[address : address + n_bytes])
+
+    def read_int(self, address: int, n_bytes: int) -> int:
+        """A little-endian unsigned integer. Raises `MemoryFault`."""
+        self._check(address, n_bytes, READ)
+        return int.from_bytes(self._view[address : address + n_bytes], "little")
+
+    def write_int(self, address: int, n_bytes: int, value: int) -> None:
+        """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`."""
+        self.write(address, (value & ((1 << 8 * n_bytes) - 1)).to_bytes(n_bytes, "little"))
+
+    def read_cstring(self, address: int, limit_bytes: int = 4096) -> bytes | None:
+        """Bytes up to the terminating zero; None when the limit comes first. Raises `MemoryFault`."""
+        found = bytearray()
+        while len(found) < limit_bytes:
+            here = address + len(found)
+            size = min(PAGE_BYTES - (here & (PAGE_BYTES - 1)), limit_bytes - len(found))
+            chunk = self.read(here, size)
+            end = chunk.find(0)
+            if end >= 0:
+                return bytes(found + chunk[:end])
+            found += chunk
+        return None
+
+    # Inner parts
+
+    def _pages(self, address: int, length: int) -> tuple[int, int]:
+        if (address | length) & (PAGE_BYTES - 1) or length <= 0:
+            raise ValueError(f"range {address:#x} + {length:#x}: expected whole pages of {PAGE_BYTES} bytes")
+        if address < 0 or address + length > ADDRESS_SPACE_BYTES:
+            raise ValueError(f"range {address:#x} + {length:#x}: expected it below {ADDRESS_SPACE_BYTES:#x}")
+        return address >> PAGE_SHIFT, (address + length) >> PAGE_SHIFT
+
+    def _host_map(self, address: int, length: int, protection: int) -> None:
+        if not self._release.alive:
+            raise MemoryLimit("the guest memory is closed")
+        flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
+        if _libc.mmap(self.base + address, length, protection, flags, -1, 0) != self.base + address:
+            raise MemoryLimit(f"the host cannot map {length} bytes for the guest: out of memory or areas")
+
+    def _check(self, address: int, n_bytes: int, prot: int) -> None:
+        if self.valid_range(address, n_bytes, prot):
+            return
+        if not 0 <= address < ADDRESS_SPACE_BYTES:
+            raise MemoryFault(address, prot & -prot, mapped=False)
+        end = min(address + n_bytes, ADDRESS_SPACE_BYTES)
+        pages = self.perm[address >> PAGE_SHIFT : ((end - 1) >> PAGE_SHIFT) + 1]
+        bad = np.flatnonzero(pages & prot != prot)
+        if not len(bad):
+            raise MemoryFault(ADDRESS_SPACE_BYTES, prot & -prot, mapped=False)
+        lacking = prot & ~int(pages[bad[0]])
+        where = max(address, page_floor(address) + (int(bad[0]) << PAGE_SHIFT))
+        raise MemoryFault(where, lacking & -lacking, mapped=bool(pages[bad[0]] & MAPPED))
+
+    def _code_changes(self, first: int, last: int) -> None:
+        if self.on_code_change is not None and (self.perm[first:last] & EXEC).any():
+            self.on_code_change(first << PAGE_SHIFT, (last - first) << PAGE_SHIFT)
+
+    def _code_written(self, address: int, n_bytes: int) -> None:
+        if self.on_code_change is None or n_bytes == 0:
+            return
+        first, last = address >> PAGE_SHIFT, (address + n_bytes - 1) >> PAGE_SHIFT
+        if (self.perm[first : last + 1] & EXEC).any():
+            self.on_code_change(address, n_bytes)

@@ -1,0 +1,192 @@
+"""The in-order core: caches, TLBs, branch prediction and an in-order pipeline over the block record.
+
+What a cycle is
+    Instructions issue in program order, at most ``issue_width`` a cycle; a block of the record ends its issue
+    group. An instruction waits for its operands, for an earlier write of its destination, and for its unit.
+    Its result can be used ``latency_cycles`` after its issue; a load's after the hit latency of the L1 data
+    cache plus ``load_use_cycles``.
+Data misses
+    A miss takes the L2 hit latency, plus the memory latency if it misses there too. With
+    ``outstanding_misses`` = n > 0 it occupies one of n miss registers and the pipeline goes on until the
+    value is used; a further miss waits for a free register, a hit on a line under way waits for the line.
+    With 0 the pipeline stops. A TLB miss delays the access by the page walk.
+Fetch
+    A fetch is an access to the L1 instruction cache whenever the line differs from the one fetched last. Its
+    miss stops issue until the line arrives. A block is fetched before its data accesses are made.
+Control transfers
+    A misprediction costs ``mispredict_penalty_cycles``; a taken transfer predicted rightly costs the hit
+    latency of the L1 instruction cache minus one, plus ``redirect_penalty_cycles`` if its target was known
+    late. `emulator.timing.predictor_kernel` has the predictors.
+
+Left out: wrong-path fetches, bandwidth of caches and memory, data-dependent latencies, accesses that straddle
+two lines (they count as one, to the first), prefetching, page-table lines in the caches.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
+from emulator.timing import layout as lay
+from emulator.timing.build import build_core, class_timing, with_room
+from emulator.timing.config import MachineConfig
+from emulator.timing.counters import N_EVENTS, N_STATIC, Event, static_events
+from emulator.timing.inorder_kernel import decode, run
+from emulator.timing.issue_kernel import elapse
+from emulator.timing.memory_kernel import pollute
+
+_FOREIGN_LINES = 1 << 27  # how many different lines the other address spaces have
+_MAX_TRANSFER_WORDS = 1 << 30  # of one call, so that 32-bit execution counts cannot overflow
+
+
+class InOrderCore:
+    """An in-order core of a machine; consumes the record and counts events.
+
+    ``seed`` decides page placement, random replacement, and what a random initial state holds: same
+    description, seed and record give the same counters to the bit, however the record is cut.
+    ``initial_state``: "cold", or "random": other programs' lines and pages fill a random part of each cache
+    and TLB, and the branch predictor has learnt their branches.
+    ``sample_every``: for instance ``(Event.CYCLES, 100_000)``: keep all counters at the first block boundary
+    at or after each multiple, in `samples`.
+    """
+
+    selection: TraceSelection = FULL_RECORD
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        seed: int = 0,
+        *,
+        place_pages: bool = True,
+        initial_state: Literal["cold", "random"] = "cold",
+        sample_every: tuple[Event, int] | None = None,
+    ) -> None:
+        self.config = config
+        self._timing = class_timing(config.functional_units)
+        self._longs, self._words = build_core(config, seed, place_pages)
+        self._ledger = lay.Ledger(
+            static=np.zeros((0, N_STATIC), np.uint8),
+            touched=np.zeros(0, np.uint32),
+            samples=np.zeros((0 if sample_every is None else 1024, N_EVENTS), np.int64),
+        )
+        self._decoded_blocks = 0
+        self._op_capacity = 0
+        if sample_every is not None:
+            event, interval = sample_every
+            if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
+                raise ValueError(
+                    f"sample_every is ({event!r}, {interval}), expected Event.CYCLES or Event.INSTRUCTIONS "
+                    "and an interval of at least 1"
+                )
+            self._longs[lay.S_SAMPLE_BY] = event
+            self._longs[lay.S_SAMPLE_INTERVAL] = self._longs[lay.S_SAMPLE_NEXT] = interval
+        if initial_state == "random":
+            self._fill(np.random.default_rng([seed, 1]))
+
+    @property
+    def counters(self) -> NDArray[np.int64]:
+        """Events so far, ``(N_EVENTS,)`` indexed by `Event`; a live view, see `snapshot` for a copy."""
+        return self._longs[lay.COUNTS : lay.COUNTS + N_EVENTS]
+
+    @property
+    def cycles(self) -> int:
+        """The cycle after the last complete block has issued, modelled kernel work included."""
+        return int(self._longs[lay.S_CYCLE])
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Counters at the sampling points so far, ``(n, N_EVENTS)``; empty without ``sample_every``."""
+        return self._ledger.samples[: self._longs[lay.S_SAMPLES]].copy()
+
+    def snapshot(self) -> NDArray[np.int64]:
+        """Events so far, ``(N_EVENTS,)``, as a copy."""
+        return self.counters.copy()
+
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        """Take whole blocks in execution order; how the last one ends is counted when the next arrives."""
+        if facts.n_blocks > self._decoded_blocks:
+            self._decode(facts)
+        stream = np.require(stream, np.uint32, ["C", "A", "W"])
+        if len(stream) > _MAX_TRANSFER_WORDS:
+            raise ValueError(
+                f"{len(stream)} words of the record in one call, expected at most {_MAX_TRANSFER_WORDS}: "
+                "pass it in parts"
+            )
+        while True:
+            stream = stream[run(self._longs, self._words, self._ledger, stream) :]
+            if len(stream) == 0:
+                return
+            samples = self._ledger.samples
+            self._ledger = self._ledger._replace(samples=np.concatenate([samples, np.zeros_like(samples)]))
+
+    def add_overhead(self, cycles: int) -> None:
+        """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""
+        if cycles < 0:
+            raise ValueError(f"overhead of {cycles} cycles, expected 0 or more")
+        elapse(self._longs, self._words, cycles)
+        self.counters[Event.OVERHEAD_CYCLES] += cycles
+        self.counters[Event.CYCLES] = self.cycles
+
+    def disturb(self, seed: int, lines: int) -> None:
+        """Bring ``lines`` random lines of another program into each cache, as an interrupt handler would.
+
+        A page for each 16 lines enters each TLB, as many two-bit counters and target buffer entries as lines
+        are set at random, the return-address stack is lost. It takes no time: see `add_overhead`.
+        """
+        if lines < 0:
+            raise ValueError(f"an interrupt of {lines} lines, expected 0 or more")
+        generator = np.random.default_rng([seed, 2])
+        for cache in (lay.L1I, lay.L1D, lay.L2):
+            self._pollute(cache, generator, lines)
+        for cache in (lay.ITLB, lay.DTLB):
+            self._pollute(cache, generator, -(-lines // 16))
+        predictor = self.config.branch_predictor
+        directions, targets, stack = self._predictor_tables()
+        directions[generator.integers(len(directions), size=lines)] = generator.integers(4, size=lines)
+        if predictor.btb_entries:
+            targets[generator.integers(len(targets), size=lines)] = lay.NO_TARGET
+        stack[:] = lay.NO_TARGET
+        self._longs[[lay.S_FETCH_LINE, lay.S_FETCH_PAGE, lay.S_DATA_PAGE]] = -1
+
+    def _decode(self, facts: BlockFacts) -> None:
+        ledger, needed = self._ledger, facts.n_blocks
+        if needed > len(ledger.touched) or facts.n_instructions > self._op_capacity:
+            capacity = max(1024, 2 * needed)
+            self._op_capacity = max(8192, 2 * facts.n_instructions)
+            self._words = with_room(self._longs, self._words, capacity, self._op_capacity)
+            static = np.zeros((capacity, N_STATIC), np.uint8)
+            static[: len(ledger.static)] = ledger.static
+            ledger = ledger._replace(static=static, touched=np.zeros(capacity, np.uint32))
+        first = self._decoded_blocks
+        ledger.static[first:needed] = static_events(facts, first, needed)
+        decode(self._longs, self._words, self._timing, facts.blocks, facts.instructions, first)
+        self._ledger = ledger
+        self._decoded_blocks = needed
+
+    def _predictor_tables(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+        """Views of the two-bit counters, the target buffer ``(entries, 2)`` and the return-address stack."""
+        predictor, words = self.config.branch_predictor, self._words
+        start, targets, stack = (
+            int(self._longs[index]) for index in (lay.P_DIRECTIONS, lay.P_BTB, lay.P_STACK)
+        )
+        return (
+            words[start : start + predictor.entries],
+            words[targets : targets + 2 * predictor.btb_entries].reshape(-1, 2),
+            words[stack : stack + predictor.return_stack_entries],
+        )
+
+    def _pollute(self, cache: int, generator: np.random.Generator, lines: int) -> None:
+        """Bring random lines (or pages) that no address of the guest has into a cache (or TLB)."""
+        foreign = lay.FOREIGN_LINE + generator.integers(_FOREIGN_LINES, size=lines)
+        pollute(self._longs, self._words, cache, foreign)
+
+    def _fill(self, generator: np.random.Generator) -> None:
+        for cache in (lay.L1I, lay.L1D, lay.L2, lay.ITLB, lay.DTLB):
+            capacity = int(self._longs[cache + lay.M_WAYS] * (self._longs[cache + lay.M_SET_MASK] + 1))
+            self._pollute(cache, generator, int(generator.integers(2 * capacity)))
+        directions, _, _ = self._predictor_tables()
+        directions[:] = generator.integers(4, size=len(directions))
+        self._longs[lay.S_HISTORY] = generator.integers(self._longs[lay.P_HISTORY_MASK] + 1)

@@ -1,0 +1,298 @@
+"""The main loop of the in-order core, and the decoding of block facts, as numba kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emulator.events import ACCESS_STORE, OpClass
+from emulator.timing.counters import FIRST_STATIC, N_EVENTS, N_STATIC, Event
+from emulator.timing.issue_kernel import (
+    FRONTEND_STALL_CYCLES,
+    STALL_CYCLES,
+    elapse,
+    start_walking,
+    stop_walking,
+    take_new_transition,
+    walk,
+)
+from emulator.timing.jit import Integer, inline_kernel, kernel
+from emulator.timing.layout import (
+    ACCESSES,
+    BLOCK_COLUMNS,
+    COUNTS,
+    END_PC,
+    EXECUTIONS,
+    FIRST_OP,
+    LAST_LINE,
+    LAST_PC,
+    LENGTH,
+    LINE_DELAYS,
+    MISS_DELAYS,
+    MISS_LINE,
+    NO_STATE,
+    NO_TARGET,
+    OP_COLUMNS,
+    OP_LINE,
+    OP_REGISTERS,
+    OP_TIMING,
+    OP_UNIT,
+    P_BLOCKS,
+    P_DTLB,
+    P_ITLB,
+    P_L1D_SHIFT,
+    P_L1I_SHIFT,
+    P_OPS,
+    P_OUTSTANDING,
+    P_PAGE_SHIFT,
+    PC,
+    S_CYCLE,
+    S_DATA_PAGE,
+    S_FETCH_LINE,
+    S_FETCH_PAGE,
+    S_LINES_UNTIL,
+    S_PREVIOUS,
+    S_SAMPLE_BY,
+    S_SAMPLE_INTERVAL,
+    S_SAMPLE_NEXT,
+    S_SAMPLES,
+    S_STATE,
+    S_TOUCHED,
+    S_WALKING,
+    SEEN_CYCLES,
+    SEEN_NEXT,
+    SEEN_STALLS,
+    SEEN_STATE,
+    STORES_HIGH,
+    STORES_LOW,
+    TARGET_PC,
+    TERMINATOR,
+    WALK_DELAYS,
+    Ledger,
+)
+from emulator.timing.memory_kernel import access_data, fetch_line, translate_data, translate_fetch
+from emulator.timing.predictor_kernel import resolve
+
+FIRST_TRANSFER, LAST_TRANSFER = int(OpClass.BRANCH), int(OpClass.INDIRECT_CALL)
+CYCLES, INSTRUCTIONS = int(Event.CYCLES), int(Event.INSTRUCTIONS)
+L1I_ACCESSES = COUNTS + Event.L1I_ACCESSES
+
+
+@kernel
+def decode(
+    longs: np.ndarray,
+    words: np.ndarray,
+    timing: np.ndarray,
+    blocks: np.ndarray,
+    instructions: np.ndarray,
+    first_block: int,
+) -> None:
+    """Write the facts of blocks ``first_block:`` into the core's tables.
+
+    ``timing``: (classes, 3) unit, latency and interval by OpClass; ``blocks`` and ``instructions`` as in
+    `emulator.events.BlockFacts`.
+    """
+    shift = longs[P_L1I_SHIFT]
+    for block in range(first_block, len(blocks)):
+        fact = blocks[block]
+        first = np.int64(fact["first_instruction"])
+        length = np.int64(fact["n_instructions"])
+        first_line = np.int64(fact["pc"]) >> shift
+        stores = np.uint64(0)
+        access = 0
+        for index in range(first, first + length):
+            instruction = instructions[index]
+            op_class = np.int64(instruction["op_class"])
+            flags = np.int64(instruction["access"])
+            last_byte = np.int64(instruction["pc"]) + np.int64(instruction["length_bytes"]) - 1
+            op = longs[P_OPS] + index * OP_COLUMNS
+            words[op + OP_REGISTERS] = (
+                np.int64(instruction["rs1"])
+                | np.int64(instruction["rs2"]) << 8
+                | np.int64(instruction["rs3"]) << 16
+                | np.int64(instruction["rd"]) << 24
+            )
+            words[op + OP_UNIT] = timing[op_class, 0] | flags << 8
+            words[op + OP_TIMING] = timing[op_class, 1] | timing[op_class, 2] << 16
+            words[op + OP_LINE] = (last_byte >> shift) - first_line
+            if flags:
+                if flags & ACCESS_STORE:
+                    stores |= np.uint64(1) << np.uint64(access)
+                access += 1
+        row = longs[P_BLOCKS] + block * BLOCK_COLUMNS
+        words[row + PC] = fact["pc"]
+        words[row + END_PC] = fact["end_pc"]
+        words[row + LENGTH] = length
+        words[row + ACCESSES] = fact["n_accesses"]
+        words[row + TERMINATOR] = fact["terminator"]
+        words[row + TARGET_PC] = fact["target_pc"] if fact["target_known"] else NO_TARGET
+        words[row + STORES_LOW] = stores & np.uint64(0xFFFFFFFF)
+        words[row + STORES_HIGH] = stores >> np.uint64(32)
+        words[row + FIRST_OP] = first
+        words[row + EXECUTIONS] = 0
+        words[row + SEEN_STATE] = NO_STATE
+        words[row + LAST_PC] = instructions[first + length - 1]["pc"]
+        words[row + LAST_LINE] = (np.int64(fact["end_pc"]) - 1) >> shift
+
+
+@kernel
+def add_static_events(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> None:
+    """Add the static events of the blocks executed since the last time to the counters."""
+    for index in range(longs[S_TOUCHED]):
+        block = np.int64(ledger.touched[index])
+        row = longs[P_BLOCKS] + block * BLOCK_COLUMNS
+        executions = np.int64(words[row + EXECUTIONS])
+        words[row + EXECUTIONS] = 0
+        for event in range(N_STATIC):
+            longs[COUNTS + FIRST_STATIC + event] += executions * ledger.static[block, event]
+    longs[S_TOUCHED] = 0
+    longs[COUNTS + CYCLES] = longs[S_CYCLE]
+
+
+@kernel
+def take_sample(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> None:
+    """Write all counters as a row of samples."""
+    add_static_events(longs, words, ledger)
+    for event in range(N_EVENTS):
+        ledger.samples[longs[S_SAMPLES], event] = longs[COUNTS + event]
+    longs[S_SAMPLES] += 1
+
+
+@inline_kernel
+def clear_delays(longs: np.ndarray, lines: int, accesses: int) -> None:
+    """Make the delay arrays say that nothing in the block is delayed."""
+    for line in range(lines):
+        longs[LINE_DELAYS + line] = 0
+    for access in range(accesses):
+        longs[WALK_DELAYS + access] = 0
+        longs[MISS_DELAYS + access] = 0
+
+
+@inline_kernel
+def is_under_way(longs: np.ndarray, line: int) -> bool:
+    """Whether a miss of this data line may still be under way."""
+    found = False
+    for port in range(longs[P_OUTSTANDING]):
+        found |= longs[MISS_LINE + port] == line
+    return found
+
+
+@kernel
+def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray) -> Integer:
+    """Take the record ``stream``; returns the words taken, not all when there is no room for a sample."""
+    blocks = longs[P_BLOCKS]
+    fetch_shift, data_shift, page_shift = longs[P_L1I_SHIFT], longs[P_L1D_SHIFT], longs[P_PAGE_SHIFT]
+    has_itlb, has_dtlb = longs[P_ITLB], longs[P_DTLB]
+    sample_by, sample_next = longs[S_SAMPLE_BY], longs[S_SAMPLE_NEXT]
+    previous = longs[S_PREVIOUS]
+    last_line = longs[S_FETCH_LINE]
+    fetch_page, data_page = longs[S_FETCH_PAGE], longs[S_DATA_PAGE]
+    instructions = longs[COUNTS + INSTRUCTIONS]
+    fetches = np.int64(0)
+    stalls = np.int64(0)
+    frontend_stalls = np.int64(0)
+    position = np.int64(0)
+    while position < len(stream):
+        if sample_by >= 0 and longs[S_SAMPLES] == len(ledger.samples):
+            break
+        block = np.int64(stream[position])
+        row = blocks + block * BLOCK_COLUMNS
+        pc = np.int64(words[row + PC])
+        accesses = np.int64(words[row + ACCESSES])
+        delay = np.int64(0)  # before the first instruction
+        delayed = 0  # whether the delay arrays hold delays of this block
+
+        # How the previous block ended is known now.
+        if previous >= 0:
+            terminator = np.int64(words[blocks + previous * BLOCK_COLUMNS + TERMINATOR])
+            if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
+                delay = resolve(longs, words, previous, pc)
+        previous = block
+
+        # Fetch.
+        first_line = pc >> fetch_shift
+        end_line = np.int64(words[row + LAST_LINE])
+        for line in range(first_line, end_line + 1):
+            if line == last_line:
+                continue
+            last_line = line
+            fetches += 1
+            late = fetch_line(longs, words, line)
+            page = line >> (page_shift - fetch_shift)
+            if has_itlb and page != fetch_page:
+                fetch_page = page
+                late += translate_fetch(longs, words, page)
+            if late > 0:
+                if line == first_line:
+                    delay += late
+                else:
+                    if not delayed:
+                        delayed = 1
+                        clear_delays(longs, end_line - first_line + 1, accesses)
+                    longs[LINE_DELAYS + line - first_line] = late
+
+        # Data.
+        if accesses > 0:
+            stores = np.int64(words[row + STORES_LOW]) | np.int64(words[row + STORES_HIGH]) << 32
+            lines_under_way = longs[S_LINES_UNTIL] > longs[S_CYCLE]
+            for access in range(accesses):
+                address = np.int64(stream[position + 1 + access])
+                is_store = stores >> access & 1
+                walked = np.int64(0)
+                page = address >> page_shift
+                if has_dtlb and page != data_page:
+                    data_page = page
+                    walked = translate_data(longs, words, page)
+                missed = access_data(longs, words, address, is_store)
+                if walked | missed or (lines_under_way and is_under_way(longs, address >> data_shift)):
+                    if not delayed:
+                        delayed = 1
+                        clear_delays(longs, end_line - first_line + 1, accesses)
+                    longs[WALK_DELAYS + access] = walked
+                    longs[MISS_DELAYS + access] = missed
+
+        # Issue.
+        if delay > 0:
+            elapse(longs, words, delay)
+            stalls += delay
+            frontend_stalls += delay
+        if delayed or longs[S_WALKING]:
+            if longs[S_WALKING] == 0:
+                start_walking(longs, words)
+            walk(longs, words, block, stream, position + 1, delayed)
+            stop_walking(longs, words)
+        elif np.int64(words[row + SEEN_STATE]) == longs[S_STATE]:
+            longs[S_CYCLE] += np.int64(words[row + SEEN_CYCLES])
+            longs[S_STATE] = np.int64(words[row + SEEN_NEXT])
+            stalls += np.int64(words[row + SEEN_STALLS])
+        else:
+            take_new_transition(longs, words, block, stream, position + 1)
+
+        # Count.
+        executions = words[row + EXECUTIONS]
+        if executions == 0:
+            ledger.touched[longs[S_TOUCHED]] = block
+            longs[S_TOUCHED] += 1
+        words[row + EXECUTIONS] = executions + np.uint32(1)
+        position += 1 + accesses
+        if sample_by >= 0:
+            instructions += np.int64(words[row + LENGTH])
+            progress = longs[S_CYCLE] if sample_by == CYCLES else instructions
+            if progress >= sample_next:
+                longs[L1I_ACCESSES] += fetches
+                longs[STALL_CYCLES] += stalls
+                longs[FRONTEND_STALL_CYCLES] += frontend_stalls
+                fetches = stalls = frontend_stalls = np.int64(0)
+                take_sample(longs, words, ledger)
+                interval = longs[S_SAMPLE_INTERVAL]
+                sample_next = (progress // interval + 1) * interval
+
+    longs[L1I_ACCESSES] += fetches
+    longs[STALL_CYCLES] += stalls
+    longs[FRONTEND_STALL_CYCLES] += frontend_stalls
+    longs[S_SAMPLE_NEXT] = sample_next
+    longs[S_PREVIOUS] = previous
+    longs[S_FETCH_LINE] = last_line
+    longs[S_FETCH_PAGE] = fetch_page
+    longs[S_DATA_PAGE] = data_page
+    add_static_events(longs, words, ledger)
+    return position

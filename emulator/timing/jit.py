@@ -1,0 +1,57 @@
+"""numba for the timing kernels: no reference counting, small kernels inlined, a cache that is never stale.
+
+The kernels allocate nothing and own nothing: the core that calls them holds every array. Counting references
+to the arrays on each call between kernels would cost several times the work itself.
+
+numba keeps a kernel's machine code until the kernel's own file changes, although the code contains other
+kernels and constants of other files. So it is kept in a directory named after the contents of all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emulator.jit import cache_directory
+
+Integer = Any  # int or np.int64: the same inside a kernel
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile ``function`` on first use and keep the machine code for later processes."""
+    return _compile(function, forceinline=False)
+
+
+def inline_kernel(function: Callable[..., Any]) -> Any:
+    """As `kernel`, for small functions that are worth a copy at each place that calls them."""
+    return _compile(function, forceinline=True)
+
+
+@functools.cache
+def _kernel_directory() -> str:
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in (package.parent / "events.py", *sorted(package.glob("*.py"))):
+        digest.update(path.read_bytes())
+    return str(cache_directory() / "numba" / f"timing-{digest.hexdigest()[:16]}")
+
+
+def _compile(function: Callable[..., Any], forceinline: bool) -> Any:
+    import numba
+
+    settings: Any = numba.config
+    options: dict[str, Any] = {
+        "error_model": "numpy",
+        "nogil": True,
+        "forceinline": forceinline,
+        "_nrt": False,
+    }
+    outer = settings.CACHE_DIR
+    settings.CACHE_DIR = _kernel_directory()  # read when a function is decorated, not when it is compiled
+    try:
+        return numba.njit(cache=True, **options)(function)
+    finally:
+        settings.CACHE_DIR = outer

@@ -1,0 +1,90 @@
+"""The kernels against their naive twin, on made-up machines, programs and records."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from timing_naive import NaiveCore, Seeded
+from timing_programs import Execution, machines, programs, records, stream_of
+
+from emulator.events import BlockFacts
+from emulator.timing import layout as lay
+from emulator.timing.config import MachineConfig
+from emulator.timing.counters import Event, static_events
+from emulator.timing.inorder import InOrderCore
+
+CACHES = {"l1i": lay.L1I, "l1d": lay.L1D, "l2": lay.L2, "itlb": lay.ITLB, "dtlb": lay.DTLB}
+SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def seeded_by(core: InOrderCore) -> Seeded:
+    """Page placement and generators of a core that has consumed nothing."""
+    start = int(core._longs[lay.P_FRAMES])
+    pages = (1 << 31) // core.config.memory.page_bytes
+    return Seeded(
+        frames=core._words[start : start + pages],
+        generators={name: int(core._longs[cache + lay.M_RANDOM]) for name, cache in CACHES.items()},
+    )
+
+
+def expected_events(naive: NaiveCore, executions: list[Execution]) -> dict[str, int]:
+    """Dynamic events of the twin, and static events added block by block."""
+    counts = {event.name: naive.counts[event] for event in Event}
+    counts["CYCLES"] = naive.cycle
+    rows = static_events(naive.facts, 0, naive.facts.n_blocks).astype(int)
+    for event in range(1, 25):
+        counts[Event(event).name] = sum(int(rows[block, event - 1]) for block, _ in executions)
+    return counts
+
+
+def events_of(core: InOrderCore) -> dict[str, int]:
+    return {event.name: int(core.counters[event]) for event in Event}
+
+
+@SLOW
+@given(st.data())
+def test_core_equals_its_twin_however_the_record_is_cut(data: st.DataObject) -> None:
+    config: MachineConfig = data.draw(machines())
+    facts: BlockFacts = data.draw(programs())
+    executions: list[Execution] = data.draw(records(facts))
+    core = InOrderCore(config, seed=data.draw(st.integers(0, 5)))
+    naive = NaiveCore(config, facts, seeded_by(core))
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(executions)), max_size=6)) | {len(executions)})
+    start = 0
+    for cut in cuts:
+        core.consume(facts, stream_of(executions[start:cut]))
+        for block, addresses in executions[start:cut]:
+            naive.execute(block, addresses)
+        assert core.cycles == naive.cycle
+        overhead = data.draw(st.sampled_from([0, 0, 1, 3, 500]))
+        core.add_overhead(overhead)
+        naive.overhead(overhead)
+        if data.draw(st.booleans()):  # as if the tables of pipeline states were nearly full
+            core._longs[lay.S_STATES] = lay.MAX_STATES - 1
+        if data.draw(st.booleans()):
+            core._longs[lay.S_TRANSITIONS] = lay.MAX_TRANSITIONS - 1
+        start = cut
+    assert events_of(core) == expected_events(naive, executions)
+
+
+@SLOW
+@given(st.data(), st.sampled_from([Event.CYCLES, Event.INSTRUCTIONS]), st.integers(1, 60))
+def test_samples_are_the_counters_at_the_first_block_past_each_multiple(
+    data: st.DataObject, event: Event, interval: int
+) -> None:
+    config: MachineConfig = data.draw(machines())
+    facts: BlockFacts = data.draw(programs())
+    executions: list[Execution] = data.draw(records(facts))
+    sampled = InOrderCore(config, sample_every=(event, interval))
+    sampled.consume(facts, stream_of(executions))
+    stepped = InOrderCore(config)
+    rows = []
+    for execution in executions:
+        before = int(stepped.counters[event])
+        stepped.consume(facts, stream_of([execution]))
+        if stepped.counters[event] // interval > before // interval:
+            rows.append(stepped.snapshot())
+    assert len(sampled.samples) == len(rows)
+    # How a block ends is counted with the next one, so rows agree in all that a block itself decides.
+    assert np.array_equal(sampled.samples, np.array(rows).reshape(-1, len(Event)))
