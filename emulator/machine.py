@@ -27,7 +27,7 @@ from emulator.errors import GuestFault, InstructionLimit
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.isa.decode import decode
 from emulator.isa.disassemble import disassemble
-from emulator.linux.abi import Signal
+from emulator.linux.abi import Signal, signal_name
 from emulator.linux.elf import ElfImage, load_image
 from emulator.linux.files import VirtualFiles
 from emulator.linux.hart import GuestExit
@@ -214,7 +214,7 @@ class Machine:
         except GuestExit as exit_:
             message = None
             if exit_.signal is not None:
-                message = f"ended by signal {exit_.signal} ({Signal(exit_.signal).name})"
+                message = f"ended by signal {exit_.signal} ({signal_name(exit_.signal)})"
             self.ending = Ending(exit_.status, exit_.signal, message)
         except GuestFault as fault:
             self.ending = Ending(128 + fault.signal, fault.signal, self._explain(fault))
@@ -445,7 +445,7 @@ class Machine:
         return f"{pc:#x} {self.image.symbolize(pc)}{place}"
 
     def _explain(self, fault: GuestFault) -> str:
-        name = Signal(fault.signal).name
+        name = signal_name(fault.signal)
         try:
             code = disassemble(self._fetch(fault.pc), fault.pc)
         except MemoryFault:

@@ -1,0 +1,1 @@
+"""Software metrics into C source, cross-compilation, and the same metrics as non-intrusive probes."""
