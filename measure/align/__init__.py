@@ -1,0 +1,1 @@
+"""Alignment of traces in time. Pure functions over numpy arrays; kernels load when first used."""

@@ -1,0 +1,126 @@
+"""Findings: what an analysis of perturbation means, in sentences that say what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from measure.perturbation_types import FEWEST_BASELINES, Pair, Perturbation
+
+SHOWN_PAIRS = 3
+
+
+def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tuple[str, ...]:
+    """Sentences about ``result``, the most important first."""
+    told: list[str] = []
+    if not result.pairs:
+        return ("No correlation is defined in any run: all metrics are constant; choose metrics that vary.",)
+    if identical:
+        told.append(
+            "The baselines do not differ from one another, so there is no scale of noise to judge a "
+            "change by: "
+            "effect sizes are shown without p-values; vary the set-up (seeds of layout, placement, timer "
+            "phase)."
+        )
+    elif result.n_baseline < 2:
+        told.append(
+            "One baseline gives no scale of noise: effect sizes are shown without p-values; add baselines."
+        )
+    elif result.verdict == "perturbed":
+        told.extend(_changes(result))
+    elif result.verdict == "inconclusive":
+        told.extend(_undecided(result, smallest_p))
+    else:
+        told.append(
+            f"Every change is shown to be within {result.delta:g} in z: the widest interval reaches "
+            f"{max(_reach(pair, result) for pair in result.pairs):.3f}."
+        )
+    if result.exploratory:
+        told.append(
+            f"Exploratory: {_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')}; "
+            "use 20 "
+            f"baselines (at least {FEWEST_BASELINES}) and 5 runs before relying on it."
+        )
+    told.extend(_rises(result))
+    return tuple(told)
+
+
+def _changes(result: Perturbation) -> list[str]:
+    perturbed = [pair for pair in result.pairs if pair.verdict == "perturbed"]
+    told = [f"{_change(pair)}." for pair in perturbed[:SHOWN_PAIRS]]
+    if len(perturbed) > SHOWN_PAIRS:
+        told.append(f"{len(perturbed) - SHOWN_PAIRS} more pairs are perturbed.")
+    told.append(
+        "Do not join these runs with other runs; collect fewer or other metrics in one run and compare again."
+        if result.kind != "inner"
+        else "Do not reason about these pairs within such a run; spread the software metrics over several "
+        "runs."
+    )
+    return told
+
+
+def _change(pair: Pair) -> str:
+    if not _known(pair.delta_z):
+        return f"{pair.name}: {pair.note} (p = {pair.p_adjusted:.2g} over all pairs)"
+    return (
+        f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
+        f"(change of z {pair.delta_z:+.2f}, interval {pair.ci[0]:+.2f} to {pair.ci[1]:+.2f}, "
+        f"p = {pair.p_adjusted:.2g} over all pairs)" + (f"; {pair.note}" if pair.note else "")
+    )
+
+
+def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
+    open_pairs = [pair for pair in result.pairs if pair.verdict == "inconclusive"]
+    told = [
+        f"Neither perturbation nor its absence is shown for {len(open_pairs)} of {len(result.pairs)} "
+        f"{'pairs' if result.kind == 'inner' else 'metrics'}; the least certain: "
+        + ", ".join(pair.name for pair in open_pairs[:SHOWN_PAIRS])
+        + "."
+    ]
+    if smallest_p > result.alpha:
+        told.append(
+            f"{_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')} allow no p-value "
+            "below "
+            f"{smallest_p:.2g}, so nothing can be significant at {result.alpha:g}: add runs."
+        )
+    if result.extra_runs_needed is not None:
+        told.append(
+            f"About {result.extra_runs_needed} more baselines and as many more instrumented runs would "
+            "probably "
+            "settle it."
+        )
+    else:
+        told.append(
+            "No reasonable number of further runs would settle it: a change is about as large as the "
+            "limit of "
+            f"{result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
+        )
+    return told
+
+
+def _rises(result: Perturbation) -> list[str]:
+    if result.kind == "inner":
+        return []
+    risen = [pair.name for pair in result.pairs if _known(pair.ci[0]) and pair.ci[0] > result.delta]
+    if not risen:
+        return []
+    return [
+        f"The runs are more alike with the baselines than these are among themselves in {_listed(risen)}."
+    ]
+
+
+def _reach(pair: Pair, result: Perturbation) -> float:
+    return -pair.ci[0] if result.kind != "inner" else max(abs(pair.ci[0]), abs(pair.ci[1]))
+
+
+def _known(value: float) -> bool:
+    return value == value
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_PAIRS]) + (
+        f" and {len(names) - SHOWN_PAIRS} more" if len(names) > 3 else ""
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,262 @@
+"""The figures of a report; each takes plain data and returns a matplotlib figure.
+
+Figures 3 to 8 of Mytkowicz et al., "Understanding Measurement Perturbation in Trace-based Data", for one
+campaign, and what they leave out: how large each change is against what still counts as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.perturbation_types import Pair, Perturbation
+from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.style import (
+    BASELINE,
+    INK,
+    LINES,
+    MARKERS,
+    MUTED,
+    RULE,
+    VARIANTS,
+    VERDICTS,
+    new_figure,
+    short,
+)
+
+MOST_PAIRS_SHOWN = 6
+MOST_RECORDS_DRAWN = 1200
+
+
+def mean_rho(rho: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean correlation matrix of ``rho`` (runs, m, m), averaged as z; nan where any run is undefined."""
+    z = np.arctanh(np.clip(rho, -0.9999, 0.9999))
+    return np.tanh(z.mean(axis=0))
+
+
+def changes(perturbation: Perturbation, most: int = 28) -> Any:
+    """Each pair's change of z with its interval against the zone that counts as none."""
+    pairs = [pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)][:most]
+    figure, axes = new_figure(7.4, 1.1 + 0.24 * max(len(pairs), 1))
+    axes.axvspan(-perturbation.delta, perturbation.delta, color="#e8f1ec", zorder=0)
+    axes.axvline(0, color=MUTED, linewidth=0.8)
+    for row, pair in enumerate(pairs):
+        colour = VERDICTS[pair.verdict]
+        low, high = pair.ci
+        axes.plot([low, high], [row, row], color=colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(pair.delta_z, row, "o", color=colour, markersize=5)
+    axes.set_yticks(range(len(pairs)), [_pair_label(pair) for pair in pairs], fontsize=8)
+    axes.set_ylim(len(pairs) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    level = round(100 * (1 - 2 * perturbation.alpha))
+    axes.set_xlabel(f"change of z = atanh(rho), instrumented minus baseline, with its {level}% interval")
+    axes.set_title(f"Shaded: |change| up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
+                   fontweight="normal")  # fmt: skip
+    return figure
+
+
+def _pair_label(pair: Pair) -> str:
+    return short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
+
+
+def heat_maps(data: ReportData, variant: VariantReport) -> Any:
+    """Correlations of the baselines, of the variant's runs, and their difference."""
+    before, after = mean_rho(data.baseline_rho), mean_rho(variant.rho)
+    names = [short(name) for name in data.hardware_metrics]
+    m = len(names)
+    size = max(3.1, 0.42 * m)
+    figure, axes = new_figure(3 * size + 1.2, size + 0.9, 1, 3)
+    panels = (("Baseline", before, 1.0), (variant.name, after, 1.0), ("Difference", after - before, 0.5))
+    for axis, (title, matrix, limit) in zip(axes, panels, strict=True):
+        shown = np.ma.masked_invalid(np.where(np.tri(m, k=-1, dtype=bool), matrix, np.nan))
+        image = axis.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        for i in range(1, m):
+            for j in range(i):
+                value = matrix[i, j]
+                text = "–" if np.isnan(value) else f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
+                dark = abs(value) > 0.6 * limit
+                axis.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
+        axis.set_xticks(range(m - 1), names[:-1], rotation=60, ha="right", rotation_mode="anchor", fontsize=7.5)
+        axis.set_yticks(range(1, m), names[1:], fontsize=7.5)
+        axis.set_xlim(-0.5, m - 1.5)
+        axis.set_ylim(m - 0.5, 0.5)
+        axis.grid(False)
+        axis.set_title(title)
+        if axis is not axes[0]:
+            figure.colorbar(image, ax=axis, shrink=0.7, pad=0.02, ticks=[-limit, 0, limit])
+    return figure
+
+
+def _shown_pairs(data: ReportData) -> list[tuple[int, int]]:
+    """The pairs that changed most in any variant, as indices into the hardware metrics."""
+    chosen: list[tuple[int, int]] = []
+    ranked = sorted(
+        (pair for variant in data.variants for pair in variant.inner.pairs if np.isfinite(pair.delta_z)),
+        key=lambda pair: -abs(pair.delta_z),
+    )
+    for pair in ranked:
+        indices = (data.hardware_metrics.index(pair.a), data.hardware_metrics.index(pair.b))
+        if indices not in chosen:
+            chosen.append(indices)
+    return chosen[:MOST_PAIRS_SHOWN]
+
+
+def across_runs(data: ReportData) -> Any:
+    """The paper's Figure 3, with the instrumented runs beside the baselines."""
+    pairs = _shown_pairs(data)
+    figure, axes = new_figure(10.5, 3.9)
+    n_baseline = len(data.baseline_rho)
+    for n, (i, j) in enumerate(pairs):
+        colour, marker = LINES[n % len(LINES)], MARKERS[n % len(MARKERS)]
+        label = f"{short(data.hardware_metrics[i])} – {short(data.hardware_metrics[j])}"
+        axes.plot(range(1, n_baseline + 1), data.baseline_rho[:, i, j], color=colour, marker=marker,
+                  markersize=3.5, linewidth=1, label=label)  # fmt: skip
+        start = n_baseline + 2
+        for variant in data.variants:
+            axes.plot(range(start, start + len(variant.rho)), variant.rho[:, i, j], color=colour, marker=marker,
+                      markersize=3.5, linewidth=1)  # fmt: skip
+            start += len(variant.rho) + 1
+    start = n_baseline + 2
+    top = axes.get_ylim()[1]
+    axes.text((1 + n_baseline) / 2, top, "baselines", ha="center", va="bottom", color=MUTED, fontsize=8.5)
+    for variant in data.variants:
+        axes.axvline(start - 1, color=RULE, linewidth=1.2)
+        middle = start + (len(variant.rho) - 1) / 2
+        axes.text(middle, top, variant.name, ha="center", va="bottom", color=MUTED, fontsize=8.5)
+        start += len(variant.rho) + 1
+    axes.set_xlabel("run")
+    axes.set_ylabel("Spearman's rho within a run")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def inner_against_overhead(data: ReportData) -> Any:
+    """The paper's Figures 4 and 6: correlation within a run against the overhead of its instrumentation."""
+    pairs = _shown_pairs(data)
+    figure, axes = new_figure(10.5, 3.9)
+    ordered = sorted(data.variants, key=lambda variant: float(variant.instructions_percent.mean()))
+    x = [0.0, *(float(variant.instructions_percent.mean()) for variant in ordered)]
+    for n, (i, j) in enumerate(pairs):
+        groups = [data.baseline_rho[:, i, j], *(variant.rho[:, i, j] for variant in ordered)]
+        means = [float(np.mean(group)) for group in groups]
+        spread = [float(np.std(group)) for group in groups]
+        label = f"{short(data.hardware_metrics[i])} – {short(data.hardware_metrics[j])}"
+        axes.errorbar(x, means, yerr=spread, color=LINES[n % len(LINES)], marker=MARKERS[n % len(MARKERS)],
+                      markersize=4.5, linewidth=1.2, capsize=2.5, label=label)  # fmt: skip
+    _name_variants(axes, ordered)
+    axes.set_xlabel("instrumentation overhead, % more instructions than the mean baseline")
+    axes.set_ylabel("Spearman's rho within a run\n(mean ± sd over runs)")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def outer_against_overhead(data: ReportData) -> Any:
+    """The paper's Figures 7 and 8: each metric with itself across aligned runs, against overhead."""
+    ordered = sorted(
+        (variant for variant in data.variants if variant.outer_held_out is not None),
+        key=lambda variant: float(variant.instructions_percent.mean()),
+    )
+    figure, axes = new_figure(10.5, 3.9, 1, 2, sharey=True)
+    x = [0.0, *(float(variant.instructions_percent.mean()) for variant in ordered)]
+    kinds = (("outer_joint", "Aligned on all metrics (as in the paper)"),
+             ("outer_held_out", "Aligned on the other metrics only"))  # fmt: skip
+    for axis, (attribute, title) in zip(axes, kinds, strict=True):
+        for n, metric in enumerate(data.hardware_metrics):
+            by_variant = [_own_pair(getattr(variant, attribute), metric) for variant in ordered]
+            if not by_variant or any(pair is None for pair in by_variant):
+                continue
+            heights = [by_variant[0].baseline_rho, *(pair.run_rho for pair in by_variant)]  # type: ignore[union-attr]
+            axis.plot(x, heights, color=LINES[n % len(LINES)], marker=MARKERS[n % len(MARKERS)], markersize=4.5,
+                      linewidth=1.2, label=short(metric))  # fmt: skip
+        _name_variants(axis, ordered)
+        axis.set_title(title)
+        axis.set_xlabel("overhead, % more instructions")
+    axes[0].set_ylabel("Spearman's rho of a metric\nwith itself, baseline to run")
+    axes[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    return figure
+
+
+def _own_pair(perturbation: Perturbation | None, metric: str) -> Pair | None:
+    if perturbation is None:
+        return None
+    return next((pair for pair in perturbation.pairs if pair.a == metric), None)
+
+
+def _name_variants(axes: Any, variants: Sequence[VariantReport]) -> None:
+    top = axes.get_ylim()[1]
+    for variant in variants:
+        x = float(variant.instructions_percent.mean())
+        axes.axvline(x, color=RULE, linewidth=1.2, zorder=0)
+        axes.text(x, top, f" {variant.name}", ha="left", va="bottom", color=MUTED, fontsize=8)
+
+
+def good_and_perturbed(data: ReportData, variant: VariantReport, pair: Pair) -> Any:
+    """The paper's Figure 5: the two signals of a pair in a baseline and in an instrumented run, and the
+    software metrics collected in the latter."""
+    software = [name for name in variant.example.metrics if name in variant.software_metrics][:3]
+    rows = [pair.a, pair.b, *software]
+    figure, axes = new_figure(10.5, 1.35 * len(rows) + 0.6, len(rows), 2, sharex="col", sharey="row", squeeze=False)
+    for column, (signals, title) in enumerate(
+        ((data.baseline_example, f"Baseline: rho = {pair.baseline_rho:.2f}"),
+         (variant.example, f"{variant.name}: rho = {pair.run_rho:.2f}"))
+    ):  # fmt: skip
+        for row, metric in enumerate(rows):
+            axis = axes[row][column]
+            if metric in signals.metrics:
+                _draw_signal(axis, signals, metric, VARIANTS[0] if row < 2 else VARIANTS[2])
+            else:
+                axis.text(0.5, 0.5, "not measured", ha="center", va="center", color=MUTED, transform=axis.transAxes)
+                axis.grid(False)
+            if column == 0:
+                axis.set_ylabel(short(metric), fontsize=8.5)
+            if row == 0:
+                axis.set_title(title)
+        axes[-1][column].set_xlabel(f"record ({data.interval} each)")
+    for row_axes in axes:
+        row_axes[0].set_ylim(bottom=0)  # once both signals are drawn: the axes are shared
+    return figure
+
+
+def _draw_signal(axis: Any, signals: Signals, metric: str, colour: str) -> None:
+    """A signal thin, and its moving median strong."""
+    series = signals.series(metric)
+    step = max(1, len(series) // MOST_RECORDS_DRAWN)
+    records = np.arange(0, len(series), step)
+    axis.plot(records, series[::step], color=colour, alpha=0.35, linewidth=0.6)
+    width = max(3, len(series) // 60) | 1
+    if len(series) > 2 * width:
+        windows = np.lib.stride_tricks.sliding_window_view(series, width)[::step]
+        middle = np.arange(len(windows)) * step + width // 2
+        axis.plot(middle, np.median(windows, axis=1), color=colour, linewidth=1.4)
+    axis.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
+
+
+def traces(data: ReportData) -> Any:
+    """Every hardware metric over time in one baseline and one run of each variant."""
+    metrics = data.hardware_metrics
+    columns = 2
+    rows = -(-len(metrics) // columns)
+    figure, axes = new_figure(10.5, 1.25 * rows + 0.6, rows, columns, squeeze=False)
+    runs = [(data.baseline_example, "baseline", BASELINE)]
+    runs += [
+        (variant.example, variant.name, VARIANTS[n % len(VARIANTS)]) for n, variant in enumerate(data.variants)
+    ]
+    for n, metric in enumerate(metrics):
+        axis = axes[n // columns][n % columns]
+        for signals, label, colour in runs:
+            series = signals.series(metric)
+            width = max(1, len(series) // 400)
+            usable = series[: len(series) // width * width].reshape(-1, width).mean(axis=1)
+            axis.plot(np.arange(len(usable)) * width, usable, color=colour, linewidth=0.8, alpha=0.85, label=label)
+        axis.set_ylabel(short(metric), fontsize=8)
+        axis.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
+        axis.set_ylim(bottom=0)
+    for axis in axes.flat[len(metrics) :]:
+        axis.set_axis_off()
+    for column in range(columns):
+        axes[-1][column].set_xlabel(f"record ({data.interval} each)")
+    axes[0][0].legend(loc="upper left", ncols=len(runs), bbox_to_anchor=(0, 1.42))
+    return figure

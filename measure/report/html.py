@@ -1,0 +1,114 @@
+"""The report as one self-contained HTML page."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.perturbation_types import Perturbation
+from measure.report import figures
+from measure.report.model import ReportData, VariantReport
+from measure.report.style import as_data_uri, short
+
+
+def write_page(data: ReportData, path: Path) -> None:
+    """Write the page to ``path``, whole or not at all."""
+    text = render(data)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".report-", suffix=".html")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def render(data: ReportData) -> str:
+    """The page as text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals.update(
+        p_text=_p_text, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table
+    )
+    drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
+    drawn["across_runs"] = as_data_uri(figures.across_runs(data))
+    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data))
+    with_outer = any(variant.outer_held_out is not None for variant in data.variants)
+    drawn["outer"] = as_data_uri(figures.outer_against_overhead(data)) if with_outer else None
+    drawn["traces"] = as_data_uri(figures.traces(data))
+    return environment.get_template("page.html.jinja").render(data=data, figures=drawn)
+
+
+def _figures_of(data: ReportData, variant: VariantReport) -> dict[str, str | None]:
+    defined = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
+    worst = max(defined, key=lambda pair: abs(pair.delta_z), default=None)
+    return {
+        "changes": as_data_uri(figures.changes(variant.inner)),
+        "heat_maps": as_data_uri(figures.heat_maps(data, variant)),
+        "signals": as_data_uri(figures.good_and_perturbed(data, variant, worst)) if worst else None,
+        "pair": f"{short(worst.a)} and {short(worst.b)}" if worst else None,
+    }
+
+
+def _markup(text: str) -> Any:
+    import markupsafe
+
+    return markupsafe.Markup(text)
+
+
+def _p_text(perturbation: Perturbation) -> str:
+    """The familywise p-value as it is written behind a verdict."""
+    p = perturbation.p_value
+    if np.isnan(p):
+        return ""
+    return " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})"
+
+
+def _spread(values: NDArray[np.float64]) -> str:
+    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+    return f"{values.mean():+.2f}{spread}%"
+
+
+def _verdict_cell(perturbation: Perturbation | None) -> Any:
+    if perturbation is None:
+        return _markup('<td class="text">-</td>')
+    return _markup(
+        f'<td class="word {perturbation.verdict}">{perturbation.verdict}{_p_text(perturbation)}</td>'
+    )
+
+
+def _number(value: float, sign: bool = False) -> str:
+    return "-" if np.isnan(value) else f"{value:+.3f}" if sign else f"{value:.3f}"
+
+
+def _pair_table(perturbation: Perturbation) -> Any:
+    """All pairs with effect sizes, intervals and significance."""
+    from markupsafe import escape
+
+    head = "metrics;rho baseline;rho run;change of z;interval;spread of baselines;p (all pairs);q (FDR);verdict;note"
+    rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in head.split(";")) + "</tr>"]
+    for pair in perturbation.pairs:
+        name = short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
+        cells = [
+            escape(name), _number(pair.baseline_rho), _number(pair.run_rho), _number(pair.delta_z, True),
+            f"{_number(pair.ci[0], True)} to {_number(pair.ci[1], True)}", _number(pair.baseline_z_sd),
+            _number(pair.p_adjusted), _number(pair.q_value),
+        ]  # fmt: skip
+        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        note = f'<td class="text">{escape(pair.note)}</td>'
+        rows.append(f'<tr>{row}<td class="word {pair.verdict}">{pair.verdict}</td>{note}</tr>')
+    return _markup("<table>" + "".join(rows) + "</table>")

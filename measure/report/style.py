@@ -1,0 +1,62 @@
+"""The look of all figures: one place for sizes, colours and fonts. Colours are told apart without colour vision
+(Okabe and Ito, "Color Universal Design", 2008)."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+INK, MUTED, RULE = "#1c2733", "#5b6875", "#d5dbe1"
+BASELINE = "#5b6875"
+VARIANTS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+VERDICTS = {"perturbed": "#b3401f", "equivalent": "#1f7a55", "inconclusive": "#8a6d1b"}
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+_SETTINGS = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "svg.fonttype": "path",
+    "figure.constrained_layout.use": True,
+}
+
+
+def short(metric: str) -> str:
+    """A metric name without the prefix that all presets share."""
+    return metric.removeprefix("PAPI_")
+
+
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    """A figure of ``width`` x ``height`` inches with its axes, without a display."""
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    matplotlib.rcParams.update(_SETTINGS)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def as_data_uri(figure: Any) -> str:
+    """The figure as an image that can stand in a page."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

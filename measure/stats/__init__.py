@@ -1,0 +1,1 @@
+"""Statistics of runs: correlations, permutation tests, intervals. Pure functions over numpy arrays."""
