@@ -42,7 +42,7 @@ UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
 _SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
-_CYCLE, _TIME, _INSTRET = 0xC00, 0xC01, 0xC02
+_CYCLE, _TIME, _INSTRET, _CONTROL = 0xC00, 0xC01, 0xC02, 0x800
 
 
 class TimingCore(Consumer, Protocol):
@@ -53,10 +53,10 @@ class TimingCore(Consumer, Protocol):
 
 
 class CounterFile(Protocol):
-    """Counters that the guest reads through CSRs: None and False mean that there is no such CSR."""
+    """Counters that the guest reads and controls through CSRs; None means that there is no such CSR."""
 
     def read_csr(self, number: int) -> int | None: ...
-    def write_csr(self, number: int, value: int) -> bool: ...
+    def write_control(self, value: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -380,10 +380,11 @@ class Machine:
         return self.instructions if number == _INSTRET else None
 
     def write_csr(self, number: int, value: int) -> bool:
-        if self.counters is None:
+        if self.counters is None or number != _CONTROL:
             return False
         self.drain()
-        return self.counters.write_csr(number, value)
+        self.counters.write_control(value)
+        return True
 
     def instruction_fence(self) -> None:
         self._stale_code = True

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_outer import outer_perturbation
+from measure.perturbation_outer import outer_perturbation, outer_z
 from measure.perturbation_types import (
     DEFAULT_DELTA,
     DEFAULT_PERMUTATIONS,
@@ -42,6 +42,7 @@ __all__ = [
     "Verdict",
     "inner_perturbation",
     "outer_perturbation",
+    "outer_z",
 ]
 
 TIED = 0.5

@@ -100,7 +100,7 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
 def _rises(result: Perturbation) -> list[str]:
     if result.kind == "inner":
         return []
-    risen = [pair.name for pair in result.pairs if _known(pair.ci[0]) and pair.ci[0] > result.delta]
+    risen = [pair.name for pair in result.pairs if pair.ci[0] > 0 and pair.delta_z > result.delta]
     if not risen:
         return []
     return [

@@ -128,6 +128,29 @@ def outer_perturbation(
     return judge(evidence, delta=delta, alpha=alpha)
 
 
+def outer_z(
+    reference: ArrayLike,
+    other: ArrayLike,
+    metrics: Sequence[str],
+    *,
+    held_out: bool,
+    band: float = DEFAULT_BAND,
+) -> NDArray[np.float64]:
+    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``, aligned.
+
+    The mean of warping one onto the other and back; nan for a metric that is constant in either. Arguments and
+    errors as in `outer_perturbation`.
+    """
+    _check_held_out(metrics, held_out)
+    first, second = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
+    return _pair_similarity(first, second, held_out, band)
+
+
+def _check_held_out(metrics: Sequence[str], held_out: bool) -> None:
+    if held_out and len(metrics) < 2:
+        raise ValueError("aligning on the other metrics needs at least two metrics, got one; use held_out=False")
+
+
 def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
     try:
         table = finite_table(values, metrics)

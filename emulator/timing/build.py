@@ -137,6 +137,8 @@ def build_core(
         longs[cache + lay.M_HINTS] = sum(map(len, parts))
         longs[cache + lay.M_HINT_MASK] = hints - 1
         parts.append(np.full(hints, base, np.uint32))
+        # The empty ways of a set are older than any line, the first of them oldest.
+        longs[lay.STAMPS + base : lay.STAMPS + base + sets * ways] = np.tile(np.arange(-ways, 0), sets)
         base += sets * ways
     pages = 1 << GUEST_ADDRESS_BITS - shift_of(config.memory.page_bytes)
     predictor = config.branch_predictor

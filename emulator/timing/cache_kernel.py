@@ -1,9 +1,10 @@
 """Caches and TLBs as numba kernels: look a line up, bring it in, throw one out.
 
 Each line has a tag, ``line << 1 | dirty``, and a stamp: when it was last used (LRU) or brought in (FIFO); the
-victim is the line with the oldest stamp, the first of them if there are several. Under random replacement the
-victim comes from a generator of the cache's own (xorshift64, Marsaglia 2003), once no way is empty. Where a
-line was last seen is kept in a table of hints, so that most hits need no search; hints change no result.
+victim is the line with the oldest stamp. Empty ways have negative stamps, the first of them the oldest. Under
+random replacement the victim comes from a generator of the cache's own (xorshift64, Marsaglia 2003), once no
+way is empty. Where a line was last seen is kept in a table of hints, so that most hits need no search; hints
+change no result.
 What a miss costs and which level comes next is left to `emulator.timing.memory_kernel`.
 """
 
@@ -13,7 +14,6 @@ import numpy as np
 
 from emulator.timing.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
-    INVALID_TAG,
     M_BASE,
     M_CLOCK,
     M_HINT_MASK,
@@ -61,38 +61,55 @@ def touch(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: in
     return search(longs, words, np.int64(cache), line, np.int64(dirty), np.int64(allocate))
 
 
+@inline_kernel
+def find_tag(words: np.ndarray, first: int, ways: int, line: int) -> Integer:
+    """Way of a set that holds ``line``, or -1; without a branch a way, so that it becomes vector code."""
+    tags = words[first : first + ways]
+    key = np.uint32(line << 1)
+    way = np.int32(0)
+    for index in range(ways):
+        way += np.int32(index + 1) if (tags[index] ^ key) < 2 else np.int32(0)
+    return np.int64(way) - 1
+
+
+@inline_kernel
+def find_oldest(longs: np.ndarray, first: int, ways: int) -> Integer:
+    """Way of a set with the oldest stamp; in two passes, each of which becomes vector code."""
+    stamps = longs[STAMPS + first : STAMPS + first + ways]
+    oldest = stamps[0]
+    for index in range(1, ways):
+        oldest = min(oldest, stamps[index])
+    way = np.int64(0)
+    for index in range(ways):
+        way += index if stamps[index] == oldest else 0
+    return way
+
+
 @kernel
-def search(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: int, allocate: int) -> int:
+def search(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: int, allocate: int) -> Integer:
     """Do what `touch` does, for a line that is not where it was last seen."""
     policy = longs[cache + M_POLICY]
-    first = longs[cache + M_BASE] + (line & longs[cache + M_SET_MASK]) * longs[cache + M_WAYS]
-    last = first + longs[cache + M_WAYS] - 1
+    ways = longs[cache + M_WAYS]
+    first = longs[cache + M_BASE] + (line & longs[cache + M_SET_MASK]) * ways
     hint = longs[cache + M_HINTS] + (line & longs[cache + M_HINT_MASK])
     longs[cache + M_CLOCK] += 1
-    for place in range(first, last + 1):
-        tag = np.int64(words[place])
-        if tag >> 1 == line:
-            words[place] = np.uint32(tag | dirty)
-            words[hint] = np.uint32(place)
-            if policy == POLICY_LRU:
-                longs[STAMPS + place] = longs[cache + M_CLOCK]
-            return HIT
+    way = find_tag(words, first, ways, line)
+    if way >= 0:
+        words[first + way] |= np.uint32(dirty)
+        words[hint] = first + way
+        if policy == POLICY_LRU:
+            longs[STAMPS + first + way] = longs[cache + M_CLOCK]
+        return HIT
     if allocate == 0:
         return MISS
-    chosen = first
-    if policy == POLICY_RANDOM:
-        while chosen <= last and np.int64(words[chosen]) != INVALID_TAG:
-            chosen += 1
-        if chosen > last:
-            chosen = first + next_random(longs, cache) % longs[cache + M_WAYS]
-    else:
-        for place in range(first + 1, last + 1):
-            if longs[STAMPS + place] < longs[STAMPS + chosen]:
-                chosen = place
-    victim = np.int64(words[chosen])
-    words[chosen] = np.uint32(line << 1 | dirty)
-    words[hint] = np.uint32(chosen)
-    longs[STAMPS + chosen] = longs[cache + M_CLOCK]
+    way = find_oldest(longs, first, ways)
+    if policy == POLICY_RANDOM and longs[STAMPS + first + way] > 0:
+        way = next_random(longs, cache) % ways
+    place = first + way
+    victim = np.int64(words[place])
+    words[place] = line << 1 | dirty
+    words[hint] = place
+    longs[STAMPS + place] = longs[cache + M_CLOCK]
     if victim & 1:
         longs[cache + M_VICTIM] = victim >> 1
         return MISS_DIRTY

@@ -172,8 +172,9 @@ def start_walking(longs: np.ndarray, words: np.ndarray) -> None:
     """Write the pipeline state into the scoreboard, which from now on holds the truth."""
     state = longs[S_STATE]
     cycle = longs[S_CYCLE]
-    for item in range(SCOREBOARD):
-        longs[READY + item] = cycle + longs[OFFSETS + state * SCOREBOARD + item]
+    if state > 0:  # in state 0 whatever the scoreboard said has passed
+        for item in range(SCOREBOARD):
+            longs[READY + item] = cycle + longs[OFFSETS + state * SCOREBOARD + item]
     longs[S_HORIZON] = cycle + longs[HORIZONS + state]
     longs[S_WALKING] = 1
 

@@ -37,7 +37,8 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
     The interval that two one-sided tests at level ``alpha`` (TOST, Schuirmann 1987) look at: equivalence
     within +-delta is the interval lying inside it. Welch-Satterthwaite, with one precaution: the runs are
     taken to vary at least as much as the baselines, because a few runs that happen to agree are no evidence
-    of precision. nan values (undefined correlations) are left out.
+    of precision. What cannot be seen is not covered: with two runs that vary three times as much as the
+    baselines, an interval of 90% holds the truth in 85% of cases. nan values are left out.
     """
     b, r = baseline[np.isfinite(baseline)], runs[np.isfinite(runs)]
     nan = float("nan")

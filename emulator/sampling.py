@@ -1,0 +1,82 @@
+"""The ideal sampler: reads counters every so many cycles or instructions, and the guest never notices.
+
+Hardware metrics come from the performance-monitoring unit, software counters from guest memory. The guest
+stops at the first block boundary near each multiple of the interval, so intervals are exact in instructions
+(to a block) and, in cycles, to 1/256 of an interval and the burst of misses that may carry it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.machine import Machine
+from emulator.pmu import Pmu
+
+Unit = Literal["cycles", "instructions"]
+TOLERANCE = 256  # parts of an interval
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A trace. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) where intervals begin and end;
+    ``hardware``: (n, h) and ``software``: (n, s) events per interval."""
+
+    boundaries_cycles: NDArray[np.int64]
+    boundaries_instructions: NDArray[np.int64]
+    hardware: NDArray[np.int64]
+    software: NDArray[np.int64]
+
+
+def sample_ideal(
+    machine: Machine,
+    pmu: Pmu,
+    every: int,
+    unit: Unit,
+    software: Mapping[str, int] | None = None,
+    phase: float = 0.0,
+    between: Callable[[int], None] | None = None,
+) -> Samples:
+    """Run ``machine`` to its end, taking a record every ``every`` cycles or instructions.
+
+    ``software``: guest addresses of 64-bit counters. ``phase`` in [0, 1) moves the first boundary, as a timer
+    that was started earlier would; the part before it and the rest after the last boundary are no whole
+    intervals and are left out. ``between(record)`` is called after each record.
+    """
+    addresses = list((software or {}).values())
+    rows: list[NDArray[np.int64]] = []
+    counts: list[list[int]] = []
+    cycles: list[int] = []
+    instructions: list[int] = []
+
+    def record() -> None:
+        machine.drain()
+        rows.append(pmu.read())
+        counts.append([machine.memory.read_int(address, 8) for address in addresses])
+        cycles.append(machine.cycles)
+        instructions.append(machine.instructions)
+
+    target = int(phase * every)
+    tolerance = max(1, every // TOLERANCE)
+    while True:
+        if unit == "cycles":
+            running = machine.advance_to_cycles(target, tolerance)
+        else:
+            running = machine.advance_to_instructions(target)
+        if not running:
+            break
+        record()
+        if between is not None:
+            between(len(rows) - 1)
+        target += every
+    columns = len(pmu.metrics)
+    return Samples(
+        np.array(cycles, np.int64),
+        np.array(instructions, np.int64),
+        np.diff(np.array(rows, np.int64).reshape(-1, columns), axis=0),
+        np.diff(np.array(counts, np.int64).reshape(len(counts), len(addresses)), axis=0),
+    )

@@ -1,0 +1,1 @@
+"""Campaigns that tell what instrumentation perturbs: plan, run, store, analyse, report."""

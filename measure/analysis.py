@@ -1,0 +1,231 @@
+"""What the runs of a campaign say: correlations, perturbation of each variant, overhead, findings."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from measure.errors import MeasureError
+from measure.executor import Outcome
+from measure.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation_types import Perturbation
+from measure.plan import Plan
+from measure.report.model import ReportData, Signals, VariantReport
+from measure.stats.correlation import Correlations, spearman
+from measure.types import BASELINE, Run
+
+SUMMARY_SCHEMA = 1
+
+
+def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None) -> ReportData:
+    """Compare every variant with the baselines. Raises `MeasureError` when too little is left to compare."""
+    campaign = plan.campaign
+    hardware = campaign.hardware_metrics
+    baselines = _group(outcome.runs, BASELINE)
+    if len(baselines) < 2:
+        raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
+    baseline_correlations = [_correlations(run, hardware) for run in baselines]
+    baseline_values = [run.trace.columns(hardware) for run in baselines]
+    variants = []
+    for name, metrics in campaign.variant_sets().items():
+        runs = _group(outcome.runs, name)
+        if not runs:
+            continue
+        progress(f"{name}: within runs")
+        correlations = [_correlations(run, hardware) for run in runs]
+        inner = inner_perturbation(
+            baseline_correlations, correlations, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed
+        )
+        outer: dict[bool, Perturbation | None] = {False: None, True: None}
+        if campaign.outer:
+            for held_out in (False, True):
+                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
+                outer[held_out] = outer_perturbation(
+                    baseline_values, [run.trace.columns(hardware) for run in runs], hardware,
+                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
+                )  # fmt: skip
+        variants.append(
+            VariantReport(
+                name=name,
+                software_metrics=metrics,
+                descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
+                rho=np.array([one.rho for one in correlations]),
+                instructions_percent=_percent(runs, baselines, "total_instructions"),
+                cycles_percent=_percent(runs, baselines, "total_cycles"),
+                code_percent=_code_percent(plan, name),
+                inner=inner,
+                outer_joint=outer[False],
+                outer_held_out=outer[True],
+                example=_signals(name, runs[0]),
+            )
+        )
+    length, unit = campaign.sampling.interval
+    counts = f"{len(baselines)} baselines, {campaign.replicates} runs of each variant"
+    records = int(np.median([run.trace.n_records for run in outcome.runs]))
+    return ReportData(
+        title=campaign.name,
+        subtitle=f"{counts}; about {records:,} records of {length:,} {unit} a run, {campaign.sampling.mode} sampling",
+        hardware_metrics=hardware,
+        baseline_rho=np.array([one.rho for one in baseline_correlations]),
+        baseline_example=_signals("baseline", baselines[0]),
+        variants=tuple(variants),
+        findings=_findings(variants, outcome),
+        provenance=_provenance(plan, outcome),
+        interval=f"{length:,} {unit}",
+    )
+
+
+def _group(runs: Sequence[Run], group: str) -> list[Run]:
+    return sorted((run for run in runs if run.spec.group == group), key=lambda run: run.spec.replicate)
+
+
+def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
+    return spearman(run.trace.columns(hardware), hardware)
+
+
+def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
+    mean = np.mean([getattr(run, attribute) for run in baselines])
+    return 100 * (np.array([getattr(run, attribute) for run in runs]) / mean - 1)
+
+
+def _code_percent(plan: Plan, variant: str) -> float:
+    before = plan.builds[BASELINE].static_instructions
+    return 100 * (plan.builds[variant].static_instructions / before - 1) if before else float("nan")
+
+
+def _signals(label: str, run: Run) -> Signals:
+    return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
+
+
+def _findings(variants: Sequence[VariantReport], outcome: Outcome) -> tuple[str, ...]:
+    """Sentences, the gravest first, each with what to do next."""
+    told = []
+    for verdict in ("perturbed", "inconclusive", "equivalent"):
+        for variant in variants:
+            for perturbation in (variant.inner, variant.outer_held_out):
+                if perturbation is None or perturbation.verdict != verdict:
+                    continue
+                where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
+                overhead = f"{variant.instructions_percent.mean():+.2f}% instructions"
+                told += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
+    told += [
+        f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]
+    ]
+    told += outcome.warnings
+    return tuple(told)
+
+
+def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    campaign = plan.campaign
+
+    def installed(name: str) -> str:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            return f"{name} (not installed)"
+
+    program = campaign.program
+    source = program.catalogue or ", ".join(p.name for p in ([program.source] if program.source else program.sources))
+    simulated = sum(run.total_instructions for run in outcome.runs)
+    return (
+        ("program", f"{source} {' '.join(str(a) for a in program.args)} ({' '.join(program.flags)})"),
+        ("machine", f"{campaign.machine.name}, {plan.clock_hz / 1e6:g} MHz"),
+        ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
+        ("seed", str(campaign.seed)),
+        ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
+        ("builds", ", ".join(f"{group} {build.key[:12]}" for group, build in plan.builds.items())),
+        ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
+        ("simulated", f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time"),
+        ("delta, alpha", f"{campaign.delta}, {campaign.alpha}"),
+        ("software", ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy")))),
+        ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+    )
+
+
+def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
+    """The analysis for programs: plain JSON types, nan as null (see `SUMMARY_JSON_SCHEMA`)."""
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "campaign": data.title,
+        "hardware_metrics": list(data.hardware_metrics),
+        "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
+        "failures": [
+            {"group": f.spec.group, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
+        ],
+        "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
+        "findings": list(data.findings),
+        "provenance": dict(data.provenance),
+    }
+
+
+def _variant_summary(variant: VariantReport) -> dict[str, Any]:
+    return {
+        "verdict": variant.verdict,
+        "software_metrics": list(variant.software_metrics),
+        "overhead_percent": {
+            "instructions": float(variant.instructions_percent.mean()),
+            "cycles": float(variant.cycles_percent.mean()),
+            "code": _plain(variant.code_percent),
+        },
+        "inner": _plain(asdict(variant.inner)),
+        "outer_joint": _plain(asdict(variant.outer_joint)) if variant.outer_joint else None,
+        "outer_held_out": _plain(asdict(variant.outer_held_out)) if variant.outer_held_out else None,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no nan: null stands for what is undefined."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    return value
+
+
+_PERTURBATION_JSON = {
+    "type": ["object", "null"],
+    "description": "kind, verdict (perturbed | equivalent | inconclusive), p_value (familywise over all pairs), "
+    "delta, alpha, run counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with "
+    "ci, p_adjusted, q_value, verdict, note",
+    "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
+}
+SUMMARY_JSON_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "summary.json of a campaign",
+    "type": "object",
+    "required": ["schema", "campaign", "hardware_metrics", "runs", "variants", "findings", "provenance"],
+    "properties": {
+        "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
+        "campaign": {"type": "string"},
+        "hardware_metrics": {"type": "array", "items": {"type": "string"}},
+        "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
+        "failures": {"type": "array", "description": "Group, replicate and reason of each failed run"},
+        "variants": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": ["verdict", "software_metrics", "overhead_percent", "inner"],
+                "properties": {
+                    "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
+                    "software_metrics": {"type": "array", "items": {"type": "string"}},
+                    "overhead_percent": {"type": "object", "description": "Percent of the mean baseline"},
+                    "inner": _PERTURBATION_JSON,
+                    "outer_joint": _PERTURBATION_JSON,
+                    "outer_held_out": _PERTURBATION_JSON,
+                },
+            },
+        },
+        "findings": {"type": "array", "items": {"type": "string"}},
+        "provenance": {"type": "object"},
+    },
+}

@@ -1,0 +1,213 @@
+"""A campaign as its YAML file describes it; nothing here runs anything."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from instrumenter.spec import MetricSpec
+from measure.errors import CampaignError
+from measure.perturbation_types import DEFAULT_DELTA
+from measure.yaml_positions import Document
+
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def _count(value: Any) -> Any:
+    """``2G`` and the like as a number."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"([\d_.]+)\s*([kMGT]?)", value.strip())
+        if match is None:
+            raise ValueError("expected a count such as 500000, 500k or 2G")
+        return round(float(match[1].replace("_", "")) * _FACTORS[match[2]])
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_count)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Program(_Model):
+    """What to compile and run: C sources, or an entry of a catalogue."""
+
+    source: Path | None = Field(None, description="One C file, relative to the campaign file")
+    sources: tuple[Path, ...] = Field((), description="Several C files, relative to the campaign file")
+    catalogue: str | None = Field(None, description="Name of a program in the catalogue (configs/programs.yaml)")
+    catalogue_file: Path | None = Field(
+        None, description="The catalogue, relative to the campaign file; default: ../programs.yaml"
+    )
+    flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
+    libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
+    args: tuple[str | int | float, ...] = Field((), description="Arguments of the program")
+    size: str | None = Field(None, description="Named size of a catalogue program, instead of args")
+    stdin: Path | None = Field(None, description="File that the program reads as standard input")
+    files: dict[str, Path] = Field(
+        default_factory=dict, description="Files that the program may read: guest path to host path"
+    )
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Program:
+        given = [n for n in ("source", "sources", "catalogue") if getattr(self, n)]
+        if len(given) != 1:
+            raise ValueError(
+                f"expected exactly one of source, sources and catalogue, got {' and '.join(given) or 'none'}"
+            )
+        return self
+
+
+class Sampling(_Model):
+    """When records are taken, and by whom."""
+
+    mode: Literal["ideal", "signal"] = Field(
+        "ideal",
+        description="ideal: the machine reads the counters unnoticed; signal: a handler in the program does, "
+        "and its cost is in the trace. Default: ideal",
+    )
+    every: str = Field("100000 cycles", description="Length of an interval: N cycles or N instructions")
+
+    @field_validator("every")
+    @classmethod
+    def _check_every(cls, value: str) -> str:
+        _split_interval(value)
+        return value
+
+    @property
+    def interval(self) -> tuple[int, Literal["cycles", "instructions"]]:
+        """Length and unit."""
+        return _split_interval(self.every)
+
+    @model_validator(mode="after")
+    def _signal_in_cycles(self) -> Sampling:
+        if self.mode == "signal" and self.interval[1] != "cycles":
+            raise ValueError("mode signal samples by a timer: expected an interval in cycles")
+        return self
+
+
+def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
+    match = re.fullmatch(r"([\d_.]+\s*[kMG]?)\s*(cycles|instructions)", text.strip())
+    if match is None:
+        raise ValueError("expected a length and a unit, such as '40000 cycles' or '100k instructions'")
+    length = int(_count(match[1]))
+    if length < 100:
+        raise ValueError("an interval of less than 100 is shorter than taking its record")
+    return length, match[2]  # type: ignore[return-value]
+
+
+class Noise(_Model):
+    """What varies from run to run, all of it drawn from the run's seed. Without noise there are no p-values."""
+
+    stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower")
+    heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher")
+    environment_size: bool = Field(True, description="Size of the environment, up to 4 KiB larger")
+    page_placement: bool = Field(True, description="Physical frames of the pages")
+    cache_state: bool = Field(True, description="What caches, TLBs and predictors hold at the start")
+    timer_phase: bool = Field(True, description="When the first record is taken")
+    interrupts: Count = Field(
+        0, ge=0, description="Mean interval between interrupt bursts that evict lines, in cycles; 0: none"
+    )
+    interrupt_lines: int = Field(32, ge=1, description="Lines that one burst brings into each cache")
+
+
+class Limits(_Model):
+    """When to give a run up."""
+
+    instructions: Count = Field(10_000_000_000, ge=1, description="Instructions a run may execute")
+
+
+class Campaign(_Model):
+    """Baselines and instrumented runs of one program on one machine."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="Name of the campaign and of its results")
+    program: Program
+    machine: Path = Field(description="Machine description, relative to the campaign file")
+    sampling: Sampling = Field(default_factory=Sampling)
+    hardware_metrics: tuple[str, ...] = Field(
+        min_length=2, description="PAPI presets whose relations are watched: `measure metrics` lists them"
+    )
+    software_metrics: dict[str, MetricSpec] = Field(
+        default_factory=dict, description="Software metrics by name: what the instrumentation counts"
+    )
+    variants: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Sets of software metrics collected together in a run; default: one set, `all`",
+    )
+    placement: Literal["packed", "cache_line"] = Field(
+        "packed", description="Counters side by side, or one a cache line. Default: packed"
+    )
+    volatile: bool = Field(
+        True, description="Keep each increment where its event happens. Without it, -O2 moves increments out of loops"
+    )
+    baselines: int = Field(20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts at 5%")
+    replicates: int = Field(5, ge=1, le=1000, description="Runs of each variant")
+    seed: int = Field(1, ge=0, description="Everything random comes from it")
+    noise: Noise = Field(default_factory=Noise)
+    limits: Limits = Field(default_factory=Limits)
+    delta: float = Field(
+        DEFAULT_DELTA, gt=0, description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}"
+    )
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    outer: bool = Field(True, description="Also align runs with baselines and compare across them")
+
+    @model_validator(mode="after")
+    def _names(self) -> Campaign:
+        for variant, metrics in self.variants.items():
+            if not metrics:
+                raise ValueError(f"variant '{variant}' collects nothing: name at least one software metric")
+            for metric in metrics:
+                if metric not in self.software_metrics:
+                    close = difflib.get_close_matches(metric, self.software_metrics, n=1)
+                    hint = f"; did you mean '{close[0]}'?" if close else ""
+                    raise ValueError(f"variant '{variant}': no software metric '{metric}'{hint}")
+        repeated = {metric for metric in self.hardware_metrics if self.hardware_metrics.count(metric) > 1}
+        if repeated:
+            raise ValueError(f"hardware_metrics given twice: {', '.join(sorted(repeated))}")
+        both = set(self.hardware_metrics) & set(self.software_metrics)
+        if both:
+            raise ValueError(f"a software metric has the name of a hardware metric: {', '.join(sorted(both))}")
+        return self
+
+    def variant_sets(self) -> dict[str, tuple[str, ...]]:
+        """The variants, or the one set of all software metrics."""
+        if self.variants:
+            return dict(self.variants)
+        return {"all": tuple(self.software_metrics)} if self.software_metrics else {}
+
+
+def load_campaign(path: Path) -> tuple[Campaign, Document]:
+    """Read a campaign; all its paths become absolute. Raises `CampaignError`."""
+    document = Document(path)
+    campaign = document.validate(Campaign, {})
+    here = path.resolve().parent
+
+    def resolve(value: Path, *keys: str | int) -> Path:
+        absolute = (here / value).resolve()
+        if not absolute.is_file():
+            raise CampaignError(f"{document.where(*keys)}: no such file: {value} (looked for {absolute})")
+        return absolute
+
+    program = campaign.program
+    changes: dict[str, Any] = {
+        "source": resolve(program.source, "program", "source") if program.source else None,
+        "sources": tuple(resolve(s, "program", "sources", n) for n, s in enumerate(program.sources)),
+        "stdin": resolve(program.stdin, "program", "stdin") if program.stdin else None,
+        "files": {guest: resolve(host, "program", "files", guest) for guest, host in program.files.items()},
+    }
+    if program.catalogue:
+        catalogue = program.catalogue_file or Path("../programs.yaml")
+        changes["catalogue_file"] = resolve(catalogue, "program", "catalogue_file")
+    return (
+        campaign.model_copy(
+            update={
+                "program": program.model_copy(update=changes),
+                "machine": resolve(campaign.machine, "machine"),
+            }
+        ),
+        document,
+    )

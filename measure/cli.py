@@ -1,0 +1,220 @@
+"""The ``measure`` command. Imports what is heavy only when it is used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from measure.executor import Outcome
+    from measure.plan import Plan
+
+INTERRUPTED = 130
+
+
+class _Commands(click.Group):
+    """Turns expected errors into one message and the right exit status."""
+
+    def invoke(self, context: click.Context) -> Any:
+        from measure.errors import MeasureError
+
+        try:
+            return super().invoke(context)
+        except MeasureError as error:
+            click.echo(f"measure: {error}", err=True)
+            raise SystemExit(error.exit_status) from None
+        except KeyboardInterrupt:
+            click.echo("measure: interrupted; finished runs are kept, the same command goes on", err=True)
+            raise SystemExit(INTERRUPTED) from None
+
+
+@click.group(
+    cls=_Commands,
+    epilog="""Start with:
+
+\b
+  measure run configs/campaigns/quickstart.yaml
+
+Exit status: 0 done; 1 the work failed (finished runs are kept); 2 bad input, with file, line and what was
+expected; 130 interrupted.""",
+)
+@click.version_option(package_name="perturbation")
+def main() -> None:
+    """Measure a program, and learn what the measurement itself changed.
+
+    A campaign runs a C program many times on an emulated machine, with and without software counters, and tells
+    whether the counters changed how the machine's metrics relate to one another.
+    """
+
+
+@main.command()
+@click.argument("campaign", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
+def run(campaign: Path, out: Path | None, workers: int | None, target: str) -> None:
+    """Run CAMPAIGN.yaml, or go on where it stopped, and report.
+
+    Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Runs that are there already and depend on
+    nothing that changed are not made again.
+    """
+    console = _console()
+    plan, directory = _plan(campaign, out, console)
+    from measure.executor import execute_plan
+    from measure.store import Store
+
+    with Store(directory) as store, _progress(console) as bar:
+        outcome = execute_plan(
+            plan.specs, store, target=target, workers=workers, started=bar.start, progress=bar.advance
+        )
+    _finish(plan, outcome, directory, console)
+
+
+@main.command()
+@click.argument("campaign", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the results are.")
+def report(campaign: Path, out: Path | None) -> None:
+    """Write the report of CAMPAIGN.yaml anew from the runs that are there; makes none."""
+    console = _console()
+    plan, directory = _plan(campaign, out, console)
+    from measure.executor import Outcome
+    from measure.plan import content_key
+    from measure.store import Store
+
+    with Store(directory) as store:
+        found = [store.load(content_key(spec), spec) for spec in plan.specs]
+    runs = tuple(run for run, _ in found if run is not None)
+    warnings = [damage for _, damage in found if damage]
+    if len(runs) < len(plan.specs):
+        warnings.append(f"{len(plan.specs) - len(runs)} of {len(plan.specs)} runs are missing: `measure run` makes them.")
+    _finish(plan, Outcome(runs, (), len(runs), tuple(warnings)), directory, console)
+
+
+@main.command()
+@click.argument("kind", type=click.Choice(["campaign", "machine", "summary"]))
+def schema(kind: str) -> None:
+    """Print the JSON Schema of a file kind, for editors and checks."""
+    if kind == "campaign":
+        from measure.campaign import Campaign
+
+        document = Campaign.model_json_schema()
+    elif kind == "machine":
+        from emulator.timing.config import MachineConfig
+
+        document = MachineConfig.model_json_schema()
+    else:
+        from measure.analysis import SUMMARY_JSON_SCHEMA
+
+        document = SUMMARY_JSON_SCHEMA
+    click.echo(json.dumps(document, indent=2))
+
+
+@main.command()
+@click.argument("machine", type=click.Path(path_type=Path))
+def metrics(machine: Path) -> None:
+    """List the hardware metrics that MACHINE.yaml offers."""
+    from emulator.errors import EmulatorError
+    from emulator.pmu import available_metrics
+    from emulator.timing.load import load_machine
+    from measure.errors import CampaignError
+
+    try:
+        config = load_machine(machine)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    for name, metric in available_metrics(config).items():
+        click.echo(f"{name:<16}{metric.unit:<14}{metric.description}")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=False, highlight=False)
+
+
+def _plan(path: Path, out: Path | None, console: Console) -> tuple[Plan, Path]:
+    from measure.campaign import load_campaign
+    from measure.plan import make_plan
+    from measure.programs import ProgramError
+    from measure.errors import CampaignError
+
+    campaign, document = load_campaign(path)
+    try:
+        plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"))
+    except ProgramError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+    return plan, out or Path("results") / campaign.name
+
+
+def _finish(plan: Plan, outcome: Outcome, directory: Path, console: Console) -> None:
+    """Analyse, write, print; the exit status says whether all runs were made."""
+    from measure.errors import MeasureError, RunError
+
+    if outcome.failures:
+        first = outcome.failures[0]
+        message = f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}"
+        if not any(run.spec.group != first.spec.group for run in outcome.runs):
+            raise RunError(message)
+        console.print(message, style="red")
+    from measure.analysis import analyse, summary
+    from measure.report.html import write_page
+    from measure.store import write_atomically
+    from measure.terminal import print_result
+
+    with console.status("comparing runs") as status:
+        data = analyse(plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
+        text = json.dumps(summary(data, outcome), indent=1, allow_nan=False)
+        write_atomically(directory / "summary.json", lambda path: _write(path, text))
+        status.update("drawing the report")
+        write_page(data, directory / "report.html")
+    print_result(console, data)
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    if outcome.failures:
+        raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+class _Bar:
+    """A progress bar whose estimate comes from the runs made so far."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("left:"), TimeRemainingColumn(), console=console, disable=not sys.stdout.isatty(),
+        )  # fmt: skip
+        self._console = console
+        self._task: Any = None
+
+    def __enter__(self) -> _Bar:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._progress.__exit__(*details)
+
+    def start(self, to_do: int, there: int) -> None:
+        if there:
+            self._console.print(f"{there} runs are there already.", style="dim")
+        if to_do:
+            self._console.print(f"Making {to_do} runs.", style="dim")
+        self._task = self._progress.add_task("runs", total=to_do)
+
+    def advance(self) -> None:
+        self._progress.advance(self._task)
+
+
+_progress: Callable[[Any], _Bar] = _Bar

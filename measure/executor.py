@@ -1,0 +1,132 @@
+"""Makes the runs of a plan that are not there yet, several at once, and keeps each as it ends."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from measure.errors import MeasureError, RunError
+from measure.plan import content_key
+from measure.store import Store
+from measure.types import Run, RunSpec
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be made, and why."""
+
+    spec: RunSpec
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a plan's runs. ``reused``: how many were there already."""
+
+    runs: tuple[Run, ...]
+    failures: tuple[Failure, ...]
+    reused: int
+    warnings: tuple[str, ...]
+
+
+def _ignore_interrupts() -> None:
+    # Ctrl-C reaches every process of the terminal: the parent decides, workers finish or are ended by it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _execute(target: str, spec: RunSpec) -> Run | str:
+    """In a worker: the run, or the reason why there is none."""
+    from measure.targets import target_named
+
+    try:
+        return target_named(target).execute(spec)
+    except RunError as error:
+        return str(error)
+
+
+def execute_plan(
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    target: str = "emulated",
+    workers: int | None = None,
+    started: Callable[[int, int], None] = lambda to_do, there: None,
+    progress: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Make what is missing of ``specs``. Every finished run is stored before the next is waited for.
+
+    A run that fails does not stop the others; after three failures and no success the rest is given up.
+    """
+    done: dict[str, Run] = {}
+    warnings: list[str] = []
+    missing: list[tuple[str, RunSpec]] = []
+    keys = [content_key(spec) for spec in specs]
+    for key, spec in zip(keys, specs, strict=True):
+        run, damage = store.load(key, spec)
+        if damage:
+            warnings.append(damage)
+        if run is None:
+            missing.append((key, spec))
+        else:
+            done[key] = run
+    reused = len(done)
+    started(len(missing), reused)
+    failures: list[Failure] = []
+    if missing:
+        _run_all(missing, store, target, workers or os.cpu_count() or 1, done, failures, progress)
+    runs = tuple(done[key] for key in keys if key in done)
+    return Outcome(runs, tuple(failures), reused, tuple(warnings))
+
+
+def _run_all(
+    missing: Sequence[tuple[str, RunSpec]],
+    store: Store,
+    target: str,
+    workers: int,
+    done: dict[str, Run],
+    failures: list[Failure],
+    progress: Callable[[], None],
+) -> None:
+    # Fresh processes: the emulator has threads and signal handlers, which a fork would copy in mid-air.
+    context = multiprocessing.get_context("spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(missing)), mp_context=context, initializer=_ignore_interrupts
+    )
+    try:
+        futures = {pool.submit(_execute, target, spec): (key, spec) for key, spec in missing}
+        successes = 0
+        for future in concurrent.futures.as_completed(futures):
+            key, spec = futures[future]
+            try:
+                result = future.result()
+            except concurrent.futures.process.BrokenProcessPool:
+                raise MeasureError(
+                    "a worker process died (out of memory, or ended from outside); finished runs are kept: start again"
+                ) from None
+            if isinstance(result, str):
+                store.save_failure(key, spec, result)
+                failures.append(Failure(spec, result))
+                if len(failures) >= 3 and not successes:
+                    break
+            else:
+                store.save(key, result)
+                done[key] = result
+                successes += 1
+            progress()
+    except BaseException:
+        _end(pool)
+        raise
+    else:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end(pool: concurrent.futures.ProcessPoolExecutor) -> None:
+    """Stop now: nothing that a worker is in the middle of is kept anyway."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()

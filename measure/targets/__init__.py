@@ -1,0 +1,28 @@
+"""Where runs happen. A target turns a `RunSpec` into a `Run`, in a worker process, and keeps nothing.
+
+``emulated`` is the real one; ``fake`` answers at once with made-up traces, for tests of everything around it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from measure.types import Run, RunSpec
+
+
+class Target(Protocol):
+    """A place to run."""
+
+    def execute(self, spec: RunSpec) -> Run:
+        """Run to the end. Raises `RunError` when the program fails or its trace is of no use."""
+
+
+def target_named(name: str) -> Target:
+    """The target called ``name``; imports what it needs only now."""
+    if name == "fake":
+        from measure.targets.fake import FakeTarget
+
+        return FakeTarget()
+    from measure.targets.emulated import EmulatedTarget
+
+    return EmulatedTarget()

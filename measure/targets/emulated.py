@@ -1,0 +1,163 @@
+"""Runs on the emulated machine."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from emulator.errors import EmulatorError
+from emulator.linux.files import VirtualFiles
+from emulator.linux.process import Layout
+from emulator.machine import Machine
+from emulator.pmu import Pmu
+from emulator.sampling import Samples, sample_ideal
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.load import parse_machine
+from instrumenter.errors import InstrumenterError
+from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
+from measure.errors import RunError
+from measure.types import Run, RunSpec, Trace
+
+FEWEST_RECORDS = 20
+_PAGE_BYTES = 4096
+_TAIL_BYTES = 400
+
+
+class EmulatedTarget:
+    """See the module."""
+
+    def execute(self, spec: RunSpec) -> Run:
+        """Run the spec's program from a fresh machine whose noise comes from the spec's seed."""
+        started = time.perf_counter()
+        try:
+            return self._execute(spec, started)
+        except EmulatorError as error:
+            raise RunError(str(error)) from error
+
+    def _execute(self, spec: RunSpec, started: float) -> Run:
+        config = parse_machine(spec.machine, spec.machine_name)
+        noise = spec.noise
+        rng = np.random.default_rng([spec.seed, 7])
+        # Drawn whether used or not: switching one source of noise off leaves the others as they were.
+        stack, heap, padding, phase = rng.integers(0, 256), rng.integers(0, 64), rng.integers(0, 4096), rng.random()
+        layout = Layout(
+            stack_offset_bytes=16 * int(stack) if noise["stack_offset"] else 0,
+            heap_offset_bytes=_PAGE_BYTES * int(heap) if noise["heap_offset"] else 0,
+            environment_padding_bytes=int(padding) if noise["environment_size"] else 0,
+            seed=spec.seed,
+        )
+        core = InOrderCore(
+            config,
+            spec.seed,
+            place_pages=noise["page_placement"],
+            initial_state="random" if noise["cache_state"] else "cold",
+        )
+        pmu = Pmu(core, spec.hardware_metrics)
+        phase = float(phase) if noise["timer_phase"] else 0.0
+        stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
+        mapped = {guest: Path(host) for guest, host in spec.files}
+        signal_mode = spec.sampling_mode == "signal"
+        files = VirtualFiles(
+            mapped=mapped, capture={TRACE_PATH} if signal_mode else (), stdin=stdin, seed=spec.seed
+        )
+        machine = Machine(
+            Path(spec.binary), spec.arguments, files=files, layout=layout, core=core, counters=pmu,
+            clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
+            limit_instructions=spec.limit_instructions,
+        )  # fmt: skip
+        with machine:
+            if signal_mode:
+                self._run_through(machine, core, spec, rng)
+            else:
+                samples = sample_ideal(
+                    machine, pmu, spec.interval, spec.interval_unit, _addresses(machine, spec), phase,
+                    _interrupts(core, spec, rng),
+                )  # fmt: skip
+            tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
+            self._check_ending(machine, files)
+            captured = files.captured() if signal_mode else {}
+            totals = machine.instructions, core.cycles
+        trace = _trace_of_signal(captured, spec) if signal_mode else _trace_of(samples, spec)
+        if trace.n_records < FEWEST_RECORDS:
+            raise RunError(
+                f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
+                f"least {FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
+            )
+        return Run(spec, trace, *totals, time.perf_counter() - started, tail)
+
+    @staticmethod
+    def _run_through(machine: Machine, core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> None:
+        mean = spec.noise["interrupts"]
+        if not mean:
+            machine.run()
+            return
+        disturb = _interrupts(core, spec, rng)
+        assert disturb is not None
+        target = 0
+        count = 0
+        while machine.advance_to_cycles(target, max(1, mean // 256)):
+            disturb(count)
+            count += 1
+            target += mean
+
+    @staticmethod
+    def _check_ending(machine: Machine, files: VirtualFiles) -> None:
+        ending = machine.ending
+        assert ending is not None
+        if ending.status == 0:
+            return
+        words = files.output(2)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
+        last = f"; its last words on stderr: {words}" if words else ""
+        raise RunError(ending.message or f"the program ended with exit status {ending.status}{last}")
+
+
+def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
+    found = {}
+    for name, symbol, offset in spec.counters:
+        place = machine.image.find_symbol(symbol)
+        if place is None:
+            raise RunError(f"the program has no symbol {symbol}: its counters are not there")
+        found[name] = place.address + offset
+    return found
+
+
+def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+    """Called after each record: with the chance that the mean interval gives, evict lines."""
+    mean = spec.noise["interrupts"]
+    if not mean:
+        return None
+    chance = min(1.0, spec.interval / mean)
+
+    def between(record: int) -> None:
+        if rng.random() < chance:
+            core.disturb(int(rng.integers(1 << 31)), spec.noise["interrupt_lines"])
+
+    return between
+
+
+def _trace_of(samples: Samples, spec: RunSpec) -> Trace:
+    metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
+    values = np.concatenate([samples.hardware, samples.software], axis=1)
+    return Trace(samples.boundaries_cycles, samples.boundaries_instructions, values, metrics)
+
+
+def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec) -> Trace:
+    """The records that the program took of itself; the last one is cut short by its end and left out."""
+    try:
+        _, records = read_sampler_trace(captured.get(TRACE_PATH, b""))
+    except InstrumenterError as error:
+        raise RunError(str(error)) from error
+    records = records[:-1].astype(np.int64)
+    n_hardware = len(spec.hardware_metrics)
+    hardware = records[:, 2 : 2 + n_hardware]
+    totals = records[:, 2 + n_hardware :]
+    software = np.diff(totals, axis=0, prepend=np.zeros((1, totals.shape[1]), np.int64))
+    metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
+    return Trace(
+        np.concatenate([[0], np.cumsum(records[:, 0])]),
+        np.concatenate([[0], np.cumsum(records[:, 1])]),
+        np.concatenate([hardware, software], axis=1),
+        metrics,
+    )

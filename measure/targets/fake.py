@@ -1,0 +1,37 @@
+"""A target that makes traces up from the seed: what surrounds a run can be tested in milliseconds.
+
+A group whose counters include one named ``perturbing*`` has its first two metrics decoupled; arguments
+``fail`` and ``sleep`` make a run fail or take long.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from measure.errors import RunError
+from measure.types import Run, RunSpec, Trace
+
+_RECORDS = 300
+
+
+class FakeTarget:
+    """See the module."""
+
+    def execute(self, spec: RunSpec) -> Run:
+        if "fail" in spec.arguments:
+            raise RunError("the program ended with exit status 3; its last words: boom")
+        if "sleep" in spec.arguments:
+            time.sleep(0.3)
+        rng = np.random.default_rng(spec.seed)
+        driver = np.sin(np.linspace(0, 12, _RECORDS)) + rng.normal(0, 0.3, _RECORDS)
+        hardware = 1000 + 200 * driver[:, None] + rng.normal(0, 60, (_RECORDS, len(spec.hardware_metrics)))
+        if any(name.startswith("perturbing") for name, _, _ in spec.counters):
+            hardware[:, 0] = 1000 + rng.normal(0, 200, _RECORDS)
+        software = rng.poisson(5, (_RECORDS, len(spec.counters)))
+        values = np.concatenate([hardware.round().astype(np.int64), software], axis=1)
+        boundaries = np.arange(_RECORDS + 1, dtype=np.int64) * spec.interval
+        metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
+        total = int(boundaries[-1]) + 1000 * len(spec.counters)
+        return Run(spec, Trace(boundaries, boundaries.copy(), values, metrics), total, total, 0.001, "")

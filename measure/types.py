@@ -1,0 +1,77 @@
+"""The few central types: what is to be run, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASELINE = "baseline"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run, completely: two equal specs give the same trace, to the bit.
+
+    ``group``: `BASELINE` or the variant; ``binary`` and ``build_key``: the program as built for the group;
+    ``counters``: software metric to (symbol, offset in bytes) of its counter.
+    """
+
+    group: str
+    replicate: int
+    seed: int
+    build_key: str
+    binary: str
+    arguments: tuple[str, ...]
+    stdin: str | None
+    files: tuple[tuple[str, str], ...]
+    machine: str  # the machine description, as text
+    machine_name: str
+    hardware_metrics: tuple[str, ...]
+    counters: tuple[tuple[str, str, int], ...]
+    sampling_mode: Literal["ideal", "signal"]
+    interval: int
+    interval_unit: Literal["cycles", "instructions"]
+    noise: dict[str, Any] = field(default_factory=dict)
+    limit_instructions: int = 10_000_000_000
+
+    def identity(self) -> dict[str, Any]:
+        """What the trace depends on; paths and names that it does not depend on are left out."""
+        known = asdict(self) | {"schema": SCHEMA_VERSION}
+        for key in ("binary", "group", "machine_name"):
+            del known[key]
+        return known
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Events per interval. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) int64; ``values``:
+    (n, m) int64; ``metrics``: (m,) names, hardware first."""
+
+    boundaries_cycles: NDArray[np.int64]
+    boundaries_instructions: NDArray[np.int64]
+    values: NDArray[np.int64]
+    metrics: tuple[str, ...]
+
+    @property
+    def n_records(self) -> int:
+        return len(self.values)
+
+    def columns(self, metrics: tuple[str, ...]) -> NDArray[np.float64]:
+        """The columns of ``metrics``, (n, k) float64."""
+        return self.values[:, [self.metrics.index(metric) for metric in metrics]].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals)."""
+
+    spec: RunSpec
+    trace: Trace
+    total_instructions: int
+    total_cycles: int
+    seconds: float
+    stdout_tail: str
