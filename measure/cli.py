@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +70,7 @@ def run(campaign: Path, out: Path | None, workers: int | None, target: str) -> N
     from measure.executor import execute_plan
     from measure.store import Store
 
-    with Store(directory) as store, _progress(console) as bar:
+    with Store(directory) as store, _Bar(console) as bar:
         outcome = execute_plan(
             plan.specs, store, target=target, workers=workers, started=bar.start, progress=bar.advance
         )
@@ -215,6 +214,3 @@ class _Bar:
 
     def advance(self) -> None:
         self._progress.advance(self._task)
-
-
-_progress: Callable[[Any], _Bar] = _Bar

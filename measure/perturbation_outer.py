@@ -81,10 +81,7 @@ def outer_perturbation(
     prepared += [_prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
     if not len(baseline) or not len(runs):
         raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
-    if held_out and len(metrics) < 2:
-        raise ValueError(
-            "aligning on the other metrics needs at least two metrics, got one; use held_out=False"
-        )
+    _check_held_out(metrics, held_out)
     identical = len(baseline) > 1 and all(
         np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
     )
@@ -148,7 +145,9 @@ def outer_z(
 
 def _check_held_out(metrics: Sequence[str], held_out: bool) -> None:
     if held_out and len(metrics) < 2:
-        raise ValueError("aligning on the other metrics needs at least two metrics, got one; use held_out=False")
+        raise ValueError(
+            "aligning on the other metrics needs at least two metrics, got one; use held_out=False"
+        )
 
 
 def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:

@@ -18,6 +18,7 @@ from measure.yaml_positions import Document
 
 if TYPE_CHECKING:
     from instrumenter.build import Build
+    from measure.programs import ProgramSpec
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _input(program: Program) -> tuple[str | None, tuple[str, ...]]:
     return stdin or (str(spec.stdin) if spec.stdin else None), arguments
 
 
-def _catalogue_entry(program: Program):  # type: ignore[no-untyped-def]
+def _catalogue_entry(program: Program) -> ProgramSpec:
     from measure.errors import nearest
     from measure.programs import load_catalogue
 

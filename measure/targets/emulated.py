@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,9 @@ class EmulatedTarget:
             Path(spec.binary), spec.arguments, files=files, layout=layout, core=core, counters=pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
+            # The core is the bottleneck; in the foreground every run makes the same translations, which the
+            # next run then finds on the disk.
+            background=False,
         )  # fmt: skip
         with machine:
             if signal_mode:
@@ -123,7 +127,9 @@ def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
     return found
 
 
-def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+def _interrupts(
+    core: InOrderCore, spec: RunSpec, rng: np.random.Generator
+) -> Callable[[int], None] | None:
     """Called after each record: with the chance that the mean interval gives, evict lines."""
     mean = spec.noise["interrupts"]
     if not mean:

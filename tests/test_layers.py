@@ -1,0 +1,124 @@
+"""The layers of the house, as one table, held against the imports that the code really has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("emulator", "instrumenter", "measure")
+
+# What each part may import of the others; longest prefix wins. Parts not named may import what their package may.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "emulator.errors": (),
+    "emulator.events": (),
+    "emulator.jit": (),
+    "emulator.memory": ("emulator.errors",),
+    "emulator.isa": ("emulator.events", "emulator.isa"),
+    "emulator.linux": ("emulator.errors", "emulator.memory", "emulator.linux"),
+    "emulator.engine": (
+        "emulator.errors",
+        "emulator.events",
+        "emulator.isa",
+        "emulator.engine",
+        "emulator.jit",
+    ),
+    "emulator.timing": ("emulator.errors", "emulator.events", "emulator.jit", "emulator.timing"),
+    "emulator.pmu": ("emulator.errors", "emulator.timing"),
+    "emulator.probes": ("emulator.events", "emulator.jit", "emulator.probes_kernel"),
+    "emulator": ("emulator",),
+    "instrumenter": ("instrumenter",),
+    "measure.stats": ("measure.stats", "measure.jit"),
+    "measure.align": ("measure.align", "measure.stats", "measure.jit"),
+    "measure.perturbation": ("measure.perturbation", "measure.stats", "measure.align"),
+    "measure.report": ("measure.report", "measure.perturbation"),
+    "measure.types": (),
+    "measure.errors": (),
+    "measure": ("measure", "emulator", "instrumenter"),
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+def imports(path: Path, only_top_level: bool = False) -> set[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if only_top_level else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(name if name in MODULES else node.module for name in whole)
+    return found
+
+
+def allowed(module: str) -> tuple[str, ...]:
+    matching = [layer for layer in LAYERS if module == layer or module.startswith((layer + ".", layer + "_"))]
+    return LAYERS[max(matching, key=len)]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_follow_the_layers(module: str) -> None:
+    ours = {name for name in imports(MODULES[module]) if name.split(".")[0] in PACKAGES}
+    permitted = allowed(module)
+    wrong = {
+        name
+        for name in ours
+        if not any(name == layer or name.startswith((layer + ".", layer + "_")) for layer in permitted)
+    }
+    assert not wrong, f"{module} may import {permitted or 'nothing of ours'}, but imports {sorted(wrong)}"
+
+
+def test_no_cycles_when_modules_load() -> None:
+    graph = {
+        module: {name for name in imports(path, only_top_level=True) if name in MODULES and name != module}
+        for module, path in MODULES.items()
+    }
+    state: dict[str, int] = {}
+
+    def visit(module: str, trail: tuple[str, ...]) -> None:
+        assert state.get(module) != 1, f"import cycle: {' -> '.join((*trail, module))}"
+        if module in state:
+            return
+        state[module] = 1
+        for name in sorted(graph[module]):
+            visit(name, (*trail, module))
+        state[module] = 2
+
+    for module in sorted(graph):
+        visit(module, ())
+
+
+def users_of(library: str) -> set[str]:
+    return {m for m, path in MODULES.items() if any(n.split(".")[0] == library for n in imports(path))}
+
+
+def test_heavy_libraries_stay_where_they_belong() -> None:
+    assert users_of("llvmlite") == {"emulator.engine.llvm"}
+    assert users_of("clang") <= {"instrumenter.clang", "instrumenter.rewrite"}
+    for module in users_of("numba"):
+        assert module.endswith((".jit", "_kernel")), f"{module} imports numba"
+
+
+@pytest.mark.parametrize("command", ["measure.cli", "emulator.cli", "instrumenter.cli"])
+def test_help_needs_no_heavy_library(command: str) -> None:
+    code = (
+        f"import sys; sys.argv=['x','--help']\nfrom {command} import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy={'numba','llvmlite','scipy','pandas','matplotlib','pyarrow','clang','numpy'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert "Usage" in done.stdout
