@@ -1,0 +1,240 @@
+"""The measure command from campaign to report on the fake target, and on one small real program."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.analysis import SUMMARY_JSON_SCHEMA
+from measure.cli import main
+
+ROOT = Path(__file__).parent.parent.parent
+
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned state = 1, table[4096];
+unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
+int main(int argc, char **argv) {
+    if (argc > 1 && atoi(argv[1]) == 7) { fputs("seven is bad\\n", stderr); return 3; }
+    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
+    printf("%u\\n", table[5]);
+    return 0;
+}
+"""
+CAMPAIGN = """\
+name: demo
+program: {{source: demo.c, args: [{argument}]}}
+machine: {machine}
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{event: entry, function: work}}
+  perturbing: {{event: call, callee: next}}
+variants: {{light: [rounds], heavy: [rounds, perturbing]}}
+baselines: {baselines}
+replicates: {replicates}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.c").write_text(PROGRAM)
+    write_campaign(tmp_path)
+    return tmp_path
+
+
+def write_campaign(
+    folder: Path, argument: str = "1", baselines: int = 20, replicates: int = 4, extra: str = ""
+) -> None:
+    machine = ROOT / "configs" / "machines" / "desktop.yaml"
+    text = CAMPAIGN.format(argument=argument, machine=machine, baselines=baselines, replicates=replicates)
+    (folder / "c.yaml").write_text(text + extra)
+
+
+def measure(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def run_fake(folder: Path) -> Result:
+    return measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "2")
+
+
+def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
+    result = run_fake(folder)
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    jsonschema.validate(summary, SUMMARY_JSON_SCHEMA)
+    assert summary["runs"] == {"done": 28, "reused": 0, "failed": 0}
+    assert summary["variants"]["heavy"]["inner"]["verdict"] == "perturbed"
+    assert summary["variants"]["light"]["inner"]["verdict"] != "perturbed"
+    worst = summary["variants"]["heavy"]["inner"]["pairs"][0]
+    assert "PAPI_TOT_INS" in (worst["a"], worst["b"])
+    page = (folder / "out" / "report.html").read_text()
+    assert "<h1>demo</h1>" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("data:image/svg+xml") >= 9
+    assert "perturbed" in result.output
+    traces = list((folder / "out" / "traces").glob("*.parquet"))
+    assert len(traces) == 28
+    columns = pq.read_table(traces[0]).column_names
+    assert columns[:5] == ["begin_cycles", "end_cycles", "begin_instructions", "end_instructions", "PAPI_TOT_INS"]
+
+
+def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> None:
+    assert run_fake(folder).exit_code == 0
+    first = (folder / "out" / "summary.json").read_text()
+    damaged = sorted((folder / "out" / "traces").glob("*.parquet"))[3]
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    result = run_fake(folder)
+    assert result.exit_code == 0
+    assert "27 runs are there already" in result.output
+    assert "is damaged" in result.output
+    again = json.loads((folder / "out" / "summary.json").read_text())
+    assert again["variants"] == json.loads(first)["variants"]
+    assert measure("report", folder / "c.yaml", "--out", folder / "out").exit_code == 0
+
+
+def test_killed_half_way_it_goes_on(folder: Path) -> None:
+    write_campaign(folder, argument="sleep")
+    command = [
+        sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
+        "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    traces = folder / "out" / "traces"
+    deadline = time.monotonic() + 60
+    while len(list(traces.glob("*.parquet"))) < 3:
+        assert time.monotonic() < deadline, "no run was stored"
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = len(list(traces.glob("*.parquet")))
+    assert 3 <= kept < 28
+    result = run_fake(folder)
+    assert result.exit_code == 0, result.output
+    assert f"{kept} runs are there already" in result.output
+
+
+def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
+    write_campaign(folder, argument="sleep")
+    command = [
+        sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
+        "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(list((folder / "out" / "traces").glob("*.parquet"))) < 2:
+        assert time.monotonic() < deadline, "no run was stored"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; finished runs are kept" in stderr
+    assert not list((folder / "out" / "traces").glob(".*.part"))
+
+
+def test_failing_runs_are_reported_with_their_reason(folder: Path) -> None:
+    write_campaign(folder, argument="fail")
+    result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "the program ended with exit status 3; its last words: boom" in result.output
+
+
+def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
+    from measure.store import Store
+
+    with Store(folder / "out"):
+        result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "another process is working in" in result.output
+
+
+def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import measure.store
+
+    real = measure.store._write_parquet
+    written = 0
+
+    def fills_up(path: Path, run: object) -> None:
+        nonlocal written
+        written += 1
+        if written > 4:
+            path.write_bytes(b"half a trace")
+            raise OSError(28, "No space left on device")
+        real(path, run)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measure.store, "_write_parquet", fills_up)
+    result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "cannot be written: No space left on device; finished runs are kept" in result.output
+    traces = folder / "out" / "traces"
+    assert len(list(traces.glob("*.parquet"))) == 4
+    assert not list(traces.glob(".*"))
+
+
+def test_bad_input_has_exit_status_2_and_its_line(folder: Path) -> None:
+    path = folder / "c.yaml"
+    good = path.read_text()
+    for old, new, message in (
+        ("PAPI_LD_INS", "PAPI_LD_INZ", "c.yaml:5: "),
+        ("function: work", "function: wurk", "c.yaml:7: metric 'rounds': no function 'wurk'"),
+        ("demo.c", "none.c", "c.yaml:2: no such file"),
+    ):
+        path.write_text(good.replace(old, new))
+        result = run_fake(folder)
+        assert result.exit_code == 2, result.output
+        assert message in result.output
+        if "LD_INZ" in new:
+            assert "the nearest that it can is PAPI_LD_INS" in result.output
+
+
+def test_schemas_and_metrics_are_printed() -> None:
+    for kind in ("campaign", "machine", "summary"):
+        assert json.loads(measure("schema", kind).output)["type"] == "object"
+    listed = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output
+    assert "PAPI_TOT_CYC" in listed
+
+
+@pytest.mark.parametrize("mode", ["ideal", "signal"])
+def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
+    text = (folder / "c.yaml").read_text().replace("{every:", f"{{mode: {mode}, every:")
+    text = text.replace("baselines: 20", "baselines: 4").replace("replicates: 4", "replicates: 2")
+    (folder / "c.yaml").write_text(text)
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    heavy = summary["variants"]["heavy"]
+    assert 0 < summary["variants"]["light"]["overhead_percent"]["instructions"]
+    assert summary["variants"]["light"]["overhead_percent"]["instructions"] < 1
+    assert heavy["overhead_percent"]["instructions"] > 5
+    counted = set()
+    for path in (folder / "out" / "traces").glob("*.parquet"):
+        table = pq.read_table(path)
+        if "rounds" in table.column_names:
+            counted.add(sum(table.column("rounds").to_pylist()))
+    # All 60 calls, less those in the cut intervals at the ends.
+    assert counted
+    assert all(50 <= count <= 60 for count in counted)
+
+
+def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
+    write_campaign(folder, argument="7", baselines=2, replicates=1)
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    assert result.exit_code == 1
+    assert "ended with exit status 3; its last words on stderr: seven is bad" in result.output
+    write_campaign(folder, baselines=2, replicates=1, extra="limits: {instructions: 50k}\n")
+    result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "2")
+    assert result.exit_code == 1
+    assert "did not end within 50000 instructions" in result.output
