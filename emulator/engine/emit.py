@@ -34,7 +34,8 @@ declare double @llvm.roundeven.f64(double)
 declare double @llvm.trunc.f64(double)
 declare double @llvm.floor.f64(double)
 declare double @llvm.ceil.f64(double)
-declare double @llvm.round.f64(double)
+declare double @llvm.fabs.f64(double)
+declare double @llvm.copysign.f64(double, double)
 declare double @llvm.nearbyint.f64(double)
 declare double @llvm.experimental.constrained.sitofp.f64.i64(i64, metadata, metadata)
 declare float @llvm.experimental.constrained.sitofp.f32.i64(i64, metadata, metadata)
@@ -54,7 +55,8 @@ declare i1 @llvm.experimental.constrained.fcmps.{s}({t}, {t}, metadata, metadata
 METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 1048576}\n'
 _STRICT = 'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp'
 _EXCEPT = 'metadata !"fpexcept.strict") strictfp'
-_ROUND_TO_INTEGRAL = {0: "roundeven", 1: "trunc", 2: "floor", 3: "ceil", 4: "round", 7: "nearbyint"}
+_ROUND_TO_INTEGRAL = {0: "roundeven", 1: "trunc", 2: "floor", 3: "ceil", 7: "nearbyint"}
+_TIES_AWAY = 4
 
 
 def _double(value: float) -> str:
@@ -435,11 +437,22 @@ class Emitter:
         )
         return self.canonical(target, narrow)
 
+    def _round_to_integral(self, a: V) -> V:
+        if self.rm != _TIES_AWAY:
+            return self.let(f"call double @llvm.{_ROUND_TO_INTEGRAL[self.rm]}.f64(double {a})")
+        # The host has no such instruction. Both the fraction and the corrected sum are exact.
+        whole = self.let(f"call double @llvm.trunc.f64(double {a})")
+        fraction = self.let(f"fsub double {a}, {whole}")
+        size = self.let(f"call double @llvm.fabs.f64(double {fraction})")
+        away = self.let(f"fcmp oge double {size}, {_double(0.5)}")
+        one = self.let(f"call double @llvm.copysign.f64(double {_double(1.0)}, double {a})")
+        return self.let(f"fadd double {whole}, {self.let(f'select i1 {away}, double {one}, double 0.0')}")
+
     def fp_to_int(self, fmt: Format, a: V, bits: int, signed: bool) -> V:
         if fmt is not F64:
             a = self.let(f"call double @llvm.experimental.constrained.fpext.f64.f32(float {a}, {_EXCEPT}")
         # The rounding instructions raise no flags, so that out of range raises invalid only.
-        rounded = self.let(f"call double @llvm.{_ROUND_TO_INTEGRAL[self.rm]}.f64(double {a})")
+        rounded = self._round_to_integral(a)
         low = -(2.0 ** (bits - 1)) if signed else 0.0
         high = 2.0 ** (bits - 1 if signed else bits)
         above = self.let(f"fcmp oge double {rounded}, {_double(low)}")

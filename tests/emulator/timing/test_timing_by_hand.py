@@ -173,6 +173,21 @@ def test_a_hit_on_a_line_under_way_waits_for_the_line() -> None:
     assert core.counters[Event.L1D_MISSES] == 1
 
 
+@pytest.mark.parametrize("between", [0, 46, 47, 48, 49, 50, 60])
+def test_a_line_under_way_is_waited_for_to_the_very_cycle(between: int) -> None:
+    # The miss issues at 50, its line arrives at 100. The second load issues at 51 + between, and its value is
+    # there 2 cycles later, or 2 cycles after the line.
+    core = one_block(
+        (LOAD, 5),
+        *[(ALU, 10)] * between,
+        (LOAD, 6),
+        (ALU, 7, 6),
+        addresses=[0x8000, 0x8008],
+        l1i={"size_bytes": 2048, "line_bytes": 1024},
+    )
+    assert core.cycles == max(100, 51 + between) + 2 + 1
+
+
 def test_stores_that_miss_do_not_stop_the_pipeline() -> None:
     assert one_block((STORE,), (ALU, 5), addresses=[0x8000]).cycles == 52
 

@@ -15,7 +15,7 @@ from emulator.timing.counters import Event, static_events
 from emulator.timing.inorder import InOrderCore
 
 CACHES = {"l1i": lay.L1I, "l1d": lay.L1D, "l2": lay.L2, "itlb": lay.ITLB, "dtlb": lay.DTLB}
-SLOW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def seeded_by(core: InOrderCore) -> Seeded:
@@ -61,7 +61,7 @@ def test_core_equals_its_twin_however_the_record_is_cut(data: st.DataObject) -> 
         core.add_overhead(overhead)
         naive.overhead(overhead)
         if data.draw(st.booleans()):  # as if the tables of pipeline states were nearly full
-            core._longs[lay.S_STATES] = lay.MAX_STATES - 1
+            core._longs[lay.S_STATES] = max(lay.MAX_STATES - 1, core._longs[lay.S_STATES])
         if data.draw(st.booleans()):
             core._longs[lay.S_TRANSITIONS] = lay.MAX_TRANSITIONS - 1
         start = cut
