@@ -1,0 +1,196 @@
+"""The machine on real programs: one record whatever the engine, faults that say where, the host unharmed."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.errors import GuestImageError, InstructionLimit
+from emulator.events import FULL_RECORD, BlockFacts
+from emulator.linux.files import VirtualFiles
+from emulator.machine import Machine
+from emulator.probes import BlockCounter, StoreWatch
+from instrumenter.build import build_program
+
+GUEST = Path(__file__).parent / "guest"
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def faults() -> Path:
+    return build_program([GUEST / "faults.c"], ["-O1"]).elf_path
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
+
+
+class Digest:
+    """A consumer that remembers the record by its hash; ``cut`` further cuts it up."""
+
+    selection = FULL_RECORD
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.words = 0
+
+    def consume(self, facts: BlockFacts, stream: Any) -> None:
+        # Block numbers depend on the order of discovery, which is the order of execution: the same everywhere.
+        self.hash.update(np.ascontiguousarray(stream).tobytes())
+        self.words += len(stream)
+
+
+def record_of(program: Path, argument: str, step: int | None = None, **options: Any) -> tuple[str, int, bytes]:
+    digest = Digest()
+    with Machine(program, [argument], consumers=[digest], **options) as machine:
+        if step is None:
+            machine.run()
+        else:
+            while machine.ending is None:
+                machine.advance(step)
+        assert machine.ending is not None
+        assert machine.ending.status == 0
+        return digest.hash.hexdigest(), machine.instructions, machine.files.output(1)
+
+
+def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
+    reference = record_of(mixture, "1", engine="oracle")
+    assert reference[1] > 100_000
+    for options in (
+        {"hot_executions": 1 << 30},  # interpreted only
+        {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30},
+        {"hot_executions": 2, "background": False, "optimise_executions": 4},
+        {"hot_executions": 20},
+        {"hot_executions": 20, "step": 777},
+    ):
+        assert record_of(mixture, "1", **options) == reference, options  # type: ignore[arg-type]
+
+
+def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:
+    native = build_program([GUEST / "mixture.c"], ["-O2", "-ffp-contract=off"], libraries=["-lm"], target=None)
+    expected = subprocess.run([native.elf_path, "30"], capture_output=True, check=True).stdout
+    for options in ({}, {"background": False, "optimise_executions": 50}):
+        with Machine(mixture, ["30"], **options) as machine:  # type: ignore[arg-type]
+            machine.run()
+            assert machine.files.output(1) == expected
+    assert expected.split()[2:] == [b"2584", b"1", b"1", b"1", b"1"]
+
+
+def test_probes_count_what_the_oracle_counts(mixture: Path) -> None:
+    def counts(**options: Any) -> tuple[dict[int, int], list[int]]:
+        with Machine(mixture, ["1"]) as plain:
+            state = plain.image.find_symbol("__stdout_FILE")
+        assert state is not None
+        counter, watch = BlockCounter(with_addresses=True), StoreWatch([(state.address, state.address + 8)])
+        with Machine(mixture, ["1"], consumers=[counter, watch], **options) as machine:
+            machine.run()
+            fib = machine.image.find_symbol("main")
+            assert fib is not None
+            by_pc = counter.executions_by_pc(machine.facts)
+            assert by_pc[fib.address] == 1
+            assert sum(by_pc.values()) == machine.instructions
+            return by_pc, watch.counts.tolist()
+
+    expected = counts(engine="oracle")
+    assert counts() == expected
+    assert expected[1][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "words"),
+    [
+        ("null-store", 139, ["SIGSEGV: store to 0x0: nothing is mapped there", "main+", "faults.c:", "sw "]),
+        ("null-load", 139, ["SIGSEGV: load from 0x8: nothing is mapped there", "lw "]),
+        ("wild", 139, ["SIGSEGV: store to 0xdeadbeef12345678: nothing is mapped there", "sd "]),
+        ("stack", 139, ["the stack of 8 MiB has overflowed (endless recursion", "deep+"]),
+        ("illegal", 132, ["SIGILL: illegal instruction 0x0", "main+", ".half 0x0000"]),
+        ("jump", 139, ["SIGSEGV: jump to 0x1234: nothing is mapped there", "(no code there)"]),
+        ("code", 139, ["SIGSEGV: store to ", "the page does not allow it"]),
+        ("hot", 139, ["SIGSEGV: ", "nothing is mapped there", "faults.c:3"]),
+        ("abort", 134, ["ended by signal 6 (SIGABRT)"]),
+        ("", 42, []),
+    ],
+)
+def test_how_a_guest_ends(faults: Path, what: str, status: int, words: list[str]) -> None:
+    for options in ({}, {"background": False, "optimise_executions": 10, "hot_executions": 5}):
+        with Machine(faults, [what], **options) as machine:  # type: ignore[arg-type]
+            ending = machine.run()
+        assert ending.status == status
+        for word in words:
+            assert ending.message is not None
+            assert word in ending.message
+
+
+def test_a_guest_that_catches_its_faults(faults: Path) -> None:
+    with Machine(faults, ["caught"]) as machine:
+        assert machine.run().status == 0
+        assert machine.files.output(1) == b"1000 427\n"
+
+
+def test_endless_programs_are_stopped(faults: Path) -> None:
+    with Machine(faults, ["forever"], limit_instructions=1_000_000) as machine:
+        with pytest.raises(InstructionLimit, match=r"did not end within 1000000 instructions.*main\+"):
+            machine.run()
+        assert machine.ending is None
+
+
+def test_same_seed_same_time_other_seed_other_time(mixture: Path) -> None:
+    from emulator.timing.inorder import InOrderCore
+    from emulator.timing.load import load_machine
+
+    config = load_machine(ROOT / "configs" / "machines" / "desktop.yaml")
+
+    def cycles(seed: int) -> int:
+        core = InOrderCore(config, seed, initial_state="random")
+        with Machine(mixture, ["2"], core=core, clock_hz=config.clock_hz, seed=seed) as machine:
+            machine.run()
+            return machine.cycles
+
+    assert cycles(1) == cycles(1)
+    assert len({cycles(seed) for seed in range(4)}) > 1
+
+
+def emulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from emulator.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path, tmp_path: Path) -> None:
+    assert emulate("--", str(faults)).returncode == 42
+    done = emulate("--stats", "--", str(mixture), "1")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert "instructions" in done.stderr
+    assert "loads" in done.stderr
+    bad = emulate("--", str(faults), "null-load")
+    assert bad.returncode == 139
+    assert bad.stderr.startswith("emulate: SIGSEGV: load from 0x8: nothing is mapped there\n  at 0x")
+    (tmp_path / "text").write_text("not a program\n")
+    for program, words in (
+        (str(tmp_path / "text"), "text"), (sys.executable, "x86-64"), (str(tmp_path / "gone"), "gone"),
+    ):  # fmt: skip
+        refused = emulate("--", program)
+        assert refused.returncode == 2
+        assert words.lower() in refused.stderr.lower()
+        assert "Traceback" not in refused.stderr
+    limited = emulate("--limit", "1M", "--", str(faults), "forever")
+    assert limited.returncode == 1
+    assert "did not end within 1000000 instructions" in limited.stderr
+
+
+def test_the_guest_sees_only_mapped_files(mixture: Path) -> None:
+    files = VirtualFiles()
+    with pytest.raises(FileNotFoundError):
+        files.open("/etc/passwd", 0, 0)
+
+
+def test_a_program_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(GuestImageError):
+        Machine(b"\x7fELF")
