@@ -93,8 +93,8 @@ def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> A
 
 
 def _code_percent(plan: Plan, variant: str) -> float:
-    before = plan.builds[BASELINE].static_instructions
-    return 100 * (plan.builds[variant].static_instructions / before - 1) if before else float("nan")
+    before = plan.builds[BASELINE][0].static_instructions
+    return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
 
 
 def _signals(label: str, run: Run) -> Signals:
@@ -139,7 +139,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
-        ("builds", ", ".join(f"{group} {build.key[:12]}" for group, build in plan.builds.items())),
+        ("builds", ", ".join(f"{group} {layouts[0].key[:12]}" for group, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
         ("simulated", f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time"),
         ("delta, alpha", f"{campaign.delta}, {campaign.alpha}"),

@@ -103,6 +103,13 @@ def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
 class Noise(_Model):
     """What varies from run to run, all of it drawn from the run's seed. Without noise there are no p-values."""
 
+    code_layouts: int = Field(
+        5,
+        ge=1,
+        le=64,
+        description="Builds of each program with its code at different addresses, one drawn for each run; 1: always "
+        "the same, so that any change of the code may pass for perturbation. Default: 5",
+    )
     stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower")
     heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher")
     environment_size: bool = Field(True, description="Size of the environment, up to 4 KiB larger")

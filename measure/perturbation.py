@@ -11,7 +11,8 @@ Inner statistic: for each pair of metrics, the difference of mean z between inst
 scaled by the pair's spread over all runs together. That scale is the same for every labelling, so a labelling
 that happens to put equal values in one group cannot make the statistic explode; labellings and pairs are
 ordered as by the pooled t. With one instrumented run this is the leave-one-run-out test: each run in turn
-plays the instrumented one.
+plays the instrumented one. The null hypothesis is that instrumentation changes nothing: runs that only
+scatter more than the baselines do violate it too, and may become significant.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_outer import outer_perturbation, outer_z
+from measure.perturbation_outer import Memo, outer_perturbation, outer_z
 from measure.perturbation_types import (
     DEFAULT_DELTA,
     DEFAULT_PERMUTATIONS,
+    MOST_STATISTICS,
     SHORT_TRACE_RECORDS,
     Pair,
     Perturbation,
@@ -37,6 +39,7 @@ from measure.stats.permutation import labellings, mean_differences
 __all__ = [
     "DEFAULT_DELTA",
     "DEFAULT_PERMUTATIONS",
+    "Memo",
     "Pair",
     "Perturbation",
     "Verdict",
@@ -63,7 +66,8 @@ def inner_perturbation(
     All pairs of metrics are tested together: the chance that any of them is called perturbed when
     instrumentation changes nothing is at most ``alpha``. ``delta``: the change of z that still counts as
     none. Up to ``n_permutations`` labellings are enumerated exactly, beyond that so many are drawn with
-    ``seed``. The result does not depend on the order of metrics.
+    ``seed`` (fewer for hundreds of metrics, whose table would not fit in memory). The result does not depend
+    on the order of metrics.
 
     Raises ValueError when there is no baseline or no run, when the metrics differ, or for alpha or delta
     outside (0, 0.5) and (0, inf).
@@ -75,7 +79,8 @@ def inner_perturbation(
     everything = [*baseline, *runs]
     rho = np.array([one.rho[first, second] for one in everything])
     z = fisher_z(rho)
-    labels = labellings(len(baseline), len(runs), n_permutations, seed)
+    affordable = min(n_permutations, MOST_STATISTICS // len(couples))
+    labels = labellings(len(baseline), len(runs), affordable, seed)
     ties = np.max([one.tie_fraction for one in everything], axis=0)
     evidence = Evidence(
         kind="inner",

@@ -11,15 +11,13 @@ SHOWN_PAIRS = 3
 
 def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tuple[str, ...]:
     """Sentences about ``result``, the most important first."""
-    told: list[str] = []
     if not result.pairs:
         return ("No correlation is defined in any run: all metrics are constant; choose metrics that vary.",)
+    told: list[str] = []
     if identical:
         told.append(
-            "The baselines do not differ from one another, so there is no scale of noise to judge a "
-            "change by: "
-            "effect sizes are shown without p-values; vary the set-up (seeds of layout, placement, timer "
-            "phase)."
+            "The baselines do not differ from one another, so there is no scale of noise to judge a change "
+            "by: effect sizes are shown without p-values; vary the set-up (layout, placement, timer phase)."
         )
     elif result.n_baseline < 2:
         told.append(
@@ -36,9 +34,8 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
         )
     if result.exploratory:
         told.append(
-            f"Exploratory: {_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')}; "
-            "use 20 "
-            f"baselines (at least {FEWEST_BASELINES}) and 5 runs before relying on it."
+            f"Exploratory: {_sizes(result)}; use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs "
+            "before relying on it."
         )
     told.extend(_rises(result))
     return tuple(told)
@@ -50,10 +47,9 @@ def _changes(result: Perturbation) -> list[str]:
     if len(perturbed) > SHOWN_PAIRS:
         told.append(f"{len(perturbed) - SHOWN_PAIRS} more pairs are perturbed.")
     told.append(
-        "Do not join these runs with other runs; collect fewer or other metrics in one run and compare again."
-        if result.kind != "inner"
-        else "Do not reason about these pairs within such a run; spread the software metrics over several "
-        "runs."
+        "Do not reason about these pairs within such a run; spread the software metrics over several runs."
+        if result.kind == "inner"
+        else "Do not join these runs with others; collect fewer or other metrics in one run and try again."
     )
     return told
 
@@ -78,21 +74,18 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
     ]
     if smallest_p > result.alpha:
         told.append(
-            f"{_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')} allow no p-value "
-            "below "
-            f"{smallest_p:.2g}, so nothing can be significant at {result.alpha:g}: add runs."
+            f"{_sizes(result)} allow no p-value below {smallest_p:.2g}, so nothing can be significant at "
+            f"{result.alpha:g}: add runs."
         )
     if result.extra_runs_needed is not None:
         told.append(
             f"About {result.extra_runs_needed} more baselines and as many more instrumented runs would "
-            "probably "
-            "settle it."
+            "probably settle it."
         )
     else:
         told.append(
-            "No reasonable number of further runs would settle it: a change is about as large as the "
-            "limit of "
-            f"{result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
+            "No reasonable number of further runs would settle it: a change is about as large as the limit "
+            f"of {result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
         )
     return told
 
@@ -117,9 +110,12 @@ def _known(value: float) -> bool:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN_PAIRS]) + (
-        f" and {len(names) - SHOWN_PAIRS} more" if len(names) > 3 else ""
-    )
+    more = len(names) - SHOWN_PAIRS
+    return ", ".join(names[:SHOWN_PAIRS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _sizes(result: Perturbation) -> str:
+    return f"{_count(result.n_baseline, 'baseline')} and {_count(result.n_runs, 'run')}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -39,6 +40,10 @@ Progress = Callable[[int, int], None]
 """Called with the alignments done and their total."""
 
 
+Memo = dict[tuple[bytes, bytes, bool, float], NDArray[np.float64]]
+"""Outer z of pairs of traces by their contents: pass one to all analyses that share baselines."""
+
+
 @dataclass(frozen=True)
 class _Run:
     """One trace, prepared, ``(m, n)`` each: values, normalised channels, standard ranks; constant is ``(m,)``."""
@@ -47,6 +52,7 @@ class _Run:
     channels: NDArray[np.float64]
     ranks: NDArray[np.float64]
     constant: NDArray[np.bool_]
+    digest: bytes
 
 
 def outer_perturbation(
@@ -62,6 +68,7 @@ def outer_perturbation(
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int,
     progress: Progress | None = None,
+    memo: Memo | None = None,
 ) -> Perturbation:
     """Compare how instrumented ``runs`` align with ``baseline`` runs and how these align with one another.
 
@@ -71,6 +78,7 @@ def outer_perturbation(
     touches its edge. ``max_reference_runs``: align with so many baselines only, which are then no longer part
     of the test; default: all pairs of runs up to 45 runs, beyond that 12 references, as far as 19 other
     baselines remain. Only a loss of similarity is a perturbation: a rise is reported as a finding.
+    ``memo`` remembers alignments for the next analysis with the same baselines.
 
     Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
     record), shapes that do not fit the metrics, fewer than 4 records, or fewer than two metrics to hold one
@@ -92,7 +100,7 @@ def outer_perturbation(
         cells = [(i, j) for i in references for j in tested]
     else:
         cells = list(combinations(range(len(prepared)), 2))
-    similarity = _similarities(prepared, cells, held_out, band, progress)
+    similarity = _similarities(prepared, cells, held_out, band, progress, {} if memo is None else memo)
     labels = labellings(n_baseline, len(runs), n_permutations, seed)
     if references:
         z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
@@ -133,10 +141,11 @@ def outer_z(
     held_out: bool,
     band: float = DEFAULT_BAND,
 ) -> NDArray[np.float64]:
-    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``, aligned.
+    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
+    aligned.
 
-    The mean of warping one onto the other and back; nan for a metric that is constant in either. Arguments and
-    errors as in `outer_perturbation`.
+    The mean of warping one onto the other and back; nan for a metric that is constant in either. Arguments
+    and errors as in `outer_perturbation`.
     """
     _check_held_out(metrics, held_out)
     first, second = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
@@ -161,7 +170,8 @@ def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
         )
     columns = np.ascontiguousarray(table.T)
     ranks = np.array([standard_ranks(column)[0] for column in columns])
-    return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)))
+    digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
+    return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
 
 
 def _references(n_baseline: int, n_runs: int, most: int | None, seed: int) -> frozenset[int]:
@@ -183,6 +193,7 @@ def _similarities(
     held_out: bool,
     band: float,
     progress: Progress | None,
+    memo: Memo,
 ) -> NDArray[np.float64]:
     """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined."""
     n_metrics = len(prepared[0].values)
@@ -190,7 +201,11 @@ def _similarities(
     total = len(cells) * (n_metrics if held_out else 1)
 
     def similarity(cell: tuple[int, int]) -> NDArray[np.float64]:
-        return _pair_similarity(prepared[cell[0]], prepared[cell[1]], held_out, band)
+        first, second = prepared[cell[0]], prepared[cell[1]]
+        key = (first.digest, second.digest, held_out, band)
+        if key not in memo:
+            memo[key] = _pair_similarity(first, second, held_out, band)
+        return memo[key]
 
     # The alignment kernels run without the interpreter lock.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -18,6 +18,9 @@ or 0.97. The changes that the paper calls dramatic (0.8 to 0.5, 0.9 to 0.3) are 
 
 DEFAULT_PERMUTATIONS = 9999
 
+MOST_STATISTICS = 50_000_000
+"""Values in the table of labellings by pairs (400 MB): hundreds of metrics get fewer labellings."""
+
 FEWEST_BASELINES = 19
 """With one instrumented run and fewer baselines, no p-value reaches 0.05; below this all is exploratory."""
 

@@ -130,39 +130,33 @@ def _test(evidence: Evidence, kept: NDArray[np.intp]) -> tuple[MaxT, NDArray[np.
     one column a pair, and which pairs answered with a change of being defined that concerns half of the runs
     or more.
     """
+    n_baseline, n_pairs = len(evidence.baseline_z), len(kept)
     undefined = evidence.undefined[:, kept]
-    n_baseline = len(evidence.baseline_z)
-    both = np.hstack(
-        [evidence.statistics[:, kept], mean_differences(undefined.astype(float), evidence.labels.labels)]
+    sometimes = np.flatnonzero(undefined.any(axis=0))
+    flags = mean_differences(undefined[:, sometimes].astype(np.float64), evidence.labels.labels)
+    losses = np.repeat([evidence.losses_only, False], [n_pairs, len(sometimes)])
+    test = max_t(np.hstack([evidence.statistics[:, kept], flags]), losses_only=losses)
+    statistic, p_adjusted, p_raw = (
+        values[:n_pairs].copy() for values in (test.statistic, test.p_adjusted, test.p_raw)
     )
-    losses = np.repeat([evidence.losses_only, False], len(kept))
-    test = max_t(both, losses_only=losses)
-    z, flag = slice(None, len(kept)), slice(len(kept), None)
-    by_flag = test.p_adjusted[flag] < test.p_adjusted[z]
-    # Two looks at one pair: its own p-value pays for both, where there were two.
-    looks = 1 + (undefined.any(axis=0) & ~undefined.all(axis=0))
-    p_raw = np.minimum(1.0, np.minimum(test.p_raw[z], test.p_raw[flag]) * looks)
+    by_flag = np.zeros(n_pairs, np.bool_)
     change = np.abs(undefined[n_baseline:].mean(axis=0) - undefined[:n_baseline].mean(axis=0))
-    return (
-        MaxT(
-            np.where(by_flag, test.statistic[flag], test.statistic[z]),
-            p_raw,
-            np.minimum(test.p_adjusted[z], test.p_adjusted[flag]),
-        ),
-        (test.p_adjusted[flag] <= test.p_adjusted[z]) & (change >= 0.5),
-    )
+    for pair, flag in zip(sometimes, range(n_pairs, len(losses)), strict=True):
+        # Two looks at one pair: its own p-value pays for both, the familywise one already does.
+        p_raw[pair] = min(1.0, 2 * min(p_raw[pair], test.p_raw[flag]))
+        if test.p_adjusted[flag] <= p_adjusted[pair]:
+            statistic[pair], p_adjusted[pair] = test.statistic[flag], test.p_adjusted[flag]
+            by_flag[pair] = change[pair] >= 0.5
+    return MaxT(statistic, p_raw, p_adjusted), by_flag
 
 
 def _estimate(evidence: Evidence, p: int, alpha: float, no_scale: bool) -> Difference:
     baseline, runs = evidence.baseline_z[:, p], evidence.run_z[:, p]
-    if evidence.interval_scale != 1.0:
-        centre = _mean(baseline)
-        baseline = centre + (baseline - centre) * evidence.interval_scale
-    estimate = difference(baseline, runs, alpha)
     if no_scale or not np.isfinite(evidence.interval_scale):
         nan = float("nan")
-        return Difference(estimate.delta, nan, nan, nan, nan, False)
-    return estimate
+        return Difference(_mean(runs) - _mean(baseline), nan, nan, nan, nan, False)
+    centre = _mean(baseline)
+    return difference(centre + (baseline - centre) * evidence.interval_scale, runs, alpha)
 
 
 def _pair_verdict(

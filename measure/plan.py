@@ -29,7 +29,7 @@ class Plan:
     machine_text: str
     clock_hz: int
     specs: tuple[RunSpec, ...]
-    builds: dict[str, Build]
+    builds: dict[str, tuple[Build, ...]]  # by group, one a code layout
 
 
 def content_key(spec: RunSpec) -> str:
@@ -72,7 +72,8 @@ def make_plan(campaign: Campaign, document: Document, notify: Callable[[str], No
     specs = []
     interval, unit = campaign.sampling.interval
     for number, (group, replicate) in enumerate(groups):
-        build = builds[group]
+        layouts = builds[group]
+        build = layouts[int(np.random.default_rng([campaign.seed, number, 1]).integers(len(layouts)))]
         specs.append(
             RunSpec(
                 group=group,
@@ -122,9 +123,15 @@ def _catalogue_entry(program: Program) -> ProgramSpec:
     return catalogue[program.catalogue]
 
 
+def _code_offsets(campaign: Campaign) -> list[int]:
+    """Code offsets in bytes, one a layout: the first 0, the others even and below 4 KiB."""
+    rng = np.random.default_rng([campaign.seed, 2])
+    return [0, *(2 * (1 + rng.permutation(2046)[: campaign.noise.code_layouts - 1])).tolist()]
+
+
 def _build_all(
     campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None]
-) -> dict[str, Build]:
+) -> dict[str, tuple[Build, ...]]:
     from instrumenter.build import SamplerConfig, build_program
     from instrumenter.errors import InstrumenterError, SpecError
 
@@ -146,10 +153,13 @@ def _build_all(
     builds = {}
     for group, metrics in {BASELINE: (), **campaign.variant_sets()}.items():
         try:
-            builds[group] = build_program(
-                sources, flags, {metric: campaign.software_metrics[metric] for metric in metrics},
-                sampler=sampler, libraries=libraries, placement=campaign.placement,
-                volatile=campaign.volatile, notify=notify,
+            builds[group] = tuple(
+                build_program(
+                    sources, flags, {metric: campaign.software_metrics[metric] for metric in metrics},
+                    sampler=sampler, libraries=libraries, placement=campaign.placement,
+                    volatile=campaign.volatile, code_offset_bytes=offset, notify=notify,
+                )
+                for offset in _code_offsets(campaign)
             )  # fmt: skip
         except SpecError as error:
             metric = next((m for m in metrics if f"'{m}'" in str(error)), None)

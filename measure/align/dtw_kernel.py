@@ -66,23 +66,20 @@ def advance_rows(
             above[k] = up if take_up else diagonal
             straight[k] = UP if take_up else DIAGONAL
         row[start] = np.inf  # left of the window, for this row and the next
-        best = np.inf
+        # Cell waits for cell here, so only a minimum and one addition are on the way from one to the next.
+        left = np.inf
         if keep:
             for k in range(width):
-                left = best + penalty
-                best = above[k]
-                pointer = straight[k]
-                if left < best:
-                    best = left
-                    pointer = LEFT
-                best += local[k]
-                row[start + k + 1] = best
-                pointers[position + k, 0] = pointer
+                take_left = left < above[k]
+                cheapest = left if take_left else above[k]
+                pointers[position + k, 0] = LEFT if take_left else straight[k]
+                row[start + k + 1] = cheapest + local[k]
+                left = cheapest + (local[k] + penalty)
         else:
             for k in range(width):
-                left = best + penalty
-                best = (left if left < above[k] else above[k]) + local[k]
-                row[start + k + 1] = best
+                cheapest = left if left < above[k] else above[k]
+                row[start + k + 1] = cheapest + local[k]
+                left = cheapest + (local[k] + penalty)
         position += width
 
 
@@ -95,10 +92,9 @@ def advance_lanes(
     low: NDArray[np.int64],
     high: NDArray[np.int64],
     row: NDArray[np.float64],
-    penalty: float,
     pointers: NDArray[np.int8],
 ) -> None:
-    """Eight alignments at once, each leaving one channel out, over all rows: see `advance_rows`.
+    """Eight alignments at once, each leaving one channel out, over all rows, without a penalty: see `advance_rows`.
 
     ``reference`` ``(n, 8)`` and ``other`` ``(m, 8)``: the channels that are left out in turn, lane by lane;
     ``reference_outside`` ``(n, k)`` and ``other_outside`` ``(k, m)``: channels that every lane uses; ``row``:
@@ -139,11 +135,11 @@ def advance_lanes(
                 above = row[column + 1, lane]
                 cheapest = diagonal[lane]
                 pointer = DIAGONAL
-                if above + penalty < cheapest:
-                    cheapest = above + penalty
+                if above < cheapest:
+                    cheapest = above
                     pointer = UP
-                if best[lane] + penalty < cheapest:
-                    cheapest = best[lane] + penalty
+                if best[lane] < cheapest:
+                    cheapest = best[lane]
                     pointer = LEFT
                 # Rounding may leave less than nothing where the channel left out is all of the distance.
                 cheapest += max(total - own[lane], 0.0)

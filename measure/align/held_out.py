@@ -90,7 +90,6 @@ def _solve_lanes(
         window.low,
         window.high,
         row,
-        0.0,
         pointers,
     )
     path = np.empty((n + m, 2), np.int64)

@@ -172,7 +172,7 @@ def outer_against_overhead(data: ReportData) -> Any:
             axis.plot(x, heights, color=LINES[n % len(LINES)], marker=MARKERS[n % len(MARKERS)], markersize=4.5,
                       linewidth=1.2, label=short(metric))  # fmt: skip
         _name_variants(axis, ordered)
-        axis.set_title(title)
+        axis.set_title(title, pad=16)
         axis.set_xlabel("overhead, % more instructions")
     axes[0].set_ylabel("Spearman's rho of a metric\nwith itself, baseline to run")
     axes[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -215,9 +215,17 @@ def good_and_perturbed(data: ReportData, variant: VariantReport, pair: Pair) -> 
             if row == 0:
                 axis.set_title(title)
         axes[-1][column].set_xlabel(f"record ({data.interval} each)")
-    for row_axes in axes:
-        row_axes[0].set_ylim(bottom=0)  # once both signals are drawn: the axes are shared
+    for metric, row_axes in zip(rows, axes, strict=True):
+        runs = [signals for signals in (data.baseline_example, variant.example) if metric in signals.metrics]
+        row_axes[0].set_ylim(*_middle_range(np.concatenate([signals.series(metric) for signals in runs])))
     return figure
+
+
+def _middle_range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Limits that show the bulk of ``values``: a start-up phase or a single spike may run out of the picture."""
+    low, high = np.percentile(values, [10, 90])
+    margin = 0.8 * (high - low) or 1.0
+    return max(0.0, float(low - margin)), float(high + margin)
 
 
 def _draw_signal(axis: Any, signals: Signals, metric: str, colour: str) -> None:

@@ -43,7 +43,7 @@ class Correlations:
 
 def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records are tied."""
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)  # in any order among equals, which share their rank
     ordered = values[order]
     first = np.empty(len(values), np.bool_)  # true where a new value starts
     first[0] = True

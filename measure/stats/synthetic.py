@@ -89,8 +89,8 @@ def synthetic_program(
 
 def autoregression(rng: np.random.Generator, n: int, columns: int, persistence: float) -> NDArray[np.float64]:
     """Stationary AR(1) series of variance 1, ``(n, columns)``."""
-    series = rng.normal(size=(n, columns))
-    series[1:] *= np.sqrt(1 - persistence**2)
-    for record in range(1, n):
-        series[record] += persistence * series[record - 1]
-    return series
+    from scipy.signal import lfilter
+
+    shocks = rng.normal(size=(n, columns))
+    shocks[1:] *= np.sqrt(1 - persistence**2)
+    return np.asarray(lfilter([1.0], [1.0, -persistence], shocks, axis=0), np.float64)

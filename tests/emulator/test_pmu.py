@@ -53,7 +53,6 @@ def test_presets_cover_what_papers_ask_for() -> None:
     ("name", "message"),
     [
         ("PAPI_L2_TCM", "PAPI_L2_TCM: it has no L2 cache; the nearest that it can is PAPI_L1_TCM"),
-        ("PAPI_BTAC_M", "PAPI_BTAC_M: it has no branch target buffer"),
         (
             "PAPI_TOT_CYCLES",
             "'PAPI_TOT_CYCLES': there is no such metric; the nearest that it can is PAPI_TOT_CYC",
@@ -68,11 +67,13 @@ def test_a_metric_that_the_machine_does_not_have(name: str, message: str) -> Non
     assert str(caught.value).startswith(f"machine 'strongarm' cannot count {message}")
 
 
-def test_a_machine_without_tlbs() -> None:
-    bare = STRONGARM.model_copy(update={"itlb": None, "dtlb": None})
+def test_a_machine_without_tlbs_and_target_buffer() -> None:
+    predictor = STRONGARM.branch_predictor.model_copy(update={"btb_entries": 0})
+    bare = STRONGARM.model_copy(update={"itlb": None, "dtlb": None, "branch_predictor": predictor})
     for name, parts in (
         ("PAPI_TLB_IM", "instruction TLB"),
         ("PAPI_TLB_TL", "data TLB and no instruction TLB"),
+        ("PAPI_BTAC_M", "branch target buffer"),
     ):
         with pytest.raises(PmuError, match=f"it has no {parts}"):
             find_metric(name, bare)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from measure.perturbation import Pair, Perturbation, inner_perturbation, outer_perturbation
+from measure.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
 from measure.stats.correlation import Correlations, spearman
 from measure.stats.synthetic import Disturbance, synthetic_program
 
@@ -297,6 +297,24 @@ def test_outer_is_the_same_whatever_the_order_of_metrics_and_the_sum_of_its_part
         )
         first = {pair.a: pair.delta_z for pair in plain.pairs}
         assert first == pytest.approx({pair.a: pair.delta_z for pair in turned.pairs}, abs=1e-6)
+
+
+def test_outer_remembers_alignments_and_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = synthetic_program(9, n_records=60, n_metrics=3)
+    rng = np.random.default_rng(7)
+    tables = [program.run(rng) for _ in range(10)]
+    memo: Memo = {}
+
+    def analyse(runs: Sequence[Table], memo: Memo | None) -> Perturbation:
+        return outer_perturbation(tables[:6], runs, program.metrics, held_out=True, seed=0, memo=memo)
+
+    first = analyse(tables[6:8], memo)
+    assert len(memo) == 8 * 7 // 2
+    assert analyse(tables[6:8], None) == first
+    analyse(tables[8:], memo)
+    assert len(memo) == 8 * 7 // 2 + 2 * 6 + 1  # the baselines were not aligned again
+    monkeypatch.setattr("measure.perturbation_outer._pair_similarity", None)
+    assert analyse(tables[6:8], memo) == first
 
 
 @pytest.mark.parametrize(
