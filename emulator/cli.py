@@ -16,7 +16,9 @@ USAGE_ERROR, WORK_FAILED = 2, 1
 def _mapping(value: str) -> tuple[str, Path]:
     guest, separator, host = value.partition("=")
     if not separator or not guest.startswith("/"):
-        raise click.BadParameter(f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map")
+        raise click.BadParameter(
+            f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map"
+        )
     return guest, Path(host)
 
 
@@ -28,7 +30,9 @@ def _count(value: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise click.BadParameter(f"got {value!r}, expected a positive count such as 500M or 2G", param_hint="--limit")
+        raise click.BadParameter(
+            f"got {value!r}, expected a positive count such as 500M or 2G", param_hint="--limit"
+        )
     return number
 
 

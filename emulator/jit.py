@@ -18,5 +18,5 @@ def njit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` with numba on first use and keep the machine code for later processes."""
     import numba
 
-    numba.config.CACHE_DIR = str(cache_directory() / "numba")
+    numba.config.CACHE_DIR = str(cache_directory() / "numba")  # type: ignore[attr-defined]
     return numba.njit(cache=True, nogil=True, error_model="numpy")(function)

@@ -96,7 +96,9 @@ class Machine:
         hot_executions: int = HOT_EXECUTIONS,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
     ) -> None:
-        name = program if isinstance(program, str) else str(program) if isinstance(program, Path) else "program"
+        name = (
+            program if isinstance(program, str) else str(program) if isinstance(program, Path) else "program"
+        )
         self.image: ElfImage = load_image(program)
         self.memory = GuestMemory()
         self.files = files or VirtualFiles()
@@ -342,7 +344,9 @@ class Machine:
             self.hart.set("record", start)
 
     def _select(self) -> None:
-        catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(Signal.SIGBUS)
+        catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(
+            Signal.SIGBUS
+        )
         self._translator.select(self.selection, interpret_only=catches)
 
     # --- code
@@ -408,7 +412,10 @@ class Machine:
         kinds = {READ: "load from", EXEC: "jump to"}
         why = "not allowed there" if fault.mapped else "nothing is mapped there"
         found = GuestFault(
-            f"{kinds.get(fault.access, 'store to')} {fault.address:#x}: {why}", Signal.SIGSEGV, pc, fault.address
+            f"{kinds.get(fault.access, 'store to')} {fault.address:#x}: {why}",
+            Signal.SIGSEGV,
+            pc,
+            fault.address,
         )
         found.mapped = fault.mapped
         return found
@@ -428,7 +435,9 @@ class Machine:
             if instruction is not None:
                 kind = "store to" if instruction.row.access & 2 else "load from"
         why = "the page does not allow it" if mapped else "nothing is mapped there"
-        fault = GuestFault(f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address)
+        fault = GuestFault(
+            f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address
+        )
         fault.mapped = mapped
         raise fault
 
@@ -458,4 +467,3 @@ class Machine:
                 "(endless recursion, or a large local array)"
             )
         return f"{name}: {what}\n  at {self._where(fault.pc)}: {code}"
-

@@ -27,7 +27,9 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     hardware = campaign.hardware_metrics
     baselines = _group(outcome.runs, BASELINE)
     if len(baselines) < 2:
-        raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
+        raise MeasureError(
+            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with"
+        )
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     baseline_values = [run.trace.columns(hardware) for run in baselines]
     variants = []
@@ -38,7 +40,11 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         progress(f"{name}: within runs")
         correlations = [_correlations(run, hardware) for run in runs]
         inner = inner_perturbation(
-            baseline_correlations, correlations, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed
+            baseline_correlations,
+            correlations,
+            delta=campaign.delta,
+            alpha=campaign.alpha,
+            seed=campaign.seed,
         )
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
         if campaign.outer:
@@ -112,9 +118,7 @@ def _findings(variants: Sequence[VariantReport], outcome: Outcome) -> tuple[str,
                 where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
                 overhead = f"{variant.instructions_percent.mean():+.2f}% instructions"
                 told += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
-    told += [
-        f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]
-    ]
+    told += [f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]]
     told += outcome.warnings
     return tuple(told)
 
@@ -131,7 +135,9 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
             return f"{name} (not installed)"
 
     program = campaign.program
-    source = program.catalogue or ", ".join(p.name for p in ([program.source] if program.source else program.sources))
+    source = program.catalogue or ", ".join(
+        p.name for p in ([program.source] if program.source else program.sources)
+    )
     simulated = sum(run.total_instructions for run in outcome.runs)
     return (
         ("program", f"{source} {' '.join(str(a) for a in program.args)} ({' '.join(program.flags)})"),
@@ -141,9 +147,15 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("builds", ", ".join(f"{group} {layouts[0].key[:12]}" for group, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
-        ("simulated", f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time"),
+        (
+            "simulated",
+            f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time",
+        ),
         ("delta, alpha", f"{campaign.delta}, {campaign.alpha}"),
-        ("software", ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy")))),
+        (
+            "software",
+            ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy"))),
+        ),
         ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
     )
 
@@ -156,7 +168,8 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
-            {"group": f.spec.group, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
+            {"group": f.spec.group, "replicate": f.spec.replicate, "reason": f.reason}
+            for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
         "findings": list(data.findings),

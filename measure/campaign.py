@@ -39,7 +39,9 @@ class Program(_Model):
 
     source: Path | None = Field(None, description="One C file, relative to the campaign file")
     sources: tuple[Path, ...] = Field((), description="Several C files, relative to the campaign file")
-    catalogue: str | None = Field(None, description="Name of a program in the catalogue (configs/programs.yaml)")
+    catalogue: str | None = Field(
+        None, description="Name of a program in the catalogue (configs/programs.yaml)"
+    )
     catalogue_file: Path | None = Field(
         None, description="The catalogue, relative to the campaign file; default: ../programs.yaml"
     )
@@ -134,7 +136,7 @@ class Campaign(_Model):
     name: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="Name of the campaign and of its results")
     program: Program
     machine: Path = Field(description="Machine description, relative to the campaign file")
-    sampling: Sampling = Field(default_factory=Sampling)
+    sampling: Sampling = Field(default_factory=lambda: Sampling(mode="ideal", every="100000 cycles"))
     hardware_metrics: tuple[str, ...] = Field(
         min_length=2, description="PAPI presets whose relations are watched: `measure metrics` lists them"
     )
@@ -149,17 +151,23 @@ class Campaign(_Model):
         "packed", description="Counters side by side, or one a cache line. Default: packed"
     )
     volatile: bool = Field(
-        True, description="Keep each increment where its event happens. Without it, -O2 moves increments out of loops"
+        True, description="Keep increments where their events happen. Without it, -O2 moves them out of loops"
     )
-    baselines: int = Field(20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts at 5%")
+    baselines: int = Field(
+        20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts"
+    )
     replicates: int = Field(5, ge=1, le=1000, description="Runs of each variant")
     seed: int = Field(1, ge=0, description="Everything random comes from it")
-    noise: Noise = Field(default_factory=Noise)
-    limits: Limits = Field(default_factory=Limits)
+    noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))
+    limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     delta: float = Field(
-        DEFAULT_DELTA, gt=0, description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}"
+        DEFAULT_DELTA,
+        gt=0,
+        description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    alpha: float = Field(
+        0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05"
+    )
     outer: bool = Field(True, description="Also align runs with baselines and compare across them")
 
     @model_validator(mode="after")
@@ -177,7 +185,9 @@ class Campaign(_Model):
             raise ValueError(f"hardware_metrics given twice: {', '.join(sorted(repeated))}")
         both = set(self.hardware_metrics) & set(self.software_metrics)
         if both:
-            raise ValueError(f"a software metric has the name of a hardware metric: {', '.join(sorted(both))}")
+            raise ValueError(
+                f"a software metric has the name of a hardware metric: {', '.join(sorted(both))}"
+            )
         return self
 
     def variant_sets(self) -> dict[str, tuple[str, ...]]:

@@ -93,7 +93,8 @@ def report(campaign: Path, out: Path | None) -> None:
     runs = tuple(run for run, _ in found if run is not None)
     warnings = [damage for _, damage in found if damage]
     if len(runs) < len(plan.specs):
-        warnings.append(f"{len(plan.specs) - len(runs)} of {len(plan.specs)} runs are missing: `measure run` makes them.")
+        lacking = len(plan.specs) - len(runs)
+        warnings.append(f"{lacking} of {len(plan.specs)} runs are missing: `measure run` makes them.")
     _finish(plan, Outcome(runs, (), len(runs), tuple(warnings)), directory, console)
 
 
@@ -141,9 +142,9 @@ def _console() -> Console:
 
 def _plan(path: Path, out: Path | None, console: Console) -> tuple[Plan, Path]:
     from measure.campaign import load_campaign
+    from measure.errors import CampaignError
     from measure.plan import make_plan
     from measure.programs import ProgramError
-    from measure.errors import CampaignError
 
     campaign, document = load_campaign(path)
     try:
@@ -188,8 +189,14 @@ class _Bar:
     """A progress bar whose estimate comes from the runs made so far."""
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),

@@ -164,5 +164,10 @@ def _read_parquet(path: Path, spec: RunSpec) -> Run:
     values = np.column_stack([column(metric) for metric in metrics])
     trace = Trace(boundaries("cycles"), boundaries("instructions"), values, metrics)
     return Run(
-        spec, trace, about["total_instructions"], about["total_cycles"], about["seconds"], about["stdout_tail"]
+        spec,
+        trace,
+        about["total_instructions"],
+        about["total_cycles"],
+        about["seconds"],
+        about["stdout_tail"],
     )

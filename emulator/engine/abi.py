@@ -10,9 +10,7 @@ from __future__ import annotations
 # Return address, stack pointer, frame pointer and the first arguments: what calls and returns carry.
 PINNED = (1, 2, 8, 10, 11, 12, 13)
 CONVENTION = "preserve_nonecc"
-PARAMETERS = ", ".join(
-    ["ptr %st", "ptr %mem", "i64 %budget", "ptr %rec", *(f"i64 %p{n}" for n in PINNED)]
-)
+PARAMETERS = ", ".join(["ptr %st", "ptr %mem", "i64 %budget", "ptr %rec", *(f"i64 %p{n}" for n in PINNED)])
 
 
 def arguments(budget: str, record: str, pinned: dict[int, str]) -> str:

@@ -254,8 +254,10 @@ class Emitter:
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         bits = 8 * size_bytes
         if size_bytes < 8:
-            value = value & ((1 << bits) - 1) if isinstance(value, int) else self.let(
-                f"trunc i64 {value} to i{bits}"
+            value = (
+                value & ((1 << bits) - 1)
+                if isinstance(value, int)
+                else self.let(f"trunc i64 {value} to i{bits}")
             )
         self.say(f"store i{bits} {value}, ptr {pointer}, align 1")
 
@@ -329,7 +331,9 @@ class Emitter:
     def _arithmetic(self, operation: str, fmt: Format, *operands: V) -> V:
         kind, suffix = _fp_type(fmt)
         arguments = ", ".join(f"{kind} {operand}" for operand in operands)
-        return self.let(f"call {kind} @llvm.experimental.constrained.{operation}.{suffix}({arguments}, {_STRICT}")
+        return self.let(
+            f"call {kind} @llvm.experimental.constrained.{operation}.{suffix}({arguments}, {_STRICT}"
+        )
 
     def fadd(self, fmt: Format, a: V, b: V) -> V:
         return self.canonical(fmt, self._arithmetic("fadd", fmt, a, b))
@@ -354,7 +358,6 @@ class Emitter:
             a = self._negate(fmt, a)
         if negate_addend:
             c = self._negate(fmt, c)
-        kind, _ = _fp_type(fmt)
 
         def zero_times_infinity() -> None:
             # The host stays silent when the addend is a quiet NaN; RISC-V raises invalid (section 20.6).
@@ -428,13 +431,9 @@ class Emitter:
 
     def fp_convert(self, source: Format, target: Format, a: V) -> V:
         if target is F64:
-            wide = self.let(
-                f"call double @llvm.experimental.constrained.fpext.f64.f32(float {a}, {_EXCEPT}"
-            )
+            wide = self.let(f"call double @llvm.experimental.constrained.fpext.f64.f32(float {a}, {_EXCEPT}")
             return self.canonical(target, wide)
-        narrow = self.let(
-            f"call float @llvm.experimental.constrained.fptrunc.f32.f64(double {a}, {_STRICT}"
-        )
+        narrow = self.let(f"call float @llvm.experimental.constrained.fptrunc.f32.f64(double {a}, {_STRICT}")
         return self.canonical(target, narrow)
 
     def _round_to_integral(self, a: V) -> V:

@@ -71,9 +71,7 @@ def _enter_ir() -> str:
     for n in PINNED:
         lines += [f"%a{n} = getelementptr i8, ptr %st, i64 {8 * n}", f"%v{n} = load i64, ptr %a{n}"]
     lines += [
-        f"call {CONVENTION} void @gate("
-        + arguments("%budget", "%rec", {n: f"%v{n}" for n in PINNED})
-        + ")",
+        f"call {CONVENTION} void @gate(" + arguments("%budget", "%rec", {n: f"%v{n}" for n in PINNED}) + ")",
         "call void @llvm.x86.sse.stmxcsr(ptr %p_guest)",
         "call void @llvm.x86.sse.ldmxcsr(ptr %p_host)",
         "ret void",

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
 
 def function_size(image: bytes, name: str) -> int:
     """Size in bytes of the host code of function ``name`` in an object."""
-    table = ELFFile(io.BytesIO(image)).get_section_by_name(".symtab")
+    table: Any = ELFFile(io.BytesIO(image)).get_section_by_name(".symtab")
     symbols = table.get_symbol_by_name(name)
     return int(symbols[0]["st_size"]) if symbols else 0
 
 
 def _text(image: bytes) -> bytes:
-    return bytes(ELFFile(io.BytesIO(image)).get_section_by_name(".text").data())
+    section: Any = ELFFile(io.BytesIO(image)).get_section_by_name(".text")
+    return bytes(section.data())
 
 
 def pc_at(located: bytes, original: bytes, offset: int) -> int | None:

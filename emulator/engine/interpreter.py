@@ -71,9 +71,7 @@ def _operation(instruction: Instruction, pc: int) -> tuple[int, ...]:
         rd += 32
     rs = [
         number + (32 if kind == "f" else 0)
-        for kind, number in zip(
-            kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True
-        )
+        for kind, number in zip(kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True)
     ]
     return (handler, rd, *rs, 0, instruction.imm, pc, pc + instruction.length_bytes)
 
@@ -95,9 +93,7 @@ class InterpreterEmitter(Emitter):
         cases = " ".join(f"i16 {n}, label %{label}" for n, label in enumerate(labels))
         self.start("dispatch")
         self.say(f"%handler = load i16, ptr {self._op()}")
-        self.say(
-            f"switch i16 %handler, label %slow [ {cases} i16 {FALL_THROUGH}, label %fallthrough ]"
-        )
+        self.say(f"switch i16 %handler, label %slow [ {cases} i16 {FALL_THROUGH}, label %fallthrough ]")
         for (index, rm), number in HANDLERS.items():
             self._handler(TABLE[index], rm, number)
         self.start("fallthrough")
@@ -201,7 +197,8 @@ class InterpreterEmitter(Emitter):
         self.start("translated")
         self.state_store("pc", pc)
         pinned = {
-            n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}") for n in PINNED
+            n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
+            for n in PINNED
         }
         budget, record = self.let("load i64, ptr %vb"), self.let("load ptr, ptr %vr")
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")

@@ -24,7 +24,6 @@ _lock = threading.Lock()
 _initialized = False
 
 
-
 def _initialize() -> None:
     global _initialized
     with _lock:

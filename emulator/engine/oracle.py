@@ -209,9 +209,7 @@ class Oracle:
         value = self.memory.read_int(address, size_bytes)
         return signed(value, 8 * size_bytes) & MASK if is_signed else value
 
-    def store(
-        self, base: int, offset: int, size_bytes: int, value: int, same_access: bool = False
-    ) -> None:
+    def store(self, base: int, offset: int, size_bytes: int, value: int, same_access: bool = False) -> None:
         address = (base + offset) & MASK
         if self.on_access is not None and not same_access:
             self.on_access(address)

@@ -468,5 +468,3 @@ class RegionEmitter(Emitter):
 
     def branch(self, condition: V, target: V) -> None:
         self._condition, self._target = condition, target
-
-

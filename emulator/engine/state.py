@@ -83,7 +83,7 @@ class Hart:
         self._buffer = (ctypes.c_uint8 * (STATE_BYTES + 64))()
         raw = ctypes.addressof(self._buffer)
         self.address = (raw + 63) & ~63
-        view = np.frombuffer(self._buffer, np.uint8)[self.address - raw :][:STATE_BYTES]
+        view = np.frombuffer(memoryview(self._buffer), np.uint8)[self.address - raw :][:STATE_BYTES]
         self.words = view.view(np.uint64)
         self.signed_words = view.view(np.int64)
         self.x = self.words[OFFSETS["x"] // 8 :][:32]

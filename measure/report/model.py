@@ -49,7 +49,7 @@ class VariantReport:
         verdicts = [p.verdict for p in (self.inner, self.outer_held_out) if p is not None]
         for gravest in ("perturbed", "inconclusive"):
             if gravest in verdicts:
-                return gravest  # type: ignore[return-value]
+                return gravest
         return "equivalent"
 
 

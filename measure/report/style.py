@@ -14,7 +14,7 @@ VERDICTS = {"perturbed": "#b3401f", "equivalent": "#1f7a55", "inconclusive": "#8
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-_SETTINGS = {
+_SETTINGS: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.5,
@@ -43,7 +43,9 @@ def short(metric: str) -> str:
     return metric.removeprefix("PAPI_")
 
 
-def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
+) -> tuple[Any, Any]:
     """A figure of ``width`` x ``height`` inches with its axes, without a display."""
     import matplotlib
 

@@ -42,7 +42,12 @@ class EmulatedTarget:
         noise = spec.noise
         rng = np.random.default_rng([spec.seed, 7])
         # Drawn whether used or not: switching one source of noise off leaves the others as they were.
-        stack, heap, padding, phase = rng.integers(0, 256), rng.integers(0, 64), rng.integers(0, 4096), rng.random()
+        stack, heap, padding, phase = (
+            rng.integers(0, 256),
+            rng.integers(0, 64),
+            rng.integers(0, 4096),
+            rng.random(),
+        )
         layout = Layout(
             stack_offset_bytes=16 * int(stack) if noise["stack_offset"] else 0,
             heap_offset_bytes=_PAGE_BYTES * int(heap) if noise["heap_offset"] else 0,
@@ -127,9 +132,7 @@ def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
     return found
 
 
-def _interrupts(
-    core: InOrderCore, spec: RunSpec, rng: np.random.Generator
-) -> Callable[[int], None] | None:
+def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> Callable[[int], None] | None:
     """Called after each record: with the chance that the mean interval gives, evict lines."""
     mean = spec.noise["interrupts"]
     if not mean:

@@ -35,8 +35,11 @@ class State:
     data: bytes
 
     def differences(self, other: State) -> list[str]:
-        found = [f"x{n}: {int(a):#x} != {int(b):#x}" for n, (a, b) in enumerate(zip(self.x, other.x, strict=True)) if a != b]
-        found += [f"f{n}: {int(a):#x} != {int(b):#x}" for n, (a, b) in enumerate(zip(self.f, other.f, strict=True)) if a != b]
+        found = []
+        for kind, ours, theirs in (("x", self.x, other.x), ("f", self.f, other.f)):
+            found += [
+                f"{kind}{n}: {int(ours[n]):#x} != {int(theirs[n]):#x}" for n in np.flatnonzero(ours != theirs)
+            ]
         found += [f"fcsr: {self.fcsr:#x} != {other.fcsr:#x}"] if self.fcsr != other.fcsr else []
         found += [f"pc: {self.pc:#x} != {other.pc:#x}"] if self.pc != other.pc else []
         return found + (["memory differs"] if self.data != other.data else [])

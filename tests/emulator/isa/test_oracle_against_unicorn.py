@@ -49,12 +49,16 @@ INTEGER_ROWS = [
 DOUBLE_ROWS = [
     row
     for row in PLAIN_ROWS
-    if row.op_class in FLOATS and row.mnemonic.endswith(".d") and not row.mnemonic.startswith(("fmin", "fmax"))
+    if row.op_class in FLOATS
+    and row.mnemonic.endswith(".d")
+    and not row.mnemonic.startswith(("fmin", "fmax"))
 ]
 SINGLE_ROWS = [
     row
     for row in PLAIN_ROWS
-    if row.op_class in FLOATS and row.mnemonic.endswith(".s") and not row.mnemonic.startswith(("fmin", "fmax"))
+    if row.op_class in FLOATS
+    and row.mnemonic.endswith(".s")
+    and not row.mnemonic.startswith(("fmin", "fmax"))
 ]
 MEMORY_ROWS = [row for row in PLAIN_ROWS if row.access and not row.mnemonic.startswith(("lr", "sc"))]
 
