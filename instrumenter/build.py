@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from instrumenter.counters import CounterLayout, CounterLocation, Placement
 from instrumenter.errors import SourceError, SpecError, nearest
 from instrumenter.rewrite import Rewritten, rewrite
 from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
+from instrumenter.toolchain import (
+    GUEST_TARGET,
+    Toolchain,
+    cache_directory,
+    compiler_version,
+    without_preprocessor_flags,
+)
 
-_SCHEMA = 1
 _RUNTIME = Path(__file__).parent / "runtime"
+_RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
 DEFAULT_FLAGS = ("-O2",)
 MAX_HARDWARE_COUNTERS = 29
+# Debug information for probes and messages; warnings are for the programs' own builds.
+BUILD_FLAGS = ("-g", "-w")
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,18 @@ class SamplerConfig:
             raise SpecError(
                 f"{self.hardware_counters} hardware counters, expected 0 to {MAX_HARDWARE_COUNTERS}"
             )
+        if self.buffer_records < 1:
+            raise SpecError(f"a buffer of {self.buffer_records} records, expected at least 1")
+
+    def defines(self, layout: CounterLayout) -> list[str]:
+        """The sampler's configuration as compiler flags."""
+        return [
+            f"-DMEASURE_INTERVAL_NANOSECONDS={self.interval_nanoseconds}",
+            f"-DMEASURE_HARDWARE_COUNTERS={self.hardware_counters}",
+            f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics)}",
+            f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
+            f"-DMEASURE_BUFFER_RECORDS={self.buffer_records}",
+        ]
 
 
 @dataclass(frozen=True)
@@ -47,11 +69,17 @@ class Generated:
     files: dict[str, str]
     layout: CounterLayout
     sites: dict[str, int]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Build:
-    """A built program. ``counters``: where each metric's value is; ``text_bytes``: size of its code."""
+    """A built program.
+
+    ``counters``: where each metric's value is; ``sites``: at how many places of the text it counts;
+    ``text_bytes``, ``static_instructions``: size of the code, C library included (instructions only for RISC-V);
+    ``warnings``: events that the counters may miss.
+    """
 
     elf_path: Path
     key: str
@@ -62,48 +90,67 @@ class Build:
     warnings: tuple[str, ...] = ()
 
 
+def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
+    """Each source after the preprocessor. Raises `SourceError`."""
+    if not sources:
+        raise SourceError("no source files given, expected at least one")
+    return {Path(source): toolchain.preprocess(Path(source), flags) for source in sources}
+
+
 def generate(
-    sources: Sequence[Path],
+    preprocessed: Mapping[Path, str],
     flags: Sequence[str],
     metrics: Mapping[str, MetricSpec],
     *,
     placement: Placement = "packed",
     volatile: bool = True,
-    toolchain: Toolchain,
+    target: str | None = GUEST_TARGET,
 ) -> Generated:
     """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
     layout = CounterLayout(tuple(metrics), placement, volatile)
-    files: dict[str, str] = {}
-    results: list[Rewritten] = []
-    for number, source in enumerate(sources):
-        text = toolchain.preprocess(Path(source), flags)
-        result = rewrite(text, str(source), metrics, layout, toolchain.target)
-        results.append(result)
-        files[f"{number}_{Path(source).stem}.c"] = result.text
-    sites = {metric: sum(result.sites[metric] for result in results) for metric in metrics}
+    results = {
+        source: rewrite(text, str(source), metrics, layout, target, flags)
+        for source, text in preprocessed.items()
+    }
+    sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
     for metric, spec in metrics.items():
         if not sites[metric]:
-            raise SpecError(_explain_nothing(metric, spec, results, sources))
+            raise SpecError(_explain_nothing(metric, spec, results))
+    files = {f"{n}_{source.stem}.c": result.text for n, (source, result) in enumerate(results.items())}
     if metrics:
         files["measure_counters.c"] = layout.definition()
-    return Generated(files, layout, sites)
+    warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
+    return Generated(files, layout, sites, tuple(warnings))
 
 
-def _explain_nothing(
-    metric: str, spec: MetricSpec, results: Sequence[Rewritten], sources: Sequence[Path]
-) -> str:
-    """Why a metric found no event: a name that does not exist, with the nearest, or an event that does not happen."""
-    where = ", ".join(str(source) for source in sources)
+def _explain_nothing(metric: str, spec: MetricSpec, results: Mapping[Path, Rewritten]) -> str:
+    """Why a metric found no event: a name that does not exist, with the nearest, or an event that never happens."""
+    where = ", ".join(str(source) for source in results)
+    events = [result.events for result in results.values()]
     known = {
-        "function": set().union(*(r.functions for r in results)),
-        "callee": set().union(*(r.callees for r in results)),
-        "variable": set().union(*(r.variables for r in results)),
-        "field": set().union(*(r.fields for r in results)),
+        "function": set().union(*(e.functions for e in events)),
+        "callee": set().union(*(e.callees for e in events)),
+        "variable": set().union(*(e.variables for e in events)),
+        "field": set().union(*(e.fields for e in events)),
     }
+    files = {Path(file).name for e in events for file in e.files}
+    if spec.file is not None and Path(spec.file).name not in files:
+        return f"metric '{metric}': no functions come from a file '{spec.file}'{nearest(spec.file, files)}"
     for key, names in known.items():
         value = getattr(spec, key)
-        if value is not None and value.rpartition(".")[2] not in names:
-            return f"metric '{metric}': no {key} '{value}' in {where}{nearest(value, names)}"
+        if value is None or value.rpartition(".")[2] in names:
+            continue
+        if key == "function" and value in known["callee"]:
+            return (
+                f"metric '{metric}': function '{value}' is declared but has no body in {where}; "
+                f"its calls can be counted: {{event: call, callee: {value}}}"
+            )
+        return f"metric '{metric}': no {key} '{value}' in {where}{nearest(value, names)}"
+    if spec.event == "write" and spec.variable and spec.function is None:
+        return (
+            f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}; "
+            "for a local variable say in which `function:`"
+        )
     return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
 
 
@@ -117,77 +164,124 @@ def build_program(
     placement: Placement = "packed",
     volatile: bool = True,
     target: str | None = GUEST_TARGET,
+    code_offset_bytes: int = 0,
     notify: Callable[[str], None] | None = None,
 ) -> Build:
     """Instrument, compile and link; a build of the same content is taken from the cache.
 
-    Raises `SourceError` (does not compile, cannot be instrumented), `SpecError` (a metric without events) and
-    `ToolchainError`.
+    Without metrics and sampler it is the program as its own build would make it. ``code_offset_bytes`` puts so
+    much unused code before it, which moves all of it to other addresses. Raises `SourceError` (does not
+    compile, cannot be instrumented), `SpecError` (a metric without events) and `ToolchainError`.
     """
-    if not sources:
-        raise SourceError("no source files given, expected at least one")
     toolchain = Toolchain(target, notify)
-    generated = generate(
-        sources, flags, metrics or {}, placement=placement, volatile=volatile, toolchain=toolchain
-    )
-    defines = _sampler_defines(sampler, generated.layout) if sampler else []
-    runtime = {name: (_RUNTIME / name).read_text() for name in ("sampler.c", "sampler.h")} if sampler else {}
+    metrics = metrics or {}
+    preprocessed = preprocess_all(sources, flags, toolchain)
+    layout = CounterLayout(tuple(metrics), placement, volatile)
     identity = {
-        "schema": _SCHEMA, "files": generated.files, "flags": list(flags), "libraries": list(libraries),
-        "sampler": defines, "runtime": runtime, "target": target, "compiler": compiler_version(),
+        "generator": _generator_digest(),
+        "sources": [[source.stem, text] for source, text in preprocessed.items()],
+        "metrics": [[name, spec.model_dump()] for name, spec in metrics.items()],
+        "placement": placement, "volatile": volatile, "flags": list(flags), "libraries": list(libraries),
+        "code_offset_bytes": code_offset_bytes, "target": target, "compiler": compiler_version(),
+        "sampler": sampler.defines(layout) if sampler else None,
     }  # fmt: skip
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
     place = cache_directory() / "builds" / key
-    if not (place / "program").is_file():
+    build = _load(place, layout)
+    if build is None:
+        generated = generate(
+            preprocessed, flags, metrics, placement=placement, volatile=volatile, target=target
+        )
+        if code_offset_bytes:
+            files = {"layout.c": _padding(code_offset_bytes), **generated.files}
+            generated = replace(generated, files=files)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _build_into(place, generated, runtime, [*defines, *flags], libraries, toolchain)
-    text_bytes, instructions = code_size(place / "program")
-    return Build(
-        place / "program", key, generated.layout.locations(), generated.sites, text_bytes, instructions
+        own_flags = [*without_preprocessor_flags(flags), *BUILD_FLAGS]
+        _build_into(place, generated, own_flags, libraries, sampler, toolchain)
+        build = _load(place, layout)
+        assert build is not None
+    return build
+
+
+def _padding(code_offset_bytes: int) -> str:
+    return (
+        "__attribute__((used, retain, noinline)) void __measure_padding(void)\n"
+        f'{{\n    __asm__ volatile(".skip {code_offset_bytes}");\n}}\n'
     )
 
 
-def _sampler_defines(sampler: SamplerConfig, layout: CounterLayout) -> list[str]:
-    return [
-        f"-DMEASURE_INTERVAL_NANOSECONDS={sampler.interval_nanoseconds}",
-        f"-DMEASURE_HARDWARE_COUNTERS={sampler.hardware_counters}",
-        f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics)}",
-        f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
-        f"-DMEASURE_BUFFER_RECORDS={sampler.buffer_records}",
-    ]
+@functools.cache
+def _generator_digest() -> str:
+    """Hash of what makes the C: another version of it must not be served old builds."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.[pch]*")):
+        if path.suffix in (".py", ".c", ".h"):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _load(place: Path, layout: CounterLayout) -> Build | None:
+    """The build in the cache, or None if it is not there or damaged."""
+    program = place / "program"
+    try:
+        facts: dict[str, Any] = json.loads((place / "build.json").read_text("utf-8"))
+        if program.stat().st_size != facts["program_bytes"]:
+            return None
+        return Build(
+            program, place.name, layout.locations(), facts["sites"],
+            facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _build_into(
     place: Path,
     generated: Generated,
-    runtime: Mapping[str, str],
     flags: Sequence[str],
     libraries: Sequence[str],
+    sampler: SamplerConfig | None,
     toolchain: Toolchain,
 ) -> None:
     """Build in a directory beside ``place`` and move it there whole."""
     temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix="building-"))
     try:
-        for name, text in {**generated.files, **runtime}.items():
+        for name, text in generated.files.items():
             (temporary / name).write_text(text, "utf-8", "surrogateescape")
-        sources = [temporary / name for name in [*generated.files, *(n for n in runtime if n.endswith(".c"))]]
-        # The preprocessor has run: what it was told may not be said twice.
-        toolchain.link(sources, [*flags, "-g", "-w", *libraries], temporary / "program")
-        (temporary / "build.json").write_text(
-            json.dumps({"sites": generated.sites, "layout": asdict(generated.layout)}, indent=1)
-        )
-        try:
-            os.rename(temporary, place)
-        except OSError:
-            if not (place / "program").is_file():  # another process was faster is fine; anything else is not
-                shutil.rmtree(place, ignore_errors=True)
-                os.rename(temporary, place)
+        inputs = [temporary / name for name in generated.files]
+        if sampler:
+            # Compiled on its own: what it costs does not depend on the program's flags.
+            inputs.append(temporary / "sampler.o")
+            machine = [flag for flag in flags if flag.startswith("-m")]
+            toolchain.compile(
+                _RUNTIME / "sampler.c",
+                [*_RUNTIME_FLAGS, *machine, *sampler.defines(generated.layout)],
+                inputs[-1],
+            )
+        program = temporary / "program"
+        toolchain.link(inputs, [*flags, *libraries], program)
+        text_bytes, instructions = code_size(program)
+        facts = {
+            "sites": generated.sites, "warnings": generated.warnings, "text_bytes": text_bytes,
+            "static_instructions": instructions, "program_bytes": program.stat().st_size,
+        }  # fmt: skip
+        (temporary / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
+        _move(temporary, place, generated.layout)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _move(temporary: Path, place: Path, layout: CounterLayout) -> None:
+    try:
+        os.rename(temporary, place)
+    except OSError:
+        if _load(place, layout) is None:  # another process was faster is fine; a damaged build is not
+            shutil.rmtree(place, ignore_errors=True)
+            os.rename(temporary, place)
+
+
 def code_size(elf_path: Path) -> tuple[int, int]:
-    """Bytes of code of a program, and how many RISC-V instructions they are."""
+    """Bytes of code of a program, and how many RISC-V instructions they are (0 for other machines)."""
     from elftools.elf.elffile import ELFFile
 
     with elf_path.open("rb") as file:

@@ -68,23 +68,27 @@ class CounterLayout:
         return f"{names}{self._type()} {SYMBOL}[{len(self.metrics)}] {aligned};\n"
 
 
-ALLOCATORS: dict[str, tuple[str, str, str]] = {
-    # name: parameters, bytes asked for, arguments
-    "malloc": ("__SIZE_TYPE__ n", "n", "n"),
-    "calloc": ("__SIZE_TYPE__ a, __SIZE_TYPE__ b", "a * b", "a, b"),
-    "realloc": ("void *p, __SIZE_TYPE__ n", "n", "p, n"),
-    "aligned_alloc": ("__SIZE_TYPE__ a, __SIZE_TYPE__ n", "n", "a, n"),
+ALLOCATORS: dict[str, tuple[str, str, str, str]] = {
+    # name: result, parameters, bytes asked for, arguments
+    "malloc": ("void *", "__SIZE_TYPE__ n", "n", "n"),
+    "calloc": ("void *", "__SIZE_TYPE__ a, __SIZE_TYPE__ b", "a * b", "a, b"),
+    "realloc": ("void *", "void *p, __SIZE_TYPE__ n", "n", "p, n"),
+    "reallocarray": ("void *", "void *p, __SIZE_TYPE__ a, __SIZE_TYPE__ b", "a * b", "p, a, b"),
+    "aligned_alloc": ("void *", "__SIZE_TYPE__ a, __SIZE_TYPE__ n", "n", "a, n"),
+    "memalign": ("void *", "__SIZE_TYPE__ a, __SIZE_TYPE__ n", "n", "a, n"),
+    "posix_memalign": ("int ", "void **p, __SIZE_TYPE__ a, __SIZE_TYPE__ n", "n", "p, a, n"),
 }
 
 
-def allocator_wrapper(name: str, bumps: Sequence[tuple[str, bool]]) -> str:
-    """A static function that counts and then allocates.
+def allocator_stand_in(name: str, allocator: str, counters: Sequence[str]) -> str:
+    """A static function ``name`` that adds the bytes asked for to each counter lvalue, and then allocates.
 
-    ``bumps``: counter lvalues, and whether each adds the bytes asked for instead of 1.
+    The allocator gets a private declaration, so that however the program declares it there is no conflict.
     """
-    parameters, size, arguments = ALLOCATORS[name]
-    counting = " ".join(f"{lvalue} += {size if is_bytes else '1'};" for lvalue, is_bytes in bumps)
+    result, parameters, size, arguments = ALLOCATORS[allocator]
+    counting = " ".join(f"{lvalue} += {size};" for lvalue in counters)
     return (
-        f"void *{name}({parameters}); static inline __attribute__((always_inline, unused)) void *"
-        f"__measure_{name}({parameters}) {{ {counting} return {name}({arguments}); }}"
+        f'extern {result}{name}_real({parameters}) __asm__("{allocator}"); '
+        f"static inline __attribute__((always_inline, unused)) {result}{name}({parameters}) "
+        f"{{ {counting} return {name}_real({arguments}); }}"
     )

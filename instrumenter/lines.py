@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-_MARKER = re.compile(rb'^#\s*(?:line\s+)?(\d+)(?:\s+"((?:[^"\\]|\\.)*)")?', re.MULTILINE)
+_MARKER = re.compile(rb'^#[ \t]*(?:line[ \t]+)?(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?', re.MULTILINE)
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 
 
 @dataclass(frozen=True)
@@ -21,28 +22,47 @@ class Place:
 
 
 class LineMap:
-    """Maps byte offsets of preprocessed text to `Place`."""
+    """Maps byte offsets of preprocessed text to `Place`, and debug information's places back to offsets."""
 
     def __init__(self, text: bytes, name: str) -> None:
         self._starts = [0, *(match.end() for match in re.finditer(rb"\n", text))]
+        self._length = len(text)
         self._markers: list[tuple[int, int, str]] = [(0, 1, name)]  # physical line after it, its number, file
         current = name
         for match in _MARKER.finditer(text):
             if match[2] is not None:
-                current = re.sub(r"\\(.)", r"\1", match[2].decode("utf-8", "surrogateescape"))
+                current = _unescape(match[2].decode("utf-8", "surrogateescape"))
             physical = bisect_right(self._starts, match.start())  # index of the line after the marker
             self._markers.append((physical, int(match[1]), current))
         self._physical = [marker[0] for marker in self._markers]
+        self._by_place: dict[tuple[str, int], list[int]] | None = None
 
     def place(self, offset: int) -> Place:
         """The user's file and line of the byte at ``offset``."""
-        line = bisect_right(self._starts, offset) - 1
+        return self._place_of_line(bisect_right(self._starts, offset) - 1)
+
+    def _place_of_line(self, line: int) -> Place:
         physical, number, file = self._markers[bisect_right(self._physical, line) - 1]
         return Place(file, number + line - physical)
 
-    def marker_lines(self, text: bytes) -> list[tuple[int, int]]:
-        """Byte ranges of the marker lines, sorted."""
-        return [
-            (match.start(), text.find(b"\n", match.start()) + 1 or len(text))
-            for match in _MARKER.finditer(text)
-        ]
+    def offsets(self, file: str, line: int, column: int) -> list[int]:
+        """The offsets that a compiler means by ``file:line:column`` (column from 1, of the preprocessed line).
+
+        More than one if several preprocessed lines stand for the same line of the user.
+        """
+        if self._by_place is None:
+            self._by_place = {}
+            for number in range(len(self._starts)):
+                place = self._place_of_line(number)
+                self._by_place.setdefault((place.file, place.line), []).append(number)
+        found = []
+        for number in self._by_place.get((file, line), ()):
+            end = self._starts[number + 1] if number + 1 < len(self._starts) else self._length + 1
+            offset = self._starts[number] + column - 1
+            if offset < end:
+                found.append(offset)
+        return found
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ GUEST_TARGET = "riscv64-linux-musl"
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks of its own to unoptimised code; the program is to be the user's.
 _ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
+# What speaks to the preprocessor: flags with their value attached or in the next argument.
+_PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
 
 
 def cache_directory() -> Path:
@@ -41,71 +44,114 @@ def compiler_version() -> str:
         ) from None
 
 
+def without_preprocessor_flags(flags: Sequence[str]) -> list[str]:
+    """``flags`` for a source that has been preprocessed: what they define and include must not happen again."""
+    kept: list[str] = []
+    rest = iter(flags)
+    for flag in rest:
+        match = _PREPROCESSOR_FLAG.fullmatch(flag)
+        if match is None:
+            kept.append(flag)
+        elif not match[2]:
+            next(rest, None)
+    return kept
+
+
 class Toolchain:
     """Runs the compiler for one target; ``target`` None means the host."""
 
     def __init__(
-        self, target: str | None = GUEST_TARGET, notify: Callable[[str], None] | None = None
+        self,
+        target: str | None = GUEST_TARGET,
+        notify: Callable[[str], None] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.target = target
         self.notify = notify or (lambda message: None)
+        self.timeout_seconds = timeout_seconds
         self._zig = cache_directory() / "zig"
 
-    def _run(self, arguments: Sequence[str], directory: Path | None) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "ziglang", "cc"]
-        if self.target:
-            command += ["-target", self.target]
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """The command line that compiles for the target."""
+        target = ["-target", self.target] if self.target else []
+        return [sys.executable, "-m", "ziglang", "cc", *target, *arguments]
+
+    def _run(self, arguments: Sequence[str], directory: Path) -> tuple[int, bytes, bytes]:
+        """Exit status, standard output and standard error of the compiler."""
+        compiler_version()
         environment: Mapping[str, str] = {
             **os.environ,
             "ZIG_GLOBAL_CACHE_DIR": str(self._zig / "global"),
             "ZIG_LOCAL_CACHE_DIR": str(self._zig / "local"),
         }
         try:
-            return subprocess.run(
-                [*command, *arguments], cwd=directory, env=environment, capture_output=True,
-                stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS, check=False,
+            process = subprocess.Popen(
+                self.command(arguments), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise ToolchainError(
-                f"the compiler did not finish within {TIMEOUT_SECONDS} s: zig cc {' '.join(arguments)}"
-            ) from None
         except OSError as error:
             raise ToolchainError(f"the compiler cannot be started: {error}") from None
+        try:
+            out, err = process.communicate(timeout=self.timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise ToolchainError(
+                f"the compiler did not finish within {self.timeout_seconds:g} s: zig cc {' '.join(arguments)}"
+            ) from None
+        finally:
+            if process.poll() is None:  # timeout or Ctrl-C: the compiler has children of its own
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        return process.returncode, out, err
 
     def preprocess(self, source: Path, flags: Sequence[str]) -> str:
         """The source after the preprocessor, with its line markers. Raises `SourceError`."""
         if not source.is_file():
             raise SourceError(f"{source}: no such source file")
-        compiler_version()
-        done = self._run(["-E", *_ALWAYS, *flags, str(source.resolve())], source.resolve().parent)
-        if done.returncode:
-            raise SourceError(_first_errors(done.stderr, f"{source} cannot be preprocessed"))
-        return done.stdout.decode("utf-8", "surrogateescape")
+        full = source.resolve()
+        status, out, err = self._run(["-E", *_ALWAYS, *flags, str(full)], full.parent)
+        if status:
+            raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
+        return out.decode("utf-8", "surrogateescape")
 
-    def link(self, sources: Sequence[Path], flags: Sequence[str], output: Path) -> None:
-        """Compile ``sources`` and link them statically into ``output``. Raises `SourceError`."""
+    def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
+        """Compile one source into the object file ``output``. Raises `SourceError`."""
+        self._checked([*_ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent)
+
+    def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path) -> None:
+        """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
         ready = self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
         if not ready.exists():
             self.notify(
                 f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
                 "which takes about 40 s and is kept."
             )
-        static = ["-static"] if self.target else []
-        done = self._run(
-            [*_ALWAYS, *flags, *static, *(str(source) for source in sources), "-o", str(output)],
+        self._checked(
+            [*_ALWAYS, *(str(each) for each in inputs), *self.link_flags(flags), "-o", str(output)],
             output.parent,
         )
-        if done.returncode:
-            raise SourceError(_first_errors(done.stderr, "the program does not compile"))
         ready.parent.mkdir(parents=True, exist_ok=True)
         ready.touch()
 
+    def link_flags(self, flags: Sequence[str]) -> list[str]:
+        """``flags`` and what every program for this target is linked with."""
+        return [*flags, *(["-static"] if self.target else [])]
 
-_ERROR_LINE = re.compile(r"^(.*?:\d+(?::\d+)?): (?:fatal )?error: (.*)$", re.MULTILINE)
+    def _checked(self, arguments: Sequence[str], directory: Path) -> None:
+        status, _, err = self._run(arguments, directory)
+        if status:
+            raise SourceError(_first_errors(err, "the program does not compile"))
+
+
+_ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
+_LINK_ERROR = re.compile(r"^(?:ld\.lld|lld|zig)?:? ?error: (.*)$", re.MULTILINE)
 
 
 def _first_errors(stderr: bytes, what: str) -> str:
-    """What the compiler said, errors first; its own paths are the user's thanks to the line markers."""
+    """What the compiler said, errors first; the places are the user's thanks to the line markers.
+
+    Columns are left out: they would be those of the preprocessed line.
+    """
     text = stderr.decode("utf-8", "replace")
-    found = [f"  {place}: {message}" for place, message in _ERROR_LINE.findall(text)[:5]]
-    return f"{what}:\n" + "\n".join(found or [f"  {line}" for line in text.strip().splitlines()[:8]])
+    found = [f"  {place}: {message}" for place, message in _ERROR_LINE.findall(text)]
+    found = found or [f"  {message}" for message in _LINK_ERROR.findall(text)]
+    return f"{what}:\n" + "\n".join(found[:5] or [f"  {line}" for line in text.strip().splitlines()[:8]])

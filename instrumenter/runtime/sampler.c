@@ -9,6 +9,7 @@
  *   MEASURE_BUFFER_RECORDS        records held in memory before they are written to the file
  * CSR 0x800 of the machine controls the counters: bit 0 lets them count, writing bit 1 resets them.
  */
+#define _GNU_SOURCE
 #include "sampler.h"
 
 #ifdef __riscv
@@ -120,8 +121,8 @@ static void on_timer(int signal)
 
 static void finish(void)
 {
-    CONTROL(0);
     signal(SIGPROF, SIG_IGN);
+    CONTROL(0);
     take_record();
     flush();
     if (trace >= 0)

@@ -1,0 +1,489 @@
+"""Finds where the events of metrics happen in a preprocessed source; what is written there is left to others.
+
+Looked at by libclang after the preprocessor, so that macros are what they stand for. A `Site` is one place of the
+program text at which one metric counts.
+
+Not events, because nothing happens there or there is no place for a count: operands of sizeof, typeof, _Generic's
+selector and of builtins that do not evaluate them, constant expressions, initialisers of static variables. The
+initialisation of a local variable is not a write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import PurePath
+
+from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
+
+from instrumenter import clang
+from instrumenter.counters import ALLOCATORS
+from instrumenter.errors import SourceError
+from instrumenter.lines import LineMap, Place
+from instrumenter.spec import MetricSpec
+
+_LOOPS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT)
+_LABELLED = (CursorKind.LABEL_STMT, CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT)
+_TYPE_FIRST = (CursorKind.CSTYLE_CAST_EXPR, CursorKind.COMPOUND_LITERAL_EXPR)
+_UNEVALUATING_BUILTINS = frozenset(
+    f"__builtin_{name}"
+    for name in ("constant_p", "object_size", "dynamic_object_size", "classify_type", "assume")
+)
+_LOCAL_LABELS = re.compile(rb"(?:(?:\s|^#.*$)*__label__[^;]*;)*", re.MULTILINE)
+_SEMICOLON = re.compile(rb"(?:\s|^#.*$)*;", re.MULTILINE)
+_BEFORE_ASSIGNMENT = re.compile(rb"(?:\s|^#.*$)*", re.MULTILINE)
+
+
+class Form(Enum):
+    """How the text at a site can hold a count."""
+
+    EXPRESSION = "before the value of the expression [start, end)"
+    STATEMENT = "before the statement [start, end)"
+    POINT = "at offset start, between statements"
+    CONDITION = "when the condition [start, end) is true"
+    SHORT_CONDITION = "when the operand [start, end) of `?:` without a middle is true"
+    CALLEE = "in a function that stands in for the callee [start, end)"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place at which a metric counts.
+
+    ``start``, ``end``: byte offsets in the preprocessed text. ``anchor_start``, ``anchor_end``: the text whose
+    machine code runs once an event (empty: none is known). ``name``: the allocator, for `Form.CALLEE`.
+    """
+
+    metric: str
+    form: Form
+    start: int
+    end: int
+    place: Place
+    function: str
+    anchor_start: int = 0
+    anchor_end: int = 0
+    name: str = ""
+
+
+@dataclass
+class Events:
+    """The sites of one source in program order, and the names that it has, for suggestions."""
+
+    sites: list[Site] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+    callees: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+
+
+Wanted = dict[tuple[str, str], list[str]]  # (event, subject) -> metrics; subject "" where the spec has none
+
+
+def find_events(
+    text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str] = ()
+) -> Events:
+    """Find the events of ``metrics`` in preprocessed ``text`` of the file ``name``.
+
+    Raises `SourceError` for what does not parse and for an event that cannot be counted where it happens.
+    """
+    return _Finder(text, name, metrics, target, flags).find()
+
+
+class _Finder:
+    def __init__(
+        self,
+        text: bytes,
+        name: str,
+        metrics: Mapping[str, MetricSpec],
+        target: str | None,
+        flags: Sequence[str],
+    ) -> None:
+        self.text = text
+        self.name = name
+        self.lines = LineMap(text, name)
+        self.root = clang.parse(text, name, target, self.lines, flags)
+        self.metrics = metrics
+        self.events = Events()
+        self._main_file = self.lines.place(len(text)).file
+        self._aliases: dict[str, set[str]] = {}  # struct tag -> typedef names
+        self._seen: set[tuple[str, Form, int, int]] = set()
+        self._warned: set[str] = set()
+        # Of the function being visited:
+        self._function = ""
+        self._wanted: Wanted = {}
+        self._exits: list[str] = []
+        self._direct: set[int] = set()  # offsets of names that are called or subscripted where they stand
+        self._placed: set[int] = set()  # offsets of returns that have their exits already
+
+    def find(self) -> Events:
+        """Visit every function body; note names for suggestions."""
+        for cursor in self.root.get_children():
+            if cursor.kind == CursorKind.VAR_DECL:
+                self.events.variables.add(cursor.spelling)
+                self._warn_of_table(cursor)
+            elif cursor.kind == CursorKind.FUNCTION_DECL:
+                self.events.callees.add(cursor.spelling)
+                if cursor.is_definition():
+                    body = next(c for c in cursor.get_children() if c.kind == CursorKind.COMPOUND_STMT)
+                    self._visit_function(cursor, body)
+            elif cursor.kind in (CursorKind.STRUCT_DECL, CursorKind.UNION_DECL):
+                self._note_fields(cursor)
+            elif cursor.kind == CursorKind.TYPEDEF_DECL:
+                record = cursor.underlying_typedef_type.get_canonical().get_declaration()
+                self._aliases.setdefault(record.spelling, set()).add(cursor.spelling)
+        return self.events
+
+    def _note_fields(self, record: Cursor) -> None:
+        for child in record.get_children():
+            if child.kind == CursorKind.FIELD_DECL:
+                self.events.fields.add(child.spelling)
+            elif child.kind in (CursorKind.STRUCT_DECL, CursorKind.UNION_DECL):
+                self._note_fields(child)
+
+    # --- which metrics want what
+    def _wanted_in(self, function: str, body: bytes) -> Wanted:
+        """What metrics want in a function; nothing whose subject its text does not even name."""
+        wanted: Wanted = {}
+        for metric, spec in self.metrics.items():
+            if spec.function is not None and spec.function != function:
+                continue
+            subject = spec.callee or spec.variable or spec.field or ""
+            names = ALLOCATORS if spec.event in ("alloc", "alloc_bytes") else [subject.rpartition(".")[2]]
+            if any(name.encode("utf-8", "surrogateescape") in body for name in names):
+                kind = spec.event + (" field" if spec.field is not None else "")
+                wanted.setdefault((kind, subject), []).append(metric)
+        return wanted
+
+    def _here(self, kind: str, subject: str, offset: int) -> list[str]:
+        """The metrics that want this kind of event at this place."""
+        found = self._wanted.get((kind, subject), [])
+        if not found:
+            return found
+        place = self.lines.place(offset)
+        return [metric for metric in found if self._is_at(self.metrics[metric], place)]
+
+    def _is_at(self, spec: MetricSpec, place: Place) -> bool:
+        if spec.line is not None and spec.line != place.line:
+            return False
+        if spec.file is not None:
+            parts = PurePath(spec.file).parts
+            return PurePath(place.file).parts[-len(parts) :] == parts
+        return spec.line is None or place.file == self._main_file
+
+    def _add(self, metrics: Sequence[str], form: Form, start: int, end: int,
+             anchor: tuple[int, int] = (0, 0), name: str = "") -> None:  # fmt: skip
+        for metric in metrics:
+            key = (metric, form, start, end)
+            if key not in self._seen:  # libclang shows some expressions more than once
+                self._seen.add(key)
+                place = self.lines.place(start)
+                self.events.sites.append(Site(metric, form, start, end, place, self._function, *anchor, name))
+
+    def _warn(self, metrics: Sequence[str], cursor: Cursor, what: str) -> None:
+        for metric in metrics:
+            if metric not in self._warned:
+                self._warned.add(metric)
+                place = self.lines.place(cursor.extent.start.offset)
+                self.events.warnings.append(f"{place}: metric '{metric}': {what}")
+
+    def _warn_of_table(self, variable: Cursor) -> None:
+        """A function whose address is in a variable can be called in ways that the text does not show."""
+        wanted = [m for m, spec in self.metrics.items() if spec.callee and spec.function is None]
+        text = _text_of(self.text, variable)
+        if not any(str(self.metrics[m].callee).encode() in text for m in wanted):
+            return
+        for cursor in variable.walk_preorder():
+            if cursor.kind == CursorKind.DECL_REF_EXPR:
+                self._warn(
+                    [m for m in wanted if self.metrics[m].callee == cursor.spelling], cursor,
+                    f"the address of '{cursor.spelling}' is kept here; calls through it are not counted",
+                )  # fmt: skip
+
+    # --- functions
+    def _visit_function(self, function: Cursor, body: Cursor) -> None:
+        self._function = function.spelling
+        self.events.functions.add(function.spelling)
+        start, end = body.extent.start.offset, body.extent.end.offset
+        self.events.files.add(self.lines.place(start).file)
+        self._wanted = self._wanted_in(function.spelling, self.text[start:end])
+        if not self._wanted:
+            return
+        if any(b"naked" in _text_of(self.text, child) for child in function.get_children()
+               if child.kind == CursorKind.UNEXPOSED_ATTR):  # fmt: skip
+            self._refuse(
+                function, f"'{function.spelling}' is a naked function: only assembly can stand in it"
+            )
+        entry = self._here("entry", "", start)
+        if entry:
+            first = _LOCAL_LABELS.match(self.text, start + 1)
+            at = first.end() if first else start + 1
+            self._add(entry, Form.POINT, at, at)
+        self._exits = self._here("exit", "", start)
+        if any(event != "entry" for event, _ in self._wanted):
+            self._walk(body)
+        if self._exits:
+            statements = list(body.get_children())
+            if not statements or statements[-1].kind != CursorKind.RETURN_STMT:
+                self._add(self._exits, Form.POINT, end - 1, end - 1)
+
+    def _refuse(self, cursor: Cursor, reason: str) -> None:
+        raise SourceError(f"{self.lines.place(cursor.extent.start.offset)}: {reason}")
+
+    # --- the walk: a stack, for expressions can be nested more deeply than Python calls
+    def _walk(self, body: Cursor) -> None:
+        self._direct.clear()
+        stack = [body]
+        while stack:
+            cursor = stack.pop()
+            self._visit(cursor)
+            stack.extend(reversed(list(self._evaluated(cursor))))
+
+    def _evaluated(self, cursor: Cursor) -> Iterator[Cursor]:
+        """The children of a statement or expression that are evaluated when it is."""
+        kind = cursor.kind
+        if kind == CursorKind.CXX_UNARY_EXPR or (kind.is_declaration() and kind != CursorKind.VAR_DECL):
+            if kind == CursorKind.TYPEDEF_DECL:
+                yield from self._array_bounds(cursor)
+            return
+        if kind == CursorKind.VAR_DECL:
+            self.events.variables.add(cursor.spelling)
+            if cursor.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN):
+                yield from self._array_bounds(cursor)
+                value = clang.initializer(cursor)
+                if value is not None:
+                    yield value
+            return
+        children = list(cursor.get_children())
+        if kind == CursorKind.GENERIC_SELECTION_EXPR:
+            children = [child for child in children[1:] if child.kind.is_expression()]
+        elif kind in (CursorKind.CASE_STMT, *_TYPE_FIRST):
+            children = children[-1:]
+        elif kind == CursorKind.CALL_EXPR and cursor.spelling in _UNEVALUATING_BUILTINS:
+            children = []
+        elif kind == CursorKind.UNEXPOSED_EXPR and children:
+            children = self._evaluated_of_unexposed(cursor, children)
+        yield from children
+
+    def _evaluated_of_unexposed(self, cursor: Cursor, children: list[Cursor]) -> list[Cursor]:
+        text = _text_of(self.text, cursor)
+        if text.startswith(b"__builtin_choose_expr"):
+            return children[1:]
+        if text.startswith(b"__builtin_offsetof"):
+            return []
+        if text[:1] in (b"[", b"."):  # a designated initialiser: its index is a constant
+            return children[-1:]
+        if len(children) == 4:  # `a ?: b`: libclang shows a three times
+            return [children[0], children[3]]
+        return children
+
+    def _array_bounds(self, declaration: Cursor) -> Iterator[Cursor]:
+        """The bounds of a variable-length array."""
+        value = clang.initializer(declaration) if declaration.kind == CursorKind.VAR_DECL else None
+        for child in declaration.get_children():
+            if child.kind.is_expression() and (value is None or child != value):
+                before = self.text[: child.extent.start.offset].rstrip()
+                if before.endswith(b"[") and child.kind != CursorKind.INTEGER_LITERAL:
+                    yield child
+
+    def _visit(self, cursor: Cursor) -> None:
+        kind = cursor.kind
+        if kind == CursorKind.CALL_EXPR:
+            self._visit_call(cursor)
+        elif kind == CursorKind.DECL_REF_EXPR:
+            self._visit_name(cursor)
+        elif kind == CursorKind.ARRAY_SUBSCRIPT_EXPR:
+            for child in cursor.get_children():
+                self._direct.add(clang.strip(child).extent.start.offset)
+        elif clang.is_assignment(cursor) or clang.is_increment(cursor):
+            self._visit_write(cursor)
+        elif clang.is_address_of(cursor):
+            self._visit_address(cursor)
+        elif kind in _LOOPS:
+            children = list(cursor.get_children())
+            body = children[0] if kind == CursorKind.DO_STMT else children[-1]
+            self._add_statement(body, self._here("loop", "", cursor.extent.start.offset))
+        elif kind == CursorKind.IF_STMT:
+            wanted = self._here("branch", "", cursor.extent.start.offset)
+            if wanted:
+                self._add_statement(list(cursor.get_children())[1], wanted)
+        elif kind in (CursorKind.CONDITIONAL_OPERATOR, CursorKind.UNEXPOSED_EXPR):
+            self._visit_ternary(cursor)
+        elif kind == CursorKind.RETURN_STMT:
+            if cursor.extent.start.offset not in self._placed:
+                self._add_statement(cursor, self._exits)
+        elif kind == CursorKind.UNEXPOSED_STMT:
+            self._visit_attributed(cursor)
+
+    def _visit_ternary(self, cursor: Cursor) -> None:
+        wanted = self._wanted.get(("branch", ""))
+        if not wanted:
+            return
+        children = list(cursor.get_children())
+        short = cursor.kind == CursorKind.UNEXPOSED_EXPR
+        if short and (len(children) != 4 or _text_of(self.text, cursor)[:1] in (b"[", b".")):
+            return
+        condition = children[0].extent
+        form = Form.SHORT_CONDITION if short else Form.CONDITION
+        anchor = (0, 0) if short else (children[1].extent.start.offset, children[1].extent.end.offset)
+        wanted = self._here("branch", "", cursor.extent.start.offset)
+        self._add(wanted, form, condition.start.offset, condition.end.offset, anchor)
+
+    def _visit_attributed(self, cursor: Cursor) -> None:
+        """``__attribute__((musttail)) return f();`` must stay as it is: count before all of it."""
+        children = list(cursor.get_children())
+        if not children or children[-1].kind != CursorKind.RETURN_STMT:
+            return
+        statement = children[-1]
+        self._placed.add(statement.extent.start.offset)
+        self._add_statement(cursor, self._exits)
+        value = next((clang.strip(child) for child in statement.get_children()), None)
+        attribute = self.text[cursor.extent.start.offset : statement.extent.start.offset]
+        if value is not None and value.kind == CursorKind.CALL_EXPR and b"musttail" in attribute:
+            wanted = self._here_call(value)
+            self._add_statement(cursor, wanted)
+            self._placed.add(value.extent.start.offset)
+
+    def _add_statement(self, cursor: Cursor, metrics: Sequence[str]) -> None:
+        """Count before a statement, which may be the unbraced body of a loop or an if."""
+        if not metrics:
+            return
+        start, end = cursor.extent.start.offset, self._statement_end(cursor)
+        anchor = (start, end)
+        if cursor.kind == CursorKind.COMPOUND_STMT:
+            first = _LOCAL_LABELS.match(self.text, start + 1)
+            at = first.end() if first else start + 1
+            self._add(metrics, Form.POINT, at, at, anchor)
+        else:
+            self._add(metrics, Form.STATEMENT, self._before_directives(start), end, anchor)
+
+    def _before_directives(self, offset: int) -> int:
+        """``offset``, or the end of the line before the ``#pragma`` lines that it is in."""
+        line = self.text.rfind(b"\n", 0, offset) + 1
+        while line and self.text[line:].lstrip(b" \t").startswith(b"#"):
+            offset = line - 1
+            line = self.text.rfind(b"\n", 0, offset) + 1
+        return offset
+
+    def _statement_end(self, cursor: Cursor) -> int:
+        """The offset after a statement, its semicolon included (extents leave it out)."""
+        end = int(cursor.extent.end.offset)
+        if cursor.kind in (CursorKind.COMPOUND_STMT, CursorKind.NULL_STMT, CursorKind.DECL_STMT):
+            return end
+        if cursor.kind in (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.IF_STMT, CursorKind.SWITCH_STMT,
+                           CursorKind.UNEXPOSED_STMT, *_LABELLED):  # fmt: skip
+            children = list(cursor.get_children())
+            if children:
+                return self._statement_end(children[-1])
+        match = _SEMICOLON.match(self.text, end)
+        if match is None:
+            self._refuse(cursor, "cannot tell where this statement ends; put it in braces")
+            raise AssertionError
+        return match.end()
+
+    # --- calls
+    def _here_call(self, cursor: Cursor) -> list[str]:
+        functions = clang.callees(cursor)
+        found = [
+            metric
+            for function in functions
+            for metric in self._here("call", function.spelling, cursor.extent.start.offset)
+        ]
+        if found and len(functions) > 1:
+            names = ", ".join(sorted(function.spelling for function in functions))
+            self._refuse(
+                cursor,
+                f"metric '{found[0]}': this _Generic call may reach {names}; "
+                "it cannot be counted as a call of one of them",
+            )
+        return found
+
+    def _visit_call(self, cursor: Cursor) -> None:
+        functions = clang.callees(cursor)
+        if not functions:
+            return
+        named = next(cursor.get_children()).extent
+        for child in next(cursor.get_children()).walk_preorder():
+            if child.kind == CursorKind.DECL_REF_EXPR:
+                self._direct.add(child.extent.start.offset)
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        if start not in self._placed:
+            self._add(self._here_call(cursor), Form.EXPRESSION, start, end, (start, end))
+        name = functions[0].spelling
+        if name in ALLOCATORS and functions[0].storage_class != StorageClass.STATIC:
+            self._add(self._here("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
+            sizes = self._here("alloc_bytes", "", start)
+            self._add(sizes, Form.CALLEE, named.start.offset, named.end.offset, name=name)
+
+    def _visit_name(self, cursor: Cursor) -> None:
+        """A name that is neither called nor subscripted where it stands has got its address taken."""
+        name, offset = cursor.spelling, cursor.extent.start.offset
+        if offset in self._direct:
+            return
+        referenced = cursor.referenced
+        if referenced is None:
+            return
+        if referenced.kind == CursorKind.FUNCTION_DECL:
+            wanted = self._here("call", name, offset)
+            if name in ALLOCATORS:
+                wanted = wanted + self._here("alloc", "", offset) + self._here("alloc_bytes", "", offset)
+            self._warn(
+                wanted, cursor, f"the address of '{name}' is taken here; calls through it are not counted"
+            )
+        elif clang.is_array(referenced) and referenced.type.kind != TypeKind.INVALID:
+            wanted = self._here("write", name, offset)
+            self._warn(wanted, cursor, f"'{name}' becomes a pointer here; writes through it are not counted")
+
+    def _visit_address(self, cursor: Cursor) -> None:
+        operand = clang.strip(next(cursor.get_children()))
+        for part in clang.written_parts(operand):
+            kind = "write field" if part.kind == CursorKind.FIELD_DECL else "write"
+            self._warn(
+                self._here(kind, part.spelling, cursor.extent.start.offset), cursor,
+                f"the address of '{part.spelling}' is taken here; writes through it are not counted",
+            )  # fmt: skip
+
+    # --- writes
+    def _visit_write(self, cursor: Cursor) -> None:
+        if not any(event.startswith("write") for event, _ in self._wanted):
+            return
+        operand = next(cursor.get_children())
+        for child in operand.walk_preorder():
+            if child.kind == CursorKind.DECL_REF_EXPR:
+                self._direct.add(child.extent.start.offset)
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        wanted: list[str] = []
+        for part in clang.written_parts(operand):
+            wanted += [m for m in self._here_write(part, start) if m not in wanted]
+        if wanted:
+            operator = self._operator(cursor, operand)
+            self._add(wanted, Form.EXPRESSION, start, end, (operator, operator + 1))
+
+    def _here_write(self, part: Cursor, offset: int) -> list[str]:
+        if part.kind == CursorKind.FIELD_DECL:
+            records = clang.record_names(part)
+            names = {*records, *(alias for record in records for alias in self._aliases.get(record, ()))}
+            qualified = [f"{name}.{part.spelling}" for name in sorted(names)]
+            return [
+                m for name in (part.spelling, *qualified) for m in self._here("write field", name, offset)
+            ]
+        found = self._here("write", part.spelling, offset)
+        if clang.is_global(part):
+            return found
+        return [metric for metric in found if self.metrics[metric].function is not None]
+
+    def _operator(self, cursor: Cursor, operand: Cursor) -> int:
+        """Where debug information puts the store: at the operator."""
+        start = int(cursor.extent.start.offset)
+        if clang.is_increment(cursor):
+            return (
+                start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
+            )
+        gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
+        return gap.end() if gap else start
+
+
+def _text_of(text: bytes, cursor: Cursor) -> bytes:
+    return text[cursor.extent.start.offset : cursor.extent.end.offset]

@@ -1,0 +1,73 @@
+"""Checks the C expressions that metrics add, in the places where they were written.
+
+An expression that does not compile there, or that changes the program, is the metric's fault and is reported as
+such, not as an error of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from clang.cindex import Cursor, CursorKind, Diagnostic
+
+from instrumenter import clang
+from instrumenter.counters import SYMBOL
+from instrumenter.errors import SpecError
+from instrumenter.lines import LineMap
+from instrumenter.spec import MetricSpec
+
+_ADDITION = re.compile(rb"%s\[(\d+)\](?:\.value)? \+= \(unsigned long long\)\(" % SYMBOL.encode())
+
+
+def check_expressions(
+    rewritten: bytes,
+    name: str,
+    metrics: Mapping[str, MetricSpec],
+    functions: set[str],
+    target: str | None,
+    flags: Sequence[str],
+) -> None:
+    """Raise `SpecError` for an ``add`` expression that is not C where it stands, or has side effects.
+
+    ``functions``: those that hold such expressions.
+    """
+    names = list(metrics)
+    lines = LineMap(rewritten, name)
+    spans = [
+        (match.end(), _closing(rewritten, match.end()), names[int(match[1])])
+        for match in _ADDITION.finditer(rewritten)
+    ]
+
+    def complain(offset: int, problem: str) -> None:
+        for start, end, metric in spans:
+            if start <= offset <= end:
+                raise SpecError(
+                    f"metric '{metric}': the expression to add, '{metrics[metric].add}', {problem} "
+                    f"where the event happens, {lines.place(offset)}"
+                )
+
+    diagnostics, root = clang.parse_leniently(rewritten, target, flags)
+    for diagnostic in diagnostics:
+        if diagnostic.severity >= Diagnostic.Error:
+            complain(diagnostic.location.offset, f"is not valid ({diagnostic.spelling})")
+    for function in root.get_children():
+        if function.kind == CursorKind.FUNCTION_DECL and function.spelling in functions:
+            for cursor in function.walk_preorder():
+                if _changes(cursor):
+                    complain(cursor.extent.start.offset, "changes the program (it assigns)")
+
+
+def _changes(cursor: Cursor) -> bool:
+    return clang.is_assignment(cursor) or clang.is_increment(cursor)
+
+
+def _closing(text: bytes, start: int) -> int:
+    """The offset of the parenthesis that closes the one before ``start``."""
+    depth, position = 1, start
+    for match in re.compile(rb'[()]|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'').finditer(text, start):
+        depth += {b"(": 1, b")": -1}.get(match[0], 0)
+        position = match.start()
+        if depth == 0:
+            break
+    return position
