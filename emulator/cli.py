@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +81,7 @@ def main(
     arguments: tuple[str, ...],
 ) -> None:
     """Run PROGRAM, a static riscv64 Linux executable, with ARGUMENTS on an emulated machine."""
-    from emulator.errors import EmulatorError, InstructionLimit
+    from emulator.errors import EmulatorError
     from emulator.linux.files import VirtualFiles
     from emulator.machine import Machine
 
@@ -97,22 +99,30 @@ def main(
         )  # fmt: skip
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
-    with machine:
-        try:
-            ending = machine.run()
-        except InstructionLimit as error:
-            machine.drain()
-            _report(machine, core or next(iter(counting), None), stats)
-            raise SystemExit(_complain(error, WORK_FAILED)) from None
-        except KeyboardInterrupt:
-            _report(machine, core or next(iter(counting), None), stats)
-            raise SystemExit(130) from None
-        except EmulatorError as error:
-            raise SystemExit(_complain(error, WORK_FAILED)) from None
+    status = _run(machine, core or next(iter(counting), None), stats)
+    # Leave at once: a translation that is still being compiled is of no use to anyone.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _run(machine: Machine, observer: Any, stats: bool) -> int:
+    """Run to the end, say what there is to say, and return the exit status."""
+    from emulator.errors import EmulatorError
+
+    status = WORK_FAILED
+    try:
+        ending = machine.run()
+        status = ending.status
         if ending.message is not None:
             click.echo(f"emulate: {ending.message}", err=True)
-        _report(machine, core or next(iter(counting), None), stats)
-    raise SystemExit(ending.status)
+    except EmulatorError as error:
+        _complain(error, status)
+    except KeyboardInterrupt:
+        status = 130
+    machine.drain()
+    _report(machine, observer, stats)
+    return status
 
 
 def _observers(machine_path: Path | None, seed: int, stats: bool) -> tuple[Any, int, list[Any]]:

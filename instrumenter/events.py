@@ -73,6 +73,7 @@ class Events:
     sites: list[Site] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     functions: set[str] = field(default_factory=set)
+    recursive: set[str] = field(default_factory=set)  # functions that name themselves
     variables: set[str] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
     callees: set[str] = field(default_factory=set)
@@ -209,6 +210,8 @@ class _Finder:
         start, end = body.extent.start.offset, body.extent.end.offset
         self.events.files.add(self.lines.place(start).file)
         self._wanted = self._wanted_in(function.spelling, self.text[start:end])
+        if re.search(rb"\b%s\b" % re.escape(function.spelling.encode()), self.text[start:end]):
+            self.events.recursive.add(function.spelling)
         if not self._wanted:
             return
         if any(b"naked" in _text_of(self.text, child) for child in function.get_children()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from instrumenter.counters import Placement
 
 Event = Literal["call", "entry", "exit", "write", "loop", "branch", "alloc", "alloc_bytes"]
 
@@ -68,7 +72,62 @@ class MetricSpec(BaseModel):
             raise ValueError("`add:` means nothing for event `alloc_bytes`: it adds the bytes asked for")
         return self
 
+    @field_validator("callee", "function", "variable")
+    @classmethod
+    def _identifier(cls, value: str | None) -> str | None:
+        return _check_identifiers(value, 1)
+
+    @field_validator("field")
+    @classmethod
+    def _qualified(cls, value: str | None) -> str | None:
+        return _check_identifiers(value, 2)
+
+    @field_validator("add")
+    @classmethod
+    def _one_expression(cls, value: str | None) -> str | None:
+        if value is not None and (not value.strip() or re.search(r"[;{}#\n]", value)):
+            raise ValueError(f"got {value!r}, expected one C expression")
+        return value
+
     def describe(self) -> str:
         """The metric in words, for reports."""
         about = self.callee or self.function or self.variable or self.field or "heap"
         return f"{self.event} {about}" + (f" += {self.add}" if self.add else "")
+
+
+def _check_identifiers(value: str | None, most: int) -> str | None:
+    if value is not None:
+        parts = value.split(".")
+        if len(parts) > most or not all(re.fullmatch(r"[A-Za-z_$]\w*", part) for part in parts):
+            wanted = "a C identifier" if most == 1 else "a field's name, or `struct_tag.name`"
+            raise ValueError(f"got {value!r}, expected {wanted}")
+    return value
+
+
+class InstrumentSpec(BaseModel):
+    """A file for the ``instrument`` command: a program, and what to count in it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sources: tuple[Path, ...] = Field(min_length=1, description="C files, relative to this file")
+    flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
+    libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
+    metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")
+    placement: Placement = Field(
+        "packed", description="packed: counters in one array; cache_line: each on a 64-byte line of its own"
+    )
+    volatile: bool = Field(
+        True, description="Count where the event is; without it the optimiser moves counts out of loops"
+    )
+    target: str = Field(
+        "riscv64-linux-musl",
+        description="What to compile for; `host`: this machine. Default: riscv64-linux-musl",
+    )
+
+    @field_validator("metrics")
+    @classmethod
+    def _names(cls, value: dict[str, MetricSpec]) -> dict[str, MetricSpec]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+                raise ValueError(f"got the metric name {name!r}, expected letters, digits, '_', '.' and '-'")
+        return value

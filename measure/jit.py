@@ -20,7 +20,7 @@ def cache_directory() -> Path:
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compile ``function`` on first use, without the interpreter lock, and keep the code for later processes."""
+    """Compile ``function`` on first use, free of the interpreter lock, and keep the code for other processes."""
     import numba
 
     numba.config.CACHE_DIR = str(cache_directory() / "numba")  # type: ignore[attr-defined]

@@ -34,7 +34,7 @@ from measure.stats.permutation import cross_differences, labellings, mean_differ
 
 ALL_PAIRS_RUNS = 45
 """Up to so many runs in all (990 pairs) every pair of runs is aligned."""
-DEFAULT_REFERENCES = 12
+DEFAULT_REFERENCES, FEWEST_REFERENCES = 12, 4
 
 Progress = Callable[[int, int], None]
 """Called with the alignments done and their total."""
@@ -46,7 +46,7 @@ Memo = dict[tuple[bytes, bytes, bool, float], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class _Run:
-    """One trace, prepared, ``(m, n)`` each: values, normalised channels, standard ranks; constant is ``(m,)``."""
+    """One trace, prepared: values, normalised channels and standard ranks, ``(m, n)``; constant ``(m,)``."""
 
     values: NDArray[np.float64]
     channels: NDArray[np.float64]
@@ -76,9 +76,9 @@ def outer_perturbation(
     metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``band``:
     half-width within which alignments start, as a fraction of the longer trace; it widens where a path
     touches its edge. ``max_reference_runs``: align with so many baselines only, which are then no longer part
-    of the test; default: all pairs of runs up to 45 runs, beyond that 12 references, as far as 19 other
-    baselines remain. Only a loss of similarity is a perturbation: a rise is reported as a finding.
-    ``memo`` remembers alignments for the next analysis with the same baselines.
+    of the test; default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19
+    baselines are tested, but never fewer than 4. Only a loss of similarity is a perturbation: a rise is
+    reported as a finding. ``memo`` remembers alignments for the next analysis with the same baselines.
 
     Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
     record), shapes that do not fit the metrics, fewer than 4 records, or fewer than two metrics to hold one
@@ -179,7 +179,9 @@ def _references(n_baseline: int, n_runs: int, most: int | None, seed: int) -> fr
     if most is None:
         if n_baseline + n_runs <= ALL_PAIRS_RUNS:
             return frozenset()
-        most = max(1, min(DEFAULT_REFERENCES, n_baseline - FEWEST_BASELINES))
+        most = min(DEFAULT_REFERENCES, n_baseline - FEWEST_BASELINES)
+        if most < FEWEST_REFERENCES:
+            return frozenset()
     if most < 1:
         raise ValueError(f"max_reference_runs is {most}: expected at least 1")
     if most >= n_baseline:

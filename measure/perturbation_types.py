@@ -29,8 +29,7 @@ SHORT_TRACE_RECORDS = 50
 
 @dataclass(frozen=True)
 class Pair:
-    """What happened to the correlation of two metrics (inner), or of one with itself across runs (outer, a ==
-    b).
+    """What happened to the correlation of two metrics, or (outer: a == b) of one with itself across runs.
 
     ``baseline_z`` and ``run_z``: means over runs of Fisher's z; ``baseline_rho`` and ``run_rho``: the same,
     as correlations; ``baseline_z_sd``: spread between baselines; ``delta_z``: run minus baseline, with its

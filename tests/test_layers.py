@@ -106,7 +106,7 @@ def users_of(library: str) -> set[str]:
 
 def test_heavy_libraries_stay_where_they_belong() -> None:
     assert users_of("llvmlite") == {"emulator.engine.llvm"}
-    assert users_of("clang") <= {"instrumenter.clang", "instrumenter.rewrite"}
+    assert all(module.startswith("instrumenter.") for module in users_of("clang"))
     for module in users_of("numba"):
         assert module.endswith((".jit", "_kernel")), f"{module} imports numba"
 

@@ -80,13 +80,23 @@ class Compiler:
         """Compile and link a module; the addresses of ``names``."""
         return self.load(self.compile_object(text, level), names)
 
-    def compile_object(self, text: str, level: int = 2) -> bytes:
-        """The relocatable object for IR ``text``, from the cache or from LLVM."""
+    def _cache_path(self, text: str, level: int) -> Path | None:
         if self._directory is None:
-            return self._object(text, level)
+            return None
         identity = "\0".join((text, str(level), self._cpu, self._features, str(llvm.llvm_version_info)))
         key = hashlib.sha256(f"{identity}\0{llvmlite.__version__}".encode()).hexdigest()
-        path = self._directory / key[:2] / key[2:]
+        return self._directory / key[:2] / key[2:]
+
+    def cached_object(self, text: str, level: int) -> bytes | None:
+        """The relocatable object for IR ``text`` if an earlier compilation left it on the disk."""
+        path = self._cache_path(text, level)
+        return None if path is None else _read_checked(path)
+
+    def compile_object(self, text: str, level: int = 2) -> bytes:
+        """The relocatable object for IR ``text``, from the cache or from LLVM."""
+        path = self._cache_path(text, level)
+        if path is None:
+            return self._object(text, level)
         cached = _read_checked(path)
         if cached is None:
             cached = self._object(text, level)

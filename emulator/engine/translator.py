@@ -110,9 +110,7 @@ class Translator:
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
         hart.set("hot", hot_executions)
-        # Quick translations go before optimised ones, then first come, first served.
-        self._queue: queue.PriorityQueue[tuple[int, int, Tier | None, Region | None]] = queue.PriorityQueue()
-        self._orders = 0
+        self._queue: queue.SimpleQueue[tuple[Tier, Region, str] | None] = queue.SimpleQueue()
         self._closing = False
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -179,14 +177,22 @@ class Translator:
         done.update(region.entries)
         if optimised:
             tier.quick.update(region.entries)
-        if not self.background:
-            self._compile(tier, region)
-            return
+        text = self._text(tier, region)
+        level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
+        # Quick translations repay at once; so does what an earlier process left on the disk.
+        cached = self._compiler.cached_object(text, level)
+        if cached is not None:
+            self._publish(tier, region, cached)
+        elif self.background and region.optimised:
+            self._order(tier, region, text)
+        else:
+            self._publish(tier, region, self._compiler.compile_object(text, level))
+
+    def _order(self, tier: Tier, region: Region, text: str) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
-        self._orders += 1
-        self._queue.put((int(optimised), self._orders, tier, region))
+        self._queue.put((tier, region, text))
 
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
@@ -211,8 +217,7 @@ class Translator:
     def drain(self) -> None:
         """Wait until the background thread has published all it was asked for."""
         if self._thread is not None:
-            self._orders += 1
-            self._queue.put((2, self._orders, None, None))
+            self._queue.put(None)
             self._thread.join()
             self._thread = None
         if self._failure is not None:
@@ -266,28 +271,28 @@ class Translator:
             work.extend(block.successors())
         return dict(sorted(blocks.items()))
 
-    def _compile(self, tier: Tier, region: Region) -> None:
-        if not region.optimised:
-            offset = DESCRIPTOR_DTYPE.fields["count"][1]  # type: ignore[index]
-            region.counters = {
-                pc: int(self._index_view[pc >> 1]) * DESCRIPTOR_DTYPE.itemsize + offset
-                for pc in region.entries
-            }
-        region.image = self._translate(tier, region, locate=False)
-        region.address = self._compiler.load(region.image, [region.name])[region.name]
+    def _publish(self, tier: Tier, region: Region, image: bytes) -> None:
+        """Link an object and make its entries known; safe while the guest runs in another thread."""
+        region.image = image
+        region.address = self._compiler.load(image, [region.name])[region.name]
         slots = tier.slots.view("u8")
         for entry in region.entries:
             if region.optimised or entry not in tier.optimised:
                 slots[entry >> 1] = region.address
         tier.regions.append(region)
 
-    def _translate(self, tier: Tier, region: Region, locate: bool) -> bytes:
+    def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
+        if not region.optimised and region.counters is None:
+            offset = DESCRIPTOR_DTYPE.fields["count"][1]  # type: ignore[index]
+            region.counters = {
+                pc: int(self._index_view[pc >> 1]) * DESCRIPTOR_DTYPE.itemsize + offset
+                for pc in region.entries
+            }
         text = RegionEmitter(
             region.blocks, region.entries, tier.selection, region.name, region.counters,
             self.optimise_executions, locate,
         ).emit()  # fmt: skip
-        level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
-        return self._compiler.compile_object(DECLARATIONS + text + METADATA, level)
+        return DECLARATIONS + text + METADATA
 
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:
@@ -300,7 +305,9 @@ class Translator:
             for region in tier.regions:
                 offset = host_pc - region.address
                 if 0 <= offset < function_size(region.image, region.name):
-                    return pc_at(self._translate(tier, region, locate=True), region.image, offset)
+                    level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
+                    located = self._compiler.compile_object(self._text(tier, region, locate=True), level)
+                    return pc_at(located, region.image, offset)
         operation = self.hart.get("operation")
         if operation and any(
             rows.ctypes.data <= operation < rows.ctypes.data + rows.nbytes for rows in self._operations
@@ -310,11 +317,12 @@ class Translator:
 
     def _work(self) -> None:
         while True:
-            _, _, tier, region = self._queue.get()
-            if tier is None or region is None or self._closing:
+            job = self._queue.get()
+            if job is None or self._closing:
                 return
+            tier, region, text = job
             try:
-                self._compile(tier, region)
+                self._publish(tier, region, self._compiler.compile_object(text, OPTIMISED_LEVEL))
             except BaseException as failure:  # reported by the next call from the machine's thread
                 self._failure = failure
                 return

@@ -281,6 +281,25 @@ def test_many_baselines_are_split_into_references_and_standard() -> None:
     )
 
 
+def test_few_baselines_are_never_given_away_as_references() -> None:
+    program = synthetic_program(7, n_records=30, n_metrics=2)
+    rng = np.random.default_rng(5)
+    tables = [program.run(rng) for _ in range(46)]
+    result = outer_perturbation(tables[:20], tables[20:], program.metrics, held_out=False, seed=0)
+    assert (result.n_references, result.n_baseline) == (0, 20)
+
+
+def test_one_baseline_cannot_be_compared_with_others() -> None:
+    program = synthetic_program(7, n_records=30, n_metrics=2)
+    rng = np.random.default_rng(5)
+    tables = [program.run(rng) for _ in range(4)]
+    for count in (1, 2):
+        result = outer_perturbation(tables[:count], tables[2:], program.metrics, held_out=False, seed=0)
+        assert result.verdict == "inconclusive"
+        assert result.exploratory
+        assert all(np.isnan(pair.ci).all() for pair in result.pairs)
+
+
 def test_outer_is_the_same_whatever_the_order_of_metrics_and_the_sum_of_its_parts() -> None:
     program = synthetic_program(8, n_records=80, n_metrics=3)
     rng = np.random.default_rng(6)

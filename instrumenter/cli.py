@@ -1,0 +1,120 @@
+"""The ``instrument`` command: the instrumented C of a program, and how to compile it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from instrumenter.build import Generated
+    from instrumenter.spec import InstrumentSpec
+    from instrumenter.toolchain import Toolchain
+
+USAGE_ERROR, WORK_FAILED = 2, 1
+
+
+@click.command(
+    epilog="""SPEC.yaml, in short:
+
+\b
+  sources: [chess.c]
+  flags: [-O2]
+  metrics:
+    nodes:  {event: entry, function: search}
+    depth:  {event: entry, function: search, add: "depth"}
+    inner:  {event: loop, function: generate_moves}
+    stores: {event: write, variable: board}
+    heap:   {event: alloc_bytes}
+
+Events: call (callee), entry, exit (function), write (variable or field), loop, branch (function, or line),
+alloc, alloc_bytes. Each may be narrowed by function, file and line, and add an expression instead of 1.
+
+\b
+Written to DIR: the sources after the preprocessor with their counters, measure_counters.c,
+counters.txt (metric, symbol, offset in bytes) and compile.sh; with --build also the program.
+
+Exit status: 0 done; 1 the program does not compile; 2 bad input.""",
+)
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Directory to write to; made if need be.")  # fmt: skip
+@click.option("--build", "with_program", is_flag=True, help="Also compile and link DIR/program.")
+def main(spec: Path, out: Path, with_program: bool) -> None:
+    """Write the C sources that SPEC.yaml names, with a counter at every event that it asks for."""
+    from instrumenter.errors import SourceError, SpecError, ToolchainError
+
+    try:
+        _instrument(spec, out, with_program)
+    except SpecError as error:
+        raise SystemExit(_complain(str(error), USAGE_ERROR)) from None
+    except (SourceError, ToolchainError) as error:
+        raise SystemExit(_complain(str(error), WORK_FAILED)) from None
+    except OSError as error:
+        raise SystemExit(_complain(f"cannot write to {out}: {error}", WORK_FAILED)) from None
+
+
+def _complain(message: str, status: int) -> int:
+    for line in message.splitlines():
+        click.echo(f"instrument: {line}", err=True)
+    return status
+
+
+def _instrument(path: Path, out: Path, with_program: bool) -> None:
+    from instrumenter.build import BUILD_FLAGS, generate, preprocess_all
+    from instrumenter.errors import SpecError
+    from instrumenter.spec import InstrumentSpec
+    from instrumenter.toolchain import Toolchain, without_preprocessor_flags
+    from instrumenter.yaml_border import line_of, load_model
+
+    spec, lines = load_model(path, InstrumentSpec)
+    for index, source in enumerate(spec.sources):
+        if not (path.parent / source).is_file():
+            where = f"{path}:{line_of(('sources', index), lines)}"
+            raise SpecError(f"{where}: no such source file: {path.parent / source}")
+    target = None if spec.target == "host" else spec.target
+    toolchain = Toolchain(target, lambda message: click.echo(message, err=True))
+    preprocessed = preprocess_all([path.parent / s for s in spec.sources], spec.flags, toolchain)
+    try:
+        generated = generate(
+            preprocessed, spec.flags, spec.metrics,
+            placement=spec.placement, volatile=spec.volatile, target=target,
+        )  # fmt: skip
+    except SpecError as error:
+        metric = next((name for name in spec.metrics if f"metric '{name}'" in str(error)), None)
+        key = ("metrics",) if metric is None else ("metrics", metric)
+        raise SpecError(f"{path}:{line_of(key, lines)}: {error}") from None
+    own_flags = [*without_preprocessor_flags(spec.flags), *BUILD_FLAGS, *(f"-l{n}" for n in spec.libraries)]
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in generated.files.items():
+        (out / name).write_text(text, "utf-8", "surrogateescape")
+    (out / "counters.txt").write_text(_table(generated), "utf-8")
+    (out / "compile.sh").write_text(_script(generated, own_flags, toolchain), "utf-8")
+    if with_program:
+        inputs = [(out / name).resolve() for name in generated.files]
+        toolchain.link(inputs, own_flags, (out / "program").resolve())
+    _report(spec, generated, out)
+
+
+def _table(generated: Generated) -> str:
+    rows = [f"{name}\t{at.symbol}\t{at.offset_bytes}" for name, at in generated.layout.locations().items()]
+    return "\n".join(["metric\tsymbol\toffset_bytes", *rows]) + "\n"
+
+
+def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str:
+    command = toolchain.command([*generated.files, *toolchain.link_flags(flags), "-o", "program"])
+    return f'#!/bin/sh\ncd "$(dirname "$0")" && exec {shlex.join(["python3", *command[1:]])}\n'
+
+
+def _report(spec: InstrumentSpec, generated: Generated, out: Path) -> None:
+    for warning in generated.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    for name, count in generated.sites.items():
+        click.echo(f"{name}: {spec.metrics[name].describe()}, at {count} place{'s' if count != 1 else ''}")
+    click.echo(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()
