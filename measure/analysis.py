@@ -33,6 +33,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     baseline_values = [run.trace.columns(hardware) for run in baselines]
     variants = []
+    aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
     for name, metrics in campaign.variant_sets().items():
         runs = _group(outcome.runs, name)
         if not runs:
@@ -52,7 +53,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 outer[held_out] = outer_perturbation(
                     baseline_values, [run.trace.columns(hardware) for run in runs], hardware,
-                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
+                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=aligned,
                 )  # fmt: skip
         variants.append(
             VariantReport(

@@ -36,9 +36,7 @@ def correlate(n_traces: int, records: int, n_metrics: int) -> None:
         start = time.perf_counter()
         answers[name] = np.array([way(table) for table in traces])
         seconds = (time.perf_counter() - start) * n_traces / len(traces)
-        sys.stdout.write(
-            f"{n_traces} traces x {records} x {n_metrics} metrics: {name:8s} {seconds:8.2f} s\n"
-        )
+        sys.stdout.write(f"{n_traces} traces x {records} x {n_metrics} metrics: {name:8s} {seconds:8.2f} s\n")
     for name in ("scipy", "pandas"):
         np.testing.assert_allclose(answers["measure"], answers[name], atol=1e-12)
 

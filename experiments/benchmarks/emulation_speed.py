@@ -1,89 +1,250 @@
-"""Speed of the emulator on the workloads, beside native code and QEMU user mode, in one run.
+"""Seconds of the workloads on the host itself, on our emulator (cold, warm, steady), on QEMU and on unicorn.
 
-    python experiments/benchmarks/emulation_speed.py [--size large] [--repeat 3] [--markdown FILE]
+    python experiments/benchmarks/emulation_speed.py [--size large] [--repeats 3] [--out results.md]
 
-For each program, whole processes from start to end, medians of ``--repeat`` rounds in which all contenders take
-turns: native (zig cc for the host), QEMU (where ``qemu-riscv64`` is installed), ours cold (an empty cache
-directory: everything is translated) and ours warm (the same directory again). The figures are seconds and ratios
-to QEMU; only ratios within one run mean anything. Binaries are made by the instrumenter's toolchain.
+Every figure but ``steady`` is a whole process, from start to exit, in wall-clock seconds; the best of several
+rounds, and each round runs all engines one after the other, so that a busy moment of the host meets them all.
+
+``native``  the same C, compiled for the host by the same compiler with the same flags
+``cold``    ``emulate`` with an empty cache directory: the emulator's own start-up and all compilation included
+``warm``    ``emulate`` again, with the cache that an earlier process left
+``steady``  one process, warm: the median speed of the second half of the run, as seconds for the whole of it
+``qemu``    ``qemu-riscv64`` (user mode), where it is installed
+``unicorn`` unicorn's engine under our memory and system calls, where it is installed; once, it is slow
+
+Ratios are to QEMU's time (below 1: faster than QEMU) and the means geometric.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import math
 import os
+import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from instrumenter.build import build_program
-
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")
+WORKLOADS = ROOT / "experiments" / "workloads"
+INTEGER_PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim")
+PROGRAMS = (*INTEGER_PROGRAMS, "nbody")
+FLAGS = ("-O2", "-std=c11")
+ENGINES = ("native", "cold", "warm", "steady", "qemu", "unicorn")
+SLICE_INSTRUCTIONS = 20_000_000
+QEMU = "qemu-riscv64"
+
+Results = dict[str, dict[str, float]]  # program, engine: seconds (and "instructions")
 
 
-def seconds(command: Sequence[str | Path], environment: dict[str, str] | None = None) -> float:
-    """Wall-clock seconds of a command that must succeed."""
-    started = time.perf_counter()
-    subprocess.run(
-        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, env=environment
+def build(name: str, folder: Path) -> tuple[Path, Path]:
+    """The workload for the host and for the guest."""
+    host, guest = folder / f"{name}.host", folder / f"{name}.guest"
+    compiler = [sys.executable, "-m", "ziglang", "cc", *FLAGS, str(WORKLOADS / f"{name}.c"), "-lm"]
+    subprocess.run([*compiler, "-o", str(host)], check=True)
+    subprocess.run([*compiler, "-target", "riscv64-linux-musl", "-static", "-o", str(guest)], check=True)
+    return host, guest
+
+
+def seconds_of(command: list[str], cache: Path, expected: bytes | None) -> tuple[float, bytes]:
+    """Wall-clock seconds of a process, and its output, which must be ``expected`` when that is known."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    start = time.perf_counter()
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    seconds = time.perf_counter() - start
+    if expected is not None and done.stdout != expected:
+        raise SystemExit(f"{command}: another output than the native program's")
+    return seconds, done.stdout
+
+
+def ours(guest: Path, size: str) -> list[str]:
+    return [sys.executable, "-c", "from emulator.cli import main; main()", "--", str(guest), size]
+
+
+def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path) -> dict[str, float]:
+    """The best seconds of every engine on one workload."""
+    host, guest = build(name, folder)
+    cache, scratch = folder / "cache", folder / "scratch"
+    # Bytecode and page cache are the installation's, not the emulator's: everything runs once before.
+    _, output = seconds_of([str(host), size], scratch, None)
+    seconds_of(ours(guest, size), cache, output)
+    seconds_of(ours(guest, size), cache, output)
+    found: dict[str, float] = {}
+    for round_ in range(repeats):
+        for engine in engines:
+            if engine == "steady" or (engine == "unicorn" and round_):
+                continue
+            where = cache
+            if engine == "native":
+                command = [str(host), size]
+            elif engine == "qemu":
+                command = [QEMU, str(guest), size]
+            elif engine == "unicorn":
+                command = [sys.executable, __file__, "--run-unicorn", str(guest), size]
+            else:
+                command = ours(guest, size)
+                if engine == "cold":
+                    shutil.rmtree(scratch, ignore_errors=True)
+                    where = scratch
+            seconds, _ = seconds_of(command, where, output)
+            found[engine] = min(seconds, found.get(engine, math.inf))
+        if "steady" in engines:
+            command = [sys.executable, __file__, "--run-steady", str(guest), size]
+            _, answer = seconds_of(command, cache, None)
+            told = json.loads(answer)
+            found["instructions"] = told["instructions"]
+            found["steady"] = min(told["seconds"], found.get("steady", math.inf))
+    return found
+
+
+def run_steady(guest: str, size: str) -> None:
+    """Run in slices; print the instructions and the seconds that the whole takes at the later speed."""
+    from emulator.machine import Machine
+
+    speeds = []
+    with Machine(guest, [size]) as machine:
+        while machine.ending is None:
+            before, start = machine.instructions, time.perf_counter()
+            machine.advance(SLICE_INSTRUCTIONS)
+            speeds.append((machine.instructions - before) / (time.perf_counter() - start))
+        later = speeds[len(speeds) // 2 : -1]
+        speed = statistics.median(later)
+        print(
+            json.dumps({"instructions": machine.instructions, "seconds": machine.instructions / speed})
+        )
+
+
+def run_unicorn(guest: str, size: str) -> None:
+    """Run under unicorn, with our guest memory mapped into it and our kernel behind its ecall."""
+    import unicorn
+    from unicorn import riscv_const as riscv
+
+    from emulator.engine.state import Hart
+    from emulator.linux.elf import load_image
+    from emulator.linux.files import VirtualFiles
+    from emulator.linux.hart import GuestExit
+    from emulator.linux.process import build_process
+    from emulator.linux.syscalls import LinuxKernel
+    from emulator.memory import ADDRESS_SPACE_BYTES, PAGE_BYTES, GuestMemory
+
+    memory, hart = GuestMemory(), Hart()
+    process = build_process(memory, load_image(guest), [guest, size])
+    files = VirtualFiles(stdin=0, stdout=1, stderr=2)
+    kernel = LinuxKernel(memory, process, files, lambda: int(time.perf_counter() * 1e9))
+    engine = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV64)
+    engine.mem_map_ptr(
+        PAGE_BYTES, ADDRESS_SPACE_BYTES - PAGE_BYTES, unicorn.UC_PROT_ALL,
+        ctypes.c_void_p(memory.base + PAGE_BYTES),
+    )  # fmt: skip
+    floating_point_on = 3 << 13
+    engine.reg_write(
+        riscv.UC_RISCV_REG_MSTATUS, engine.reg_read(riscv.UC_RISCV_REG_MSTATUS) | floating_point_on
     )
-    return time.perf_counter() - started
+    engine.reg_write(riscv.UC_RISCV_REG_SP, process.stack_pointer)
+    ending: list[int] = []
+    arguments = range(10, 18)
+
+    def trap(uc: unicorn.Uc, number: int, _: object) -> None:
+        environment_call = 8
+        if number != environment_call:
+            raise SystemExit(f"unicorn: trap {number} at {uc.reg_read(riscv.UC_RISCV_REG_PC):#x}")
+        for n in arguments:
+            hart.x[n] = uc.reg_read(riscv.UC_RISCV_REG_X0 + n)
+        try:
+            kernel.syscall(hart)
+        except GuestExit as exit_:
+            ending.append(exit_.status)
+            uc.emu_stop()
+        uc.reg_write(riscv.UC_RISCV_REG_A0, int(hart.x[10]))
+
+    engine.hook_add(unicorn.UC_HOOK_INTR, trap)
+    engine.emu_start(process.entry, 0)
+    raise SystemExit(ending[0])
 
 
-def measure(program: str, size: str, repeat: int, qemu: str | None) -> dict[str, float]:
-    """Median seconds of each contender."""
-    source = ROOT / "experiments" / "workloads" / f"{program}.c"
-    native = build_program([source], ["-O2"], libraries=["-lm"], target=None).elf_path
-    guest = build_program([source], ["-O2"], libraries=["-lm"]).elf_path
-    emulate = [sys.executable, "-c", "from emulator.cli import main; main()", "--", str(guest), size]
-    times: dict[str, list[float]] = {"native": [], "qemu": [], "cold": [], "warm": []}
-    for _ in range(repeat):
-        times["native"].append(seconds([native, size]))
-        if qemu:
-            times["qemu"].append(seconds([qemu, str(guest), size]))
-        with tempfile.TemporaryDirectory() as cache:
-            environment = {**os.environ, "XDG_CACHE_HOME": cache}
-            times["cold"].append(seconds(emulate, environment))
-            times["warm"].append(seconds(emulate, environment))
-    return {name: statistics.median(values) for name, values in times.items() if values}
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(statistics.fmean(math.log(value) for value in values))
+
+
+def table(results: Results, engines: list[str]) -> Iterator[str]:
+    """The results as lines of Markdown."""
+    reference = "qemu" if "qemu" in engines else "native"
+    ratios = [engine for engine in engines if engine != reference]
+    yield "Seconds:"
+    yield ""
+    yield f"| program | G instructions | {' | '.join(engines)} |"
+    yield "|---" * (len(engines) + 2) + "|"
+    for name, found in results.items():
+        cells = " | ".join(f"{found[engine]:.2f}" for engine in engines)
+        yield f"| {name} | {found.get('instructions', math.nan) / 1e9:.2f} | {cells} |"
+    yield ""
+    yield f"Time over {reference}'s:"
+    yield ""
+    yield f"| program | {' | '.join(ratios)} |"
+    yield "|---" * (len(ratios) + 1) + "|"
+    for name, found in results.items():
+        yield f"| {name} | " + " | ".join(f"{found[e] / found[reference]:.2f}" for e in ratios) + " |"
+    for title, names in (("integer programs", INTEGER_PROGRAMS), ("all", PROGRAMS)):
+        measured = [results[name] for name in names if name in results]
+        if measured:
+            means = [geometric_mean([found[e] / found[reference] for found in measured]) for e in ratios]
+            yield f"| **geometric mean, {title}** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |"
+
+
+def versions(engines: list[str]) -> str:
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    parts = [f"Python {platform.python_version()}", f"llvmlite {llvmlite.__version__}"]
+    parts.append(f"LLVM {'.'.join(str(n) for n in llvm.llvm_version_info)} ({llvm.get_host_cpu_name()})")
+    if "qemu" in engines:
+        shown = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout
+        parts.append(shown.splitlines()[0])
+    return f"{os.cpu_count()} processors; {'; '.join(parts)}"
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="emulation-speed-") as name:
+        yield Path(name)
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", default="large")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--markdown", type=Path)
-    arguments = parser.parse_args()
-    qemu = shutil.which("qemu-riscv64")
-    reference = "qemu" if qemu else "native"
-    columns = ["native", *(["qemu"] if qemu else []), "cold", "warm"]
-    head = ["program", *(f"{name}, s" for name in columns), f"cold/{reference}", f"warm/{reference}"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    ratios: dict[str, list[float]] = {"cold": [], "warm": []}
-    for program in PROGRAMS:
-        found = measure(program, arguments.size, arguments.repeat, qemu)
-        for name, values in ratios.items():
-            values.append(found[name] / found[reference])
-        cells = [program, *(f"{found[name]:.2f}" for name in columns)]
-        cells += [f"{values[-1]:.2f}" for values in ratios.values()]
-        lines.append("| " + " | ".join(cells) + " |")
-        print(lines[-1], flush=True)
-    means = [f"{math.exp(statistics.fmean(map(math.log, values))):.2f}" for values in ratios.values()]
-    lines.append("| geometric mean | " + " | ".join([""] * len(columns) + means) + " |")
-    text = "\n".join(lines)
-    print(text)
-    if arguments.markdown:
-        arguments.markdown.write_text(text + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--size", default="large", help="size argument of the workloads (default: large)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument("--out", type=Path, help="write the tables as Markdown, too")
+    parser.add_argument("--run-steady", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)
+    parser.add_argument("--run-unicorn", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run_steady:
+        return run_steady(*options.run_steady)
+    if options.run_unicorn:
+        return run_unicorn(*options.run_unicorn)
+    present = {"qemu": shutil.which(QEMU) is not None, "unicorn": find_spec("unicorn") is not None}
+    engines = [engine for engine in options.engines if present.get(engine, True)]
+    results: Results = {}
+    with working_folder() as folder:
+        for name in options.programs:
+            results[name] = measure(name, options.size, options.repeats, engines, folder)
+            print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
+    lines = [f"Size `{options.size}`, best of {options.repeats}. {versions(engines)}.", ""]
+    lines += list(table(results, engines))
+    print("\n" + "\n".join(lines))
+    if options.out is not None:
+        options.out.write_text("# Speed of emulation\n\n" + "\n".join(lines) + "\n")
+    return None
 
 
 if __name__ == "__main__":
