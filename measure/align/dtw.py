@@ -242,7 +242,7 @@ def _by_tslearn(
         raise AlignmentError(
             f"tslearn knows no step_penalty, got {penalty}; use method 'auto' or a penalty of 0"
         )
-    from tslearn.metrics import dtw_path  # type: ignore[import-untyped]
+    from tslearn.metrics import dtw_path
 
     radius = None if band is None else int(np.ceil(band * max(n, m)))
     path, cost = dtw_path(reference.T, other.T, sakoe_chiba_radius=radius)
