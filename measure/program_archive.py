@@ -28,6 +28,7 @@ FILE_LIMIT_BYTES = 64 * 1024 * 1024
 # to answer. This backend stands in front of setuptools and answers from the file PKG-INFO instead. (A package
 # that brings a backend of its own is asked all the same, but only after pip has checked its SHA-256.)
 _METADATA_BACKEND = """\
+import email
 import pathlib
 import sys
 
@@ -37,9 +38,13 @@ def get_requires_for_build_wheel(config_settings=None):
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    folder = pathlib.Path(metadata_directory, "source.dist-info")
+    metadata = pathlib.Path("PKG-INFO").read_bytes()
+    about = email.message_from_bytes(metadata)
+    # Some versions of pip take the name from the folder, others from its contents.
+    stem = about["Name"].replace("-", "_") + "-" + about["Version"]
+    folder = pathlib.Path(metadata_directory, stem + ".dist-info")
     folder.mkdir()
-    (folder / "METADATA").write_bytes(pathlib.Path("PKG-INFO").read_bytes())
+    (folder / "METADATA").write_bytes(metadata)
     return folder.name
 
 
