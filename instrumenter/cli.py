@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,14 +89,25 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
         key = ("metrics",) if metric is None else ("metrics", metric)
         raise SpecError(f"{path}:{line_of(key, lines)}: {error}") from None
     own_flags = [*without_preprocessor_flags(spec.flags), *BUILD_FLAGS, *(f"-l{n}" for n in spec.libraries)]
-    out.mkdir(parents=True, exist_ok=True)
-    for name, text in generated.files.items():
-        (out / name).write_text(text, "utf-8", "surrogateescape")
-    (out / "counters.txt").write_text(_table(generated), "utf-8")
-    (out / "compile.sh").write_text(_script(generated, own_flags, toolchain), "utf-8")
-    if with_program:
-        inputs = [(out / name).resolve() for name in generated.files]
-        toolchain.link(inputs, own_flags, (out / "program").resolve())
+    texts = {
+        **generated.files,
+        "counters.txt": _table(generated),
+        "compile.sh": _script(generated, own_flags, toolchain),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # Made beside its place and moved there when all is done: a failure leaves nothing half-written.
+    with tempfile.TemporaryDirectory(
+        dir=out.parent, prefix=f".{out.name}-", ignore_cleanup_errors=True
+    ) as made:
+        for name, text in texts.items():
+            (Path(made) / name).write_text(text, "utf-8", "surrogateescape")
+        (Path(made) / "compile.sh").chmod(0o755)
+        if with_program:
+            inputs = [Path(made).resolve() / name for name in generated.files]
+            toolchain.link(inputs, own_flags, Path(made).resolve() / "program")
+        out.mkdir(exist_ok=True)
+        for path in sorted(Path(made).iterdir()):
+            os.replace(path, out / path.name)
     _report(spec, generated, out)
 
 
@@ -104,8 +117,12 @@ def _table(generated: Generated) -> str:
 
 
 def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str:
-    command = toolchain.command([*generated.files, *toolchain.link_flags(flags), "-o", "program"])
-    return f'#!/bin/sh\ncd "$(dirname "$0")" && exec {shlex.join(["python3", *command[1:]])}\n'
+    """A shell script that compiles the directory that it is in; the compiler is a Python package."""
+    python, *command = toolchain.command(toolchain.link_arguments([*generated.files], flags, "program"))
+    return (
+        "#!/bin/sh\n# PYTHON: a Python that has the package ziglang.\n"
+        f'cd "$(dirname "$0")" && exec "${{PYTHON:-{python}}}" {shlex.join(command)}\n'
+    )
 
 
 def _report(spec: InstrumentSpec, generated: Generated, out: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from elftools.common.exceptions import ELFError
+from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
 
 from instrumenter.errors import InstrumenterError
 
-_OP_ADDR, _OP_ADDRX = 0x03, 0xA1
 _POINTER_BYTES = 8
 _ALIASES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_atomic_type")
 _SCALARS = ("DW_TAG_base_type", "DW_TAG_pointer_type", "DW_TAG_enumeration_type")
@@ -123,21 +123,32 @@ def _die_name(die: Any) -> str:
 
 
 def _read_variable(dwarf: Any, unit: Any, die: Any, info: UnitInfo) -> None:
-    location = die.attributes.get("DW_AT_location")
-    if location is None or location.form != "DW_FORM_exprloc" or not location.value:
-        return
-    operation, operand = location.value[0], bytes(location.value[1:])
-    if operation == _OP_ADDR and len(operand) == 8:
-        low = int.from_bytes(operand, "little")
-    elif operation == _OP_ADDRX and len(operand) == 1:
-        low = dwarf.get_addr(unit, operand[0])
-    else:
+    low = _address(dwarf, unit, die)
+    if low is None:
         return
     name, external = _die_name(die), "DW_AT_external" in die.attributes
     size, store_bytes, volatile = _type(die)
     if size is not None:
         variable = Variable(low, low + size, store_bytes, external, volatile)
         info.variables.setdefault(name, []).append(variable)
+
+
+def _address(dwarf: Any, unit: Any, die: Any) -> int | None:
+    """Where a variable is all the time, or None if it is on the stack, in registers or nowhere."""
+    location = die.attributes.get("DW_AT_location")
+    if location is None or location.form != "DW_FORM_exprloc":
+        return None
+    address = None
+    for operation in DWARFExprParser(dwarf.structs).parse_expr(location.value):
+        if operation.op_name == "DW_OP_addr":
+            address = operation.args[0]
+        elif operation.op_name == "DW_OP_addrx":
+            address = dwarf.get_addr(unit, operation.args[0])
+        elif operation.op_name == "DW_OP_plus_uconst" and address is not None:
+            address += operation.args[0]  # variables merged into one
+        else:
+            return None
+    return address
 
 
 def _type(die: Any) -> tuple[int | None, int | None, bool]:

@@ -54,7 +54,9 @@ class MetricSpec(BaseModel):
     line: int | None = Field(None, ge=1, description="Count only events that begin on this source line")
     add: str | None = Field(
         None,
-        description="C expression added instead of 1; evaluated where the event happens, before it",
+        coerce_numbers_to_str=True,
+        description="C expression added instead of 1; evaluated where the event happens, before it. Macros are not "
+        "known there",
     )
 
     @model_validator(mode="after")
@@ -63,7 +65,7 @@ class MetricSpec(BaseModel):
         given = [name for name in subjects if getattr(self, name) is not None]
         if subjects and len(given) != 1 and not (self.event in ("loop", "branch") and self.line):
             wanted = " or ".join(f"`{name}:`" for name in subjects)
-            got = " and ".join(given) or "none of them"
+            got = " and ".join(f"`{name}:`" for name in given) or "none of them"
             raise ValueError(f"event `{self.event}` needs exactly one of {wanted}, got {got}")
         for name in ("callee", "variable", "field"):
             if getattr(self, name) is not None and name not in subjects:
@@ -85,14 +87,29 @@ class MetricSpec(BaseModel):
     @field_validator("add")
     @classmethod
     def _one_expression(cls, value: str | None) -> str | None:
-        if value is not None and (not value.strip() or re.search(r"[;{}#\n]", value)):
-            raise ValueError(f"got {value!r}, expected one C expression")
+        if value is not None:
+            problem = _problem_with(value)
+            if problem is not None:
+                raise ValueError(f"got {value!r}, expected one C expression{problem}")
         return value
 
     def describe(self) -> str:
         """The metric in words, for reports."""
         about = self.callee or self.function or self.variable or self.field or "heap"
         return f"{self.event} {about}" + (f" += {self.add}" if self.add else "")
+
+
+def _problem_with(expression: str) -> str | None:
+    """What keeps a text from being put between parentheses as one C expression, or None."""
+    bare = re.sub(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", "0", expression)
+    if not bare.strip() or re.search(r"[;{}#\n'\"]|//|/\*", bare):
+        return ""
+    depth = 0
+    for bracket in re.findall(r"[()\[\]]", bare):
+        depth += 1 if bracket in "([" else -1
+        if depth < 0:
+            break
+    return ": its parentheses do not match" if depth else None
 
 
 def _check_identifiers(value: str | None, most: int) -> str | None:

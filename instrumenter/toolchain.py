@@ -125,19 +125,17 @@ class Toolchain:
                 f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
                 "which takes about 40 s and is kept."
             )
-        self._checked(
-            [*_ALWAYS, *(str(each) for each in inputs), *self.link_flags(flags), "-o", str(output)],
-            output.parent,
-        )
+        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
         ready.parent.mkdir(parents=True, exist_ok=True)
         ready.touch()
 
-    def link_flags(self, flags: Sequence[str]) -> list[str]:
-        """``flags`` and what every program for this target is linked with."""
-        return [*flags, *(["-static"] if self.target else [])]
+    def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
+        """What the compiler is told in order to link a program for this target."""
+        return [*_ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
 
     def _checked(self, arguments: Sequence[str], directory: Path) -> None:
-        status, _, err = self._run(arguments, directory)
+        # Where it is compiled must not be seen in the program: same content, same bytes.
+        status, _, err = self._run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
 

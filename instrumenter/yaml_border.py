@@ -86,10 +86,15 @@ def _describe(model: type[BaseModel], details: Any) -> str:
         return f"unknown key '{name}', expected one of: {', '.join(known)}{hint}"
     if details["type"] == "missing":
         return f"'{name}' is missing"
-    message = str(details["msg"]).removeprefix("Value error, ")
     got = details["input"]
-    shown = f", got {got!r}" if isinstance(got, Hashable) and details["type"] != "value_error" else ""
-    return f"{name}: {message[:1].lower()}{message[1:]}{shown}"
+    shown = f", got {got!r}" if isinstance(got, Hashable) else ""
+    if details["type"] == "value_error":
+        return f"{name}: {details['ctx']['error']}"
+    if details["type"] == "too_short":
+        return f"{name}: got none, expected at least {details['ctx']['min_length']}"
+    if details["type"] == "tuple_type":
+        return f"{name}: expected a list{shown}"
+    return f"{name}: {str(details['msg']).replace('Input should be', 'expected')}{shown}"
 
 
 def _known_keys(model: Any, key: Key) -> list[str]:

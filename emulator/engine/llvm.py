@@ -2,10 +2,15 @@
 
 Objects are kept on disk under the user's cache directory, named by a hash of the IR text, the host CPU and the
 LLVM version, so a later process with the same text compiles nothing. A file that does not load is replaced.
+
+llvmlite takes one lock around every call into LLVM, so a long compilation in one thread would hold up short
+ones in another. LLVM itself needs no such lock between threads with an `LLVMContext` and a target machine of
+their own; the one long call, code generation, goes around it here.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import struct
@@ -16,6 +21,7 @@ from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from emulator.jit import cache_directory
 
@@ -34,10 +40,33 @@ def _initialize() -> None:
             _initialized = True
 
 
-class Compiler:
-    """Compiles modules and links them into this process.
+def _emit_without_lock(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
+    """`TargetMachine.emit_object`, its long call outside llvmlite's lock (and the GIL)."""
+    emit = ctypes.CDLL(ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
+    emit.argtypes = [ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    emit.restype = ffi.LLVMMemoryBufferRef
+    with ffi.OutputString() as problem:
+        buffer = emit(machine, module, 1, problem)
+        if not buffer:
+            raise RuntimeError(f"LLVM cannot generate code: {problem}")
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
-    ``effort``: ``fast`` (no optimisation, quickest code generation) or ``good``.
+
+class _ThreadState(threading.local):
+    """What one thread compiles with: target machines by level, and a context that no other thread touches."""
+
+    def __init__(self) -> None:
+        self.machines: dict[int, llvm.TargetMachine] = {}
+        self.context = llvm.create_context()
+
+
+class Compiler:
+    """Compiles modules and links them into this process; any thread may call it.
+
+    ``level``: 0 for no optimisation and the quickest code generation, 2 for good code.
     """
 
     def __init__(self, use_cache: bool = True) -> None:
@@ -46,7 +75,7 @@ class Compiler:
         self._features = llvm.get_host_cpu_features().flatten()
         self._directory: Path | None = cache_directory() / "translations" if use_cache else None
         self._jit = llvm.create_lljit_compiler(self._machine(2))
-        self._machines: dict[int, llvm.TargetMachine] = {}
+        self._of_thread = _ThreadState()
         self._count = 0
         self._trackers: list[object] = []
 
@@ -58,10 +87,11 @@ class Compiler:
         )
 
     def _object(self, text: str, level: int) -> bytes:
-        machine = self._machines.get(level)
+        mine = self._of_thread
+        machine = mine.machines.get(level)
         if machine is None:
-            machine = self._machines[level] = self._machine(level)
-        module = llvm.parse_assembly(text)
+            machine = mine.machines[level] = self._machine(level)
+        module = llvm.parse_assembly(text, mine.context)
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
         if level > 0:
@@ -74,7 +104,7 @@ class Compiler:
             for function in module.functions:
                 if not function.is_declaration:
                     passes.run(function, builder)
-        return machine.emit_object(module)
+        return _emit_without_lock(machine, module)
 
     def compile(self, text: str, names: list[str], level: int = 2) -> dict[str, int]:
         """Compile and link a module; the addresses of ``names``."""

@@ -1,7 +1,10 @@
 """Translation of a region - many blocks with loops, one or more entries - into one LLVM function.
 
-Guest registers become LLVM values for the whole region; they reach the state buffer only where control leaves.
-A block inside the region is reached by a branch; one outside through the table of entry points.
+In an optimised region guest registers become LLVM values for the whole of it and reach the state buffer only
+where control leaves; that takes LLVM's passes and its register allocator. A quick one leaves them in the state
+buffer between blocks: nothing to load at its entries and to store at its exits, so that every block can be an
+entry and the code to generate is short. A block inside the region is reached by a branch; one outside through
+the table of entry points.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from emulator.isa.softfloat import F64, Format
 
 V = Any
 BOX = 0xFFFFFFFF_00000000
+COUNTS = "counts"  # the symbol of a quick region's execution counters
 
 
 def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
@@ -40,9 +44,9 @@ def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
 class RegionEmitter(Emitter):
     """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside.
 
-    With ``counters`` (block pc to the byte offset of its execution counter) and ``hot`` the region counts how
-    often its entries and loop heads are reached, reports the hot ones, and moves over to whatever the table
-    of entry points then holds for them: the quick tier on its way to the optimised one.
+    ``quick`` regions count the executions of their blocks (in `COUNTS`: one u32 a block, in the order of
+    ``blocks``) and report a block that reaches ``hot``; their loop heads move over to whatever the table of
+    entry points has come to hold for them: the quick tier on its way to the optimised one.
     """
 
     def __init__(
@@ -51,19 +55,20 @@ class RegionEmitter(Emitter):
         entries: list[int],
         selection: TraceSelection,
         name: str,
-        counters: dict[int, int] | None = None,
+        quick: bool = False,
         hot: int = 0,
         locate: bool = False,
     ) -> None:
         super().__init__()
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
-        self._counters = counters
+        self._quick = quick
         self._hot = hot
         self.blocks = blocks
         self.entries = entries
         self.selection = selection
         self.function = name
+        self._order = {pc: place for place, pc in enumerate(blocks)}
         self.instruction: Instruction
         self._pc = 0
         self._values: dict[int, V] = {}  # x registers: current value
@@ -75,6 +80,7 @@ class RegionEmitter(Emitter):
         self._faults: list[tuple[str, V, int]] = []  # label, address, pc
         self._leaves: list[tuple[str, V, int]] = []  # label, pc, reason
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
+        self._departures: list[tuple[str, V]] = []  # label, pc
         self._target: V = None
         self._condition: V = None
         used: set[int] = set(PINNED)
@@ -104,7 +110,8 @@ class RegionEmitter(Emitter):
             self._exit(label, source, target)
         self._epilogue()
         debug = "!dbg !3 " if self._locate else ""
-        head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
+        counts = f"@{COUNTS} = dso_local global [{len(self.blocks)} x i32] zeroinitializer\n" if self._quick else ""
+        head = f"{counts}define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
         return head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
 
     def _metadata(self) -> list[str]:
@@ -150,18 +157,23 @@ class RegionEmitter(Emitter):
         into: dict[int, set[int]] = {pc: set() for pc in self.blocks}
         work = list(self.blocks)
         self._dirty_out: dict[int, set[int]] = {pc: set() for pc in self.blocks}
-        self._checks = set(self.blocks if self.selection.exact_stop else self.entries)
+        self._loop_heads: set[int] = set()
         while work:
             pc = work.pop()
             out = into[pc] | self._written[pc]
             self._dirty_out[pc] = out
             for successor in self._inner_edges(self.blocks[pc]):
                 if successor <= pc:
-                    self._checks.add(successor)
+                    self._loop_heads.add(successor)
                 if not out <= into[successor]:
                     into[successor] |= out
                     work.append(successor)
         self._ever_dirty = set().union(*self._dirty_out.values()) if self._dirty_out else set()
+        # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
+        if self.selection.exact_stop:
+            self._checks = set(self.blocks)
+        else:
+            self._checks = self._loop_heads if self._quick else self._loop_heads | set(self.entries)
 
     def _prologue(self) -> None:
         self.start("entry")
@@ -169,6 +181,24 @@ class RegionEmitter(Emitter):
         self.say("%vr = alloca ptr")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
+        if self._quick:
+            for n in PINNED:
+                self.say(f"store i64 %p{n}, ptr {self._place(n)}")
+            if not self.selection.exact_stop:
+                spent = self.let("icmp slt i64 %budget, 1")
+                self._leaves.append((self.label, self.state_load("pc"), Exit.BUDGET))
+                self.say(f"br i1 {spent}, label %leave, label %arrive, {RARELY}")
+                self.start("arrive")
+        else:
+            self._load_registers()
+        if len(self.entries) == 1:
+            self.say(f"br label %b{self.entries[0]:x}")
+        else:
+            pc = self.state_load("pc")
+            cases = " ".join(f"i64 {entry}, label %b{entry:x}" for entry in self.entries[1:])
+            self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
+
+    def _load_registers(self) -> None:
         for n in self._used:
             kind = "i64" if n < 32 else "double"
             self.say(f"%r{n} = alloca {kind}")
@@ -177,12 +207,11 @@ class RegionEmitter(Emitter):
             else:
                 pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
                 self.say(f"store {kind} {self.let(f'load {kind}, ptr {pointer}')}, ptr %r{n}")
-        if len(self.entries) == 1:
-            self.say(f"br label %b{self.entries[0]:x}")
-        else:
-            pc = self.state_load("pc")
-            cases = " ".join(f"i64 {entry}, label %b{entry:x}" for entry in self.entries[1:])
-            self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
+
+    def _place(self, n: int) -> str:
+        """Where register ``n`` is between blocks. In the state buffer each use names the place anew: the quick
+        code generator folds an address into the access only within one LLVM block."""
+        return self.let(f"getelementptr i8, ptr %st, i64 {8 * n}") if self._quick else f"%r{n}"
 
     def _block(self, block: Block) -> None:
         self.start(f"b{block.pc:x}")
@@ -197,8 +226,8 @@ class RegionEmitter(Emitter):
             self._leaves.append((self.label, block.pc, Exit.BUDGET))
             self.say(f"br i1 {out}, label %leave, label %{go}, {RARELY}")
             self.start(go)
-            if self._counters is not None and block.pc in self.entries:
-                self._count_arrival(block.pc, self._counters[block.pc])
+        if self._quick:
+            self._count_execution(block.pc)
         self.say(f"store i64 {self.let(f'sub i64 {budget}, {len(block.instructions)}')}, ptr %vb")
         self._accesses = 0
         if self.selection.blocks:
@@ -223,24 +252,25 @@ class RegionEmitter(Emitter):
         self._flush()
         self._terminate(block)
 
-    def _count_arrival(self, pc: int, counter: int) -> None:
-        """Count an arrival at an entry; report it when hot; leave when something better is there."""
-        pointer = self.let(f"getelementptr i8, ptr {self.state_load('blocks', 'ptr')}, i64 {counter}")
-        count = self.let(f"add i32 {self.let(f'load i32, ptr {pointer}')}, 1")
-        self.say(f"store i32 {count}, ptr {pointer}")
+    def _count_execution(self, pc: int) -> None:
+        """Count; report a block that becomes hot; leave a loop for something better when it is there."""
+        counter = f"getelementptr (i8, ptr @{COUNTS}, i64 {4 * self._order[pc]})"
+        count = self.let(f"add i32 {self.let(f'load i32, ptr {counter}')}, 1")
+        self.say(f"store i32 {count}, ptr {counter}")
         is_hot = self.let(f"icmp eq i32 {count}, {self._hot}")
-        cool, stay, move = self.fresh_label("cool"), self.fresh_label("stay"), self.fresh_label("move")
+        cool = self.fresh_label("cool")
         self._leaves.append((self.label, pc, Exit.HOT))
         self.say(f"br i1 {is_hot}, label %leave, label %{cool}, {RARELY}")
         self.start(cool)
+        if pc not in self._loop_heads:
+            return
+        stay, move = self.fresh_label("stay"), self.fresh_label("move")
         slot = self.let(f"getelementptr i8, ptr {self.state_load('slots', 'ptr')}, i64 {4 * pc}")
         function = self.let(f"load ptr, ptr {slot}")
         same = self.let(f"icmp eq ptr {function}, @{self.function}")
         self.say(f"br i1 {same}, label %{stay}, label %{move}")
         self.start(move)
-        self._spill(self._ever_dirty - set(PINNED))
-        self.state_store("pc", pc)
-        self._tail_call(function)
+        self._depart(pc)
         self.start(stay)
 
     def _terminate(self, block: Block) -> None:
@@ -268,16 +298,18 @@ class RegionEmitter(Emitter):
     def _flush(self) -> None:
         for n in sorted(self._dirty):
             if n < 32:
-                self.say(f"store i64 {self._values[n]}, ptr %r{n}")
+                self.say(f"store i64 {self._values[n]}, ptr {self._place(n)}")
                 continue
             fmt, value = self._fp[n]
             if fmt is not F64:
                 raw = self._raw(n)
                 value = raw if fmt is F64 else self.let(f"bitcast i64 {raw} to double")
-            self.say(f"store double {value}, ptr %r{n}")
+            self.say(f"store double {value}, ptr {self._place(n)}")
 
     # --- leaving
     def _spill(self, registers: set[int]) -> None:
+        if self._quick:
+            return  # they are where they belong
         for n in sorted(registers):
             kind = "i64" if n < 32 else "double"
             value = self.let(f"load {kind}, ptr %r{n}")
@@ -285,11 +317,16 @@ class RegionEmitter(Emitter):
             self.say(f"store {kind} {value}, ptr {pointer}")
 
     def _tail_call(self, function: str) -> None:
-        pinned = {n: self.let(f"load i64, ptr %r{n}") for n in PINNED}
+        pinned = {n: self.let(f"load i64, ptr {self._place(n)}") for n in PINNED}
         budget = self.let("load i64, ptr %vb")
         record = self.let("load ptr, ptr %vr")
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
         self.say("ret void")
+
+    def _depart(self, target: V) -> None:
+        """Leave a quick region for ``target``, through the one place where it does so."""
+        self._departures.append((self.label, target))
+        self.say("br label %depart")
 
     def _exit(self, label: str, source: int, target: int) -> None:
         """Leave for a known address: whatever is there now, through its entry in the table."""
@@ -297,6 +334,9 @@ class RegionEmitter(Emitter):
         if not 0 <= target <= ADDRESS_LIMIT:
             self._leaves.append((label, target, Exit.ILLEGAL_PC))
             self.say("br label %leave")
+            return
+        if self._quick:
+            self._depart(target)
             return
         self._spill(self._dirty_out[source] - set(PINNED))
         self.state_store("pc", target)
@@ -319,6 +359,9 @@ class RegionEmitter(Emitter):
         self._leaves.append((self.label, target, Exit.ILLEGAL_PC))
         self.say(f"br i1 {bad}, label %leave, label %{good}, {RARELY}")
         self.start(good)
+        if self._quick:
+            self._depart(target)
+            return
         slots = self.state_load("slots", "ptr")
         slot = self.let(f"getelementptr i8, ptr {slots}, i64 {self.let(f'shl i64 {target}, 2')}")
         function = self.let(f"load ptr, ptr {slot}")
@@ -330,7 +373,22 @@ class RegionEmitter(Emitter):
         self.state_store("pc", target)
         self._tail_call(function)
 
+    def _departure(self) -> None:
+        self.start("depart")
+        pc = self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._departures))
+        self.state_store("pc", pc)
+        slots = self.state_load("slots", "ptr")
+        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {self.let(f'shl i64 {pc}, 2')}")
+        function = self.let(f"load ptr, ptr {slot}")
+        unknown = self.let(f"icmp eq ptr {function}, null")
+        self._leaves.append((self.label, pc, Exit.MISS))
+        self.say(f"br i1 {unknown}, label %leave, label %go, {RARELY}")
+        self.start("go")
+        self._tail_call(function)
+
     def _epilogue(self) -> None:
+        if self._departures:
+            self._departure()
         if self._leaves:
             self.start("leave")
             pcs = ", ".join(f"[ {pc}, %{label} ]" for label, pc, _ in self._leaves)
@@ -363,7 +421,7 @@ class RegionEmitter(Emitter):
             return 0
         value = self._values.get(number)
         if value is None:
-            value = self._values[number] = self.let(f"load i64, ptr %r{number}")
+            value = self._values[number] = self.let(f"load i64, ptr {self._place(number)}")
         return value
 
     def rs1(self) -> V:
@@ -403,7 +461,7 @@ class RegionEmitter(Emitter):
     def _fp_register(self, number: int) -> tuple[Format | None, V]:
         found = self._fp.get(number)
         if found is None:
-            found = self._fp[number] = (F64, self.let(f"load double, ptr %r{number}"))
+            found = self._fp[number] = (F64, self.let(f"load double, ptr {self._place(number)}"))
         return found
 
     def _fp_value(self, fmt: Format, number: int) -> V:

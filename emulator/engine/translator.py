@@ -14,8 +14,10 @@ import mmap
 import queue
 import threading
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from emulator.engine.entry import Entry
 from emulator.engine.fault_location import function_size, pc_at
 from emulator.engine.interpreter import DESCRIPTOR_DTYPE, OPERATION_DTYPE, InterpreterEmitter, operations_of
 from emulator.engine.llvm import Compiler
-from emulator.engine.region import RegionEmitter
+from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.state import Hart
 from emulator.events import OpClass, TraceSelection
 
@@ -34,8 +36,10 @@ _MAP_NORESERVE = 0x4000
 MAX_BLOCKS = 1 << 20
 MAX_REGION_INSTRUCTIONS = 1500
 HOT_EXECUTIONS = 300  # interpreted, before a quick translation
-OPTIMISE_EXECUTIONS = 10_000  # arrivals at an entry of a quick translation, before an optimised one
+OPTIMISE_EXECUTIONS = 20_000  # of a quick translation, before an optimised one
 WORTH_EXECUTIONS = 8  # interpreted, for a block to be translated with its hot neighbours
+WORTH_SHIFT = 8  # a block this many powers of two less hot than its neighbours is not optimised with them
+MAX_COPIES = 2
 QUICK_LEVEL, OPTIMISED_LEVEL = 0, 2
 
 
@@ -53,7 +57,7 @@ class _Table:
 
 @dataclass
 class Region:
-    """A compiled region: its host code and the blocks in it."""
+    """A region on its way to being compiled, or compiled: its host code and the blocks in it."""
 
     name: str
     entries: list[int]
@@ -61,7 +65,12 @@ class Region:
     optimised: bool
     address: int = 0
     image: bytes = b""
-    counters: dict[int, int] | None = None
+    counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The place of each block in ``counts``."""
+        return {pc: place for place, pc in enumerate(self.blocks)}
 
 
 @dataclass
@@ -73,8 +82,9 @@ class Tier:
     interpreter: int
     interpret_only: bool = False
     regions: list[Region] = field(default_factory=list)
-    quick: set[int] = field(default_factory=set)  # entries translated quickly or on their way
-    optimised: set[int] = field(default_factory=set)
+    quick: dict[int, Region] = field(default_factory=dict)  # the quick translation of a block
+    optimised: set[int] = field(default_factory=set)  # entries of optimised translations, also of those to come
+    copies: Counter[int] = field(default_factory=Counter)  # optimised translations that a block is in
 
 
 class Translator:
@@ -110,8 +120,9 @@ class Translator:
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
         hart.set("hot", hot_executions)
-        self._queue: queue.SimpleQueue[tuple[Tier, Region, str] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Tier, Region] | None] = queue.SimpleQueue()
         self._closing = False
+        self._publishing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._generation = 0
@@ -169,30 +180,20 @@ class Translator:
         tier = self.tier
         if tier.interpret_only:
             return
-        optimised = pc in tier.quick
-        done = tier.optimised if optimised else tier.quick
-        if pc in done:
-            return
-        region = self._form_region(pc, optimised)
-        done.update(region.entries)
-        if optimised:
-            tier.quick.update(region.entries)
-        text = self._text(tier, region)
-        level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
-        # Quick translations repay at once; so does what an earlier process left on the disk.
-        cached = self._compiler.cached_object(text, level)
-        if cached is not None:
-            self._publish(tier, region, cached)
-        elif self.background and region.optimised:
-            self._order(tier, region, text)
-        else:
-            self._publish(tier, region, self._compiler.compile_object(text, level))
+        if pc not in tier.quick:
+            self._compile(tier, self._quick_region(tier, pc))
+        elif pc not in tier.optimised:
+            region = self._optimised_region(tier, pc)
+            if self.background:
+                self._order(tier, region)
+            else:
+                self._compile(tier, region)
 
-    def _order(self, tier: Tier, region: Region, text: str) -> None:
+    def _order(self, tier: Tier, region: Region) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
-        self._queue.put((tier, region, text))
+        self._queue.put((tier, region))
 
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
@@ -208,6 +209,7 @@ class Translator:
                     slots[entry >> 1] = 0
             tier.quick.clear()
             tier.optimised.clear()
+            tier.copies.clear()
         for number in range(1, len(self._operations) + 1):
             self._index_view[self._pc_of(number) >> 1] = 0
 
@@ -229,23 +231,39 @@ class Translator:
         self.drain()
 
     # --- regions
-    def _form_region(self, hot: int, optimised: bool) -> Region:
-        """The executed blocks of the function around ``hot``; return sites and loop heads are entries, too."""
-        start = self._function_start(hot)
-        blocks = self._reachable(start)
-        if hot not in blocks:
-            blocks = self._reachable(hot)
-            start = hot
+    def _quick_region(self, tier: Tier, hot: int) -> Region:
+        """The warm blocks of the function around ``hot`` that have no translation yet, each of them an entry."""
+        blocks = self._reachable(
+            [hot, self._function_start(hot)],
+            lambda pc: pc not in tier.quick and self._executions(pc) >= WORTH_EXECUTIONS,
+        )
+        region = Region(f"q{hot:x}", list(blocks), blocks, optimised=False)
+        tier.quick.update(dict.fromkeys(blocks, region))
+        return region
+
+    def _optimised_region(self, tier: Tier, hot: int) -> Region:
+        """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too.
+
+        A block that becomes hot later gives another region with the old blocks around it, up to `MAX_COPIES`.
+        """
+        worth = self.optimise_executions >> WORTH_SHIFT
+
+        def is_hot(pc: int) -> bool:
+            return tier.copies[pc] < MAX_COPIES and self._quick_executions(tier, pc) >= worth
+
+        blocks = self._reachable([hot, self._function_start(hot)], is_hot)
         entries = {hot}
         for block in blocks.values():
             if block.slow or (
                 block.transfers and block.last.op_class in (OpClass.CALL, OpClass.INDIRECT_CALL)
             ):
                 entries.add(block.end_pc)
-            # Loop heads too: the interpreter may be inside the loop when its translation is ready.
+            # Loop heads too: a quick translation may be inside the loop when the optimised one is ready.
             entries.update(pc for pc in block.successors() if pc <= block.pc)
-        ordered = [start, *sorted(pc for pc in entries & blocks.keys() if pc != start)]
-        return Region(f"{'o' if optimised else 'q'}{start:x}", ordered, blocks, optimised)
+        entries &= blocks.keys()
+        tier.copies.update(blocks.keys())
+        tier.optimised |= entries
+        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], blocks, optimised=True)
 
     def _function_start(self, pc: int) -> int:
         """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""
@@ -253,43 +271,51 @@ class Translator:
         return self._call_targets[place - 1] if place else pc
 
     def _executions(self, pc: int) -> int:
+        """How often the block at ``pc`` was interpreted."""
         number = int(self._index_view[pc >> 1])
         return int(self._descriptor_view[number]["count"]) if number else 0
 
-    def _reachable(self, seed: int) -> dict[int, Block]:
-        """Warm blocks reachable from ``seed`` without entering callees, nearest first, up to a limit."""
+    def _quick_executions(self, tier: Tier, pc: int) -> int:
+        """How often the quick translation of the block at ``pc`` was executed."""
+        region = tier.quick.get(pc)
+        return 0 if region is None or region.counts is None else int(region.counts[region.place[pc]])
+
+    def _reachable(self, seeds: list[int], wanted: Callable[[int], bool]) -> dict[int, Block]:
+        """``seeds[0]`` and the wanted blocks reachable from any seed over wanted ones without entering callees,
+        nearest first, up to a limit; ordered by pc."""
         blocks: dict[int, Block] = {}
         size = 0
-        work = deque([seed])
+        work = deque(seeds)
         while work and size < MAX_REGION_INSTRUCTIONS:
             pc = work.popleft()
             block = self.cache.by_pc.get(pc)
-            if pc in blocks or block is None or (pc != seed and self._executions(pc) < WORTH_EXECUTIONS):
+            if block is None or pc in blocks or not (pc == seeds[0] or wanted(pc)):
                 continue
             blocks[pc] = block
             size += len(block.instructions)
             work.extend(block.successors())
         return dict(sorted(blocks.items()))
 
-    def _publish(self, tier: Tier, region: Region, image: bytes) -> None:
-        """Link an object and make its entries known; safe while the guest runs in another thread."""
-        region.image = image
-        region.address = self._compiler.load(image, [region.name])[region.name]
+    def _compile(self, tier: Tier, region: Region) -> None:
+        """Translate, link, and make the entries known; safe while the guest runs in another thread."""
+        level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
+        region.image = self._compiler.compile_object(self._text(tier, region), level)
+        names = [region.name] if region.optimised else [region.name, COUNTS]
+        addresses = self._compiler.load(region.image, names)
+        region.address = addresses[region.name]
+        if not region.optimised:
+            counts = (ctypes.c_uint32 * len(region.blocks)).from_address(addresses[COUNTS])
+            region.counts = np.frombuffer(counts, np.uint32)
         slots = tier.slots.view("u8")
-        for entry in region.entries:
-            if region.optimised or entry not in tier.optimised:
-                slots[entry >> 1] = region.address
-        tier.regions.append(region)
+        with self._publishing:
+            for entry in region.entries:
+                if region.optimised or slots[entry >> 1] in (0, tier.interpreter):
+                    slots[entry >> 1] = region.address
+            tier.regions.append(region)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
-        if not region.optimised and region.counters is None:
-            offset = DESCRIPTOR_DTYPE.fields["count"][1]  # type: ignore[index]
-            region.counters = {
-                pc: int(self._index_view[pc >> 1]) * DESCRIPTOR_DTYPE.itemsize + offset
-                for pc in region.entries
-            }
         text = RegionEmitter(
-            region.blocks, region.entries, tier.selection, region.name, region.counters,
+            region.blocks, region.entries, tier.selection, region.name, not region.optimised,
             self.optimise_executions, locate,
         ).emit()  # fmt: skip
         return DECLARATIONS + text + METADATA
@@ -320,9 +346,8 @@ class Translator:
             job = self._queue.get()
             if job is None or self._closing:
                 return
-            tier, region, text = job
             try:
-                self._publish(tier, region, self._compiler.compile_object(text, OPTIMISED_LEVEL))
+                self._compile(*job)
             except BaseException as failure:  # reported by the next call from the machine's thread
                 self._failure = failure
                 return

@@ -1,0 +1,240 @@
+"""Builds on the disk: taken again, whole or not at all, whoever builds at the same time; and the compiler's runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from instrumenter import build as build_module
+from instrumenter.build import Build, SamplerConfig, build_program
+from instrumenter.errors import SourceError, ToolchainError
+from instrumenter.spec import MetricSpec
+from instrumenter.toolchain import Toolchain, cache_directory, without_preprocessor_flags
+
+METRICS = {"loops": MetricSpec(event="loop", function="main")}
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where builds go, empty; the compiler keeps its own cache, which takes long to fill."""
+    zig = cache_directory() / "zig"
+    zig.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "cache/perturbation").mkdir(parents=True)
+    (tmp_path / "cache/perturbation/zig").symlink_to(zig)
+    return tmp_path / "cache/perturbation/builds"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small program."""
+    path = tmp_path / "program.c"
+    path.write_text(
+        "int main(void) { volatile int n = 0; for (int i = 0; i < 3; i++) n += i; return n - 3; }\n"
+    )
+    return path
+
+
+def count_links(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    links: list[Path] = []
+    link = Toolchain.link
+
+    def counted(self: Toolchain, inputs: list[Path], flags: list[str], output: Path) -> None:
+        links.append(output)
+        link(self, inputs, flags, output)
+
+    monkeypatch.setattr(Toolchain, "link", counted)
+    return links
+
+
+def test_the_same_content_is_built_once(builds: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    links = count_links(monkeypatch)
+    first = build_program([source], ["-O1"], METRICS, target=None)
+    assert first.elf_path.parent == builds / first.key
+    assert build_program([source], ["-O1"], METRICS, target=None) == first
+    assert len(links) == 1
+    others = [
+        build_program([source], ["-O0"], METRICS, target=None),
+        build_program([source], ["-O1"], target=None),
+        build_program([source], ["-O1"], METRICS, target=None, placement="cache_line"),
+        build_program([source], ["-O1"], METRICS, target=None, volatile=False),
+        build_program([source], ["-O1"], {"other": METRICS["loops"]}, target=None),
+        build_program([source], ["-O1"], METRICS, target=None, libraries=["-lm"]),
+    ]
+    source.write_text(source.read_text().replace("i < 3", "i < 3 + 0"))
+    others.append(build_program([source], ["-O1"], METRICS, target=None))
+    assert len({first.key, *(other.key for other in others)}) == 1 + len(others) == len(links)
+    assert sorted(path.name for path in builds.iterdir()) == sorted(
+        [first.key, *(other.key for other in others)]
+    )
+
+
+def test_rebuilt_programs_are_the_same_bytes(
+    builds: Path, source: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = build_program([source], ["-O1"], METRICS, target=None).elf_path.read_bytes()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere/perturbation").mkdir(parents=True)
+    (tmp_path / "elsewhere/perturbation/zig").symlink_to((builds.parent / "zig").resolve())
+    again = build_program([source], ["-O1"], METRICS, target=None)
+    assert again.elf_path.is_relative_to(tmp_path / "elsewhere")
+    assert again.elf_path.read_bytes() == first
+
+
+@pytest.mark.parametrize("damage", ["cut", "no facts", "wrong facts"])
+def test_a_damaged_build_is_made_again(builds: Path, source: Path, damage: str) -> None:
+    first = build_program([source], ["-O1"], METRICS, target=None)
+    whole = first.elf_path.read_bytes()
+    facts = first.elf_path.parent / "build.json"
+    if damage == "cut":
+        first.elf_path.write_bytes(whole[:100])
+    elif damage == "no facts":
+        facts.unlink()
+    else:
+        facts.write_text("{")
+    assert build_program([source], ["-O1"], METRICS, target=None) == first
+    assert first.elf_path.read_bytes() == whole
+
+
+def test_a_failing_compilation_leaves_nothing(builds: Path, source: Path) -> None:
+    source.write_text("int missing(void); int main(void) { return missing(); }\n")
+    with pytest.raises(SourceError, match="missing"):
+        build_program([source], ["-O1"], target=None)
+    assert list(builds.iterdir()) == []
+
+
+def test_builders_at_the_same_time(builds: Path, source: Path) -> None:
+    def make(_: int) -> Build:
+        return build_program([source], ["-O1"], METRICS, target=None)
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(make, range(4)))
+    assert len({result.key for result in results}) == 1
+    assert [path.name for path in builds.iterdir()] == [results[0].key]
+    assert subprocess.run([results[0].elf_path], check=False).returncode == 0
+
+
+def test_a_killed_builder_leaves_no_build(builds: Path, source: Path, tmp_path: Path) -> None:
+    """Killed in the middle of a compilation, by force: the next one builds as if nothing had been."""
+    script = tmp_path / "build.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        from pathlib import Path
+        from instrumenter import toolchain
+        from instrumenter.build import build_program
+        link = toolchain.Toolchain.link
+        def slow(self, *arguments):
+            link(self, *arguments)
+            print("linked", flush=True)
+            import time; time.sleep(60)
+        toolchain.Toolchain.link = slow
+        build_program([Path({str(source)!r})], ["-O1"], target=None)
+    """)
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(build_module.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "linked\n"
+        process.send_signal(signal.SIGKILL)
+    build = build_program([source], ["-O1"], target=None)
+    assert subprocess.run([build.elf_path], check=False).returncode == 0
+
+
+def code(program: Path) -> dict[str, bytes]:
+    with program.open("rb") as file:
+        return {
+            section.name: section.data()
+            for section in ELFFile(file).iter_sections()
+            if section.name in (".text", ".rodata", ".data")
+        }
+
+
+@pytest.mark.parametrize("target", ["riscv64-linux-musl", None])
+def test_without_metrics_the_code_is_that_of_the_plain_build(
+    builds: Path, tmp_path: Path, target: str | None
+) -> None:
+    source = Path(__file__).parents[2] / "experiments/workloads/nbody.c"
+    flags = ["-O2", "-DNOTHING=1", "-I", str(tmp_path)]
+    ours = build_program([source], flags, libraries=["-lm"], target=target)
+    Toolchain(target).link([source], [*flags, "-g", "-w", "-lm"], tmp_path / "plain")
+    assert code(ours.elf_path) == code(tmp_path / "plain")
+    assert (ours.counters, ours.sites, ours.warnings) == ({}, {}, ())
+    assert ours.text_bytes > 0
+    assert (ours.static_instructions > 1000) == (target is not None)
+
+
+def test_counters_lie_where_the_build_says(builds: Path, source: Path) -> None:
+    metrics = {"loops": METRICS["loops"], "main": MetricSpec(event="entry", function="main")}
+    for placement, stride in (("packed", 8), ("cache_line", 64)):
+        build = build_program([source], ["-O1"], metrics, placement=placement)
+        assert {name: at.offset_bytes for name, at in build.counters.items()} == {"loops": 0, "main": stride}
+        with build.elf_path.open("rb") as file:
+            symbol = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("__measure_counters")[0]
+        assert symbol["st_value"] % 64 == 0
+        assert symbol["st_size"] == 2 * stride
+
+
+def test_the_sampler_is_independent_of_the_programs_dialect(builds: Path, source: Path) -> None:
+    source.write_text("main() { return 0; }\n")
+    build = build_program([source], ["-O0", "-std=c89"], sampler=SamplerConfig(1000, 29))
+    with build.elf_path.open("rb") as file:
+        names = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+    assert "take_record" in names or "on_timer" in names
+
+
+def test_what_the_preprocessor_was_told_is_not_said_twice(builds: Path, tmp_path: Path) -> None:
+    (tmp_path / "defs.h").write_text("int from_header = 1;\n")
+    source = tmp_path / "twice.c"
+    source.write_text("int WORD = 2;\nint main(void) { return from_header + other - 3; }\n")
+    flags = ["-DWORD=other", "-include", "defs.h", "-O1", f"-I{tmp_path}"]
+    build = build_program([source], flags, {"n": MetricSpec(event="entry", function="main")}, target=None)
+    assert subprocess.run([build.elf_path], check=False).returncode == 0
+    assert without_preprocessor_flags([*flags, "-D", "A", "-O2", "-Umain", "-isystem", "x"]) == ["-O1", "-O2"]
+
+
+def test_the_first_use_of_the_compiler_is_announced(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fresh"))
+    said: list[str] = []
+    toolchain = Toolchain("riscv64-linux-musl", said.append)
+    monkeypatch.setattr(Toolchain, "_run", lambda *_: (0, b"", b""))
+    toolchain.link([source], [], tmp_path / "out")
+    toolchain.link([source], [], tmp_path / "out")
+    assert said == [
+        "First use of the compiler for riscv64-linux-musl: it builds its C library now, which takes about 40 s and "
+        "is kept."
+    ]
+
+
+def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "child"
+    sleeper = [
+        sys.executable,
+        "-c",
+        f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid())); time.sleep(60)",
+    ]
+    monkeypatch.setattr(Toolchain, "command", lambda self, arguments: sleeper)
+    (tmp_path / "x.c").write_text("")
+    with pytest.raises(ToolchainError) as caught:
+        Toolchain(None, timeout_seconds=1.0).compile(tmp_path / "x.c", ["-O1"], tmp_path / "x.o")
+    assert str(caught.value).startswith("the compiler did not finish within 1 s: zig cc ")
+    deadline = time.monotonic() + 5
+    while marker.exists() and time.monotonic() < deadline:
+        try:
+            os.kill(int(marker.read_text()), 0)
+        except ProcessLookupError:
+            break
+    else:
+        pytest.fail("the compiler is still running")

@@ -1,0 +1,181 @@
+"""What users are told: exact messages for metrics and sources that cannot be instrumented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from instrumenter.build import Generated, SamplerConfig, build_program, generate, preprocess_all
+from instrumenter.errors import InstrumenterError, SourceError, SpecError
+from instrumenter.spec import MetricSpec
+from instrumenter.toolchain import GUEST_TARGET, Toolchain
+
+PROGRAM = """\
+int puts(const char *);
+struct item { int value; } items[3];
+int global;
+static int search(int depth)
+{
+    int count = 0;
+    for (int i = 0; i < depth; i++)
+        count += i;
+    return count;
+}
+int main(void)
+{
+    int (*pointer)(int) = search;
+    int *way = &global;
+    struct item *first = items;
+    return search(3) - 3 + pointer(0) + *way + first->value;
+}
+"""
+
+
+def instrument(text: str, **metrics: dict[str, Any]) -> Generated:
+    specs = {name: MetricSpec.model_validate(spec) for name, spec in metrics.items()}
+    return generate({Path("src/game.c"): text}, [], specs, target=GUEST_TARGET)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"event": "entry", "function": "serach"},
+         "metric 'm': no function 'serach' in src/game.c; did you mean 'search'?"),
+        ({"event": "entry", "function": "zzz"}, "metric 'm': no function 'zzz' in src/game.c"),
+        ({"event": "entry", "function": "puts"},
+         "metric 'm': function 'puts' is declared but has no body in src/game.c; its calls can be counted: "
+         "{event: call, callee: puts}"),
+        ({"event": "call", "callee": "sarch"},
+         "metric 'm': no callee 'sarch' in src/game.c; did you mean 'search'?"),
+        ({"event": "call", "callee": "puts"},
+         "metric 'm': its event (call puts) never happens in src/game.c; nothing to count"),
+        ({"event": "write", "variable": "globl"},
+         "metric 'm': no variable 'globl' in src/game.c; did you mean 'global'?"),
+        ({"event": "write", "variable": "count"},
+         "metric 'm': nothing writes a global or static variable 'count' by name in src/game.c; for a local "
+         "variable say in which `function:`"),
+        ({"event": "write", "field": "valu"},
+         "metric 'm': no field 'valu' in src/game.c; did you mean 'value'?"),
+        ({"event": "loop", "function": "main"},
+         "metric 'm': its event (loop main) never happens in src/game.c; nothing to count"),
+        ({"event": "loop", "function": "search", "file": "gama.c"},
+         "metric 'm': no functions come from a file 'gama.c'; did you mean 'game.c'?"),
+        ({"event": "entry", "function": "search", "add": "deep"},
+         "metric 'm': the expression to add, 'deep', is not valid (use of undeclared identifier 'deep') where "
+         "the event happens, src/game.c:5"),
+        ({"event": "exit", "function": "search", "add": "count++"},
+         "metric 'm': the expression to add, 'count++', changes the program (it assigns) where the event happens, "
+         "src/game.c:9"),
+        ({"event": "entry", "function": "search", "add": "depth = 1"},
+         "metric 'm': the expression to add, 'depth = 1', changes the program (it assigns) where the event "
+         "happens, src/game.c:5"),
+    ],
+)  # fmt: skip
+def test_metrics_without_events(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        instrument(PROGRAM, m=spec)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"event": "entry"}, "event `entry` needs exactly one of `function:`, got none of them"),
+        ({"event": "write", "variable": "a", "field": "b"},
+         "event `write` needs exactly one of `variable:` or `field:`, got `variable:` and `field:`"),
+        ({"event": "entry", "function": "f", "callee": "g"}, "`callee:` means nothing for event `entry`"),
+        ({"event": "alloc_bytes", "add": "1"},
+         "`add:` means nothing for event `alloc_bytes`: it adds the bytes asked for"),
+        ({"event": "entry", "function": "f()"}, "got 'f()', expected a C identifier"),
+        ({"event": "write", "field": "a.b.c"}, "got 'a.b.c', expected a field's name, or `struct_tag.name`"),
+        ({"event": "entry", "function": "f", "add": "x; y"}, "got 'x; y', expected one C expression"),
+        ({"event": "entry", "function": "f", "add": "x) + (y"},
+         "got 'x) + (y', expected one C expression: its parentheses do not match"),
+        ({"event": "entry", "function": "f", "add": "x // y"}, "got 'x // y', expected one C expression"),
+    ],
+)  # fmt: skip
+def test_metrics_that_make_no_sense(spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        MetricSpec.model_validate(spec)
+    assert str(caught.value.errors()[0]["ctx"]["error"]) == message
+
+
+def test_a_number_can_be_added() -> None:
+    assert MetricSpec.model_validate({"event": "entry", "function": "f", "add": 2}).add == "2"
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "message"),
+    [
+        ("int main(void) { return x; }", {"event": "entry", "function": "main"},
+         "src/game.c cannot be analysed:\n  src/game.c:1: use of undeclared identifier 'x'"),
+        ('# 40 "parser.y"\nint main(void) { return 0 }', {"event": "entry", "function": "main"},
+         "src/game.c cannot be analysed:\n  parser.y:40: expected ';' after return statement"),
+        ("\n__attribute__((naked)) void f(void) { __asm__(\"ret\"); }", {"event": "entry", "function": "f"},
+         "src/game.c:2: 'f' is a naked function: only assembly can stand in it"),
+        ("int f(int n) { return n; } int g(int n) { return n; }\nint main(void) {\n"
+         "  return _Generic(1, int: f, default: g)(0);\n}", {"event": "call", "callee": "f"},
+         "src/game.c:3: metric 'm': this _Generic call may reach f, g; it cannot be counted as a call of one of "
+         "them"),
+    ],
+)  # fmt: skip
+def test_sources_that_cannot_be_instrumented(text: str, spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        instrument(text, m=spec)
+    assert str(caught.value) == message
+
+
+def test_warnings_of_what_is_not_counted() -> None:
+    generated = instrument(
+        PROGRAM.replace("return search(3)", "items[0].value = 1; global = 2; return search(3)"),
+        calls={"event": "call", "callee": "search"},
+        whole={"event": "write", "variable": "items"},
+        plain={"event": "write", "variable": "global"},
+    )  # fmt: skip
+    assert generated.sites == {"calls": 1, "whole": 1, "plain": 1}
+    assert generated.warnings == (
+        "src/game.c:13: metric 'calls': the address of 'search' is taken here; calls through it are not counted",
+        "src/game.c:14: metric 'plain': the address of 'global' is taken here; writes through it are not counted",
+        "src/game.c:15: metric 'whole': 'items' becomes a pointer here; writes through it are not counted",
+    )
+
+
+def test_no_sources_and_no_such_source(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        build_program([])
+    assert str(caught.value) == "no source files given, expected at least one"
+    with pytest.raises(SourceError) as caught:
+        build_program([tmp_path / "nothing.c"])
+    assert str(caught.value) == f"{tmp_path}/nothing.c: no such source file"
+
+
+def test_compile_errors_are_at_the_users_lines(tmp_path: Path) -> None:
+    source = tmp_path / "broken.c"
+    source.write_text('#include "missing.h"\nint main(void) { return 0; }\n')
+    with pytest.raises(SourceError) as caught:
+        preprocess_all([source], [], Toolchain(None))
+    assert str(caught.value) == (
+        f"{source} cannot be preprocessed:\n  {source}:1: 'missing.h' file not found"
+    )
+    source.write_text("int f(void);\n\nint main(void) { return f(1) + g; }\n")
+    with pytest.raises(SourceError) as caught:
+        build_program([source], ["-O0"], target=None)
+    assert str(caught.value).splitlines() == [
+        "the program does not compile:",
+        f"  {source}:3: too many arguments to function call, expected 0, have 1",
+        f"  {source}:3: use of undeclared identifier 'g'",
+    ]
+
+
+def test_sampler_configurations_that_make_no_sense() -> None:
+    for values, message in [
+        ((0, 1), "a sampling interval of 0 ns, expected at least 1"),
+        ((1, 30), "30 hardware counters, expected 0 to 29"),
+        ((1, 1, 0), "a buffer of 0 records, expected at least 1"),
+    ]:
+        with pytest.raises(InstrumenterError) as caught:
+            SamplerConfig(*values)
+        assert str(caught.value) == message
