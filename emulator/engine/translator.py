@@ -305,7 +305,7 @@ class Translator:
         region.address = addresses[region.name]
         if not region.optimised:
             counts = (ctypes.c_uint32 * len(region.blocks)).from_address(addresses[COUNTS])
-            region.counts = np.frombuffer(counts, np.uint32)
+            region.counts = np.frombuffer(memoryview(counts), np.uint32)
         slots = tier.slots.view("u8")
         with self._publishing:
             for entry in region.entries:
