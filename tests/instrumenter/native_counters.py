@@ -1,13 +1,15 @@
-"""Runs instrumented programs on this machine and reads their counters: what several tests need."""
+"""What several tests need: every metric of a program; its counters after a run on this machine."""
 
 from __future__ import annotations
 
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from instrumenter.build import Build, build_program
+from instrumenter.events import find_events
 from instrumenter.spec import MetricSpec
 
 _DUMP = """\
@@ -35,3 +37,34 @@ def count(
     dump.write_text(_DUMP.format(number=len(metrics), stride=stride))
     done = run(build_program([source, dump], flags, metrics, target=None, **options))
     return done, dict(zip(metrics, map(int, done.stderr.split()), strict=True))
+
+
+def every_metric(source: Path, text: str, target: str | None) -> dict[str, MetricSpec]:
+    """Every kind of event over every function, callee, variable and field of a program, where it happens at all."""
+    nothing = {"none": MetricSpec(event="loop", line=1)}
+    names = find_events(text.encode(), str(source), nothing, target)
+    metrics = {}
+    for function in sorted(names.functions):
+        for event in ("entry", "exit", "loop", "branch"):
+            metrics[f"{event}.{function}"] = MetricSpec(event=event, function=function)
+        metrics[f"alloc.{function}"] = MetricSpec(event="alloc", function=function)
+    # Names in system headers only are left out.
+    own = "".join(
+        part for file, part in _parts(text) if not file.startswith(("/usr/", "<")) and "ziglang" not in file
+    )
+    mentioned = set(re.findall(r"\w+", own))
+    for name in sorted(names.callees & mentioned):
+        metrics[f"call.{name}"] = MetricSpec(event="call", callee=name)
+    for name in sorted(names.variables & mentioned):
+        metrics[f"write.{name}"] = MetricSpec(event="write", variable=name)
+    for name in sorted(names.fields & mentioned):
+        metrics[f"field.{name}"] = MetricSpec(event="write", field=name)
+    metrics["alloc"] = MetricSpec(event="alloc")
+    found = {site.metric for site in find_events(text.encode(), str(source), metrics, target).sites}
+    return {name: spec for name, spec in metrics.items() if name in found}
+
+
+def _parts(preprocessed: str) -> Iterator[tuple[str, str]]:
+    """Pieces of preprocessed text, and the files that they come from."""
+    pieces = re.split(r'^# \d+ "([^"]*)".*$', preprocessed, flags=re.MULTILINE)
+    return zip(pieces[1::2], pieces[2::2], strict=True)

@@ -6,21 +6,18 @@ probe counts in the plain program, and the stores into the counter's own place i
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from native_counters import every_metric
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
 from instrumenter.build import build_program, preprocess_all
-from instrumenter.counters import CounterLayout
-from instrumenter.events import find_events
 from instrumenter.probes import Probe, ProbeError, ProbeFinder
-from instrumenter.rewrite import rewrite
 from instrumenter.spec import MetricSpec
 from instrumenter.toolchain import GUEST_TARGET, Toolchain
 
@@ -61,27 +58,6 @@ def run(program: Path, ranges: list[tuple[int, int]], words: list[int]) -> Seen:
         )
 
 
-def every_metric(source: Path, text: str) -> dict[str, MetricSpec]:
-    """Every kind of event over every function, callee, variable and field of a program, where it happens at all."""
-    nothing = {"none": MetricSpec(event="loop", line=1)}
-    names = find_events(text.encode(), str(source), nothing, GUEST_TARGET)
-    metrics = {}
-    for function in sorted(names.functions):
-        for event in ("entry", "exit", "loop", "branch"):
-            metrics[f"{event}.{function}"] = MetricSpec(event=event, function=function)
-        metrics[f"alloc.{function}"] = MetricSpec(event="alloc", function=function)
-    mentioned = set(re.findall(r"\w+", source.read_text()))
-    for name in sorted(names.callees & mentioned):
-        metrics[f"call.{name}"] = MetricSpec(event="call", callee=name)
-    for name in sorted(names.variables & mentioned):
-        metrics[f"write.{name}"] = MetricSpec(event="write", variable=name)
-    for name in sorted(names.fields & mentioned):
-        metrics[f"field.{name}"] = MetricSpec(event="write", field=name)
-    metrics["alloc"] = MetricSpec(event="alloc")
-    everything = rewrite(text, str(source), metrics, CounterLayout(tuple(metrics)), GUEST_TARGET)
-    return {name: spec for name, spec in metrics.items() if everything.count_sites(name)}
-
-
 def find_probes(
     source: Path, flags: list[str], metrics: dict[str, MetricSpec]
 ) -> tuple[Path, dict[str, Probe], dict[str, str]]:
@@ -101,7 +77,7 @@ def find_probes(
 def compare(
     source: Path, flags: list[str]
 ) -> tuple[dict[str, MetricSpec], dict[str, Probe], dict[str, str], int]:
-    metrics = every_metric(source, Toolchain().preprocess(source, flags))
+    metrics = every_metric(source, Toolchain().preprocess(source, flags), GUEST_TARGET)
     plain, probes, refused = find_probes(source, flags, metrics)
     ranges = sorted({each for probe in probes.values() for each in probe.store_ranges})
     truth = run(plain, ranges, [])
