@@ -11,9 +11,7 @@ initialisation of a local variable is not a write.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
@@ -21,64 +19,17 @@ from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
 from instrumenter import clang
 from instrumenter.counters import ALLOCATORS
 from instrumenter.errors import SourceError
+from instrumenter.evaluation import evaluated, text_of
 from instrumenter.lines import LineMap, Place
+from instrumenter.sites import Events, Form, Site
 from instrumenter.spec import MetricSpec
 
 _LOOPS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT)
 _LABELLED = (CursorKind.LABEL_STMT, CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT)
-_TYPE_FIRST = (CursorKind.CSTYLE_CAST_EXPR, CursorKind.COMPOUND_LITERAL_EXPR)
-_UNEVALUATING_BUILTINS = frozenset(
-    f"__builtin_{name}"
-    for name in ("constant_p", "object_size", "dynamic_object_size", "classify_type", "assume")
-)
+_WORD = re.compile(rb"[\w$\x80-\xff]+")
 _LOCAL_LABELS = re.compile(rb"(?:(?:\s|^#.*$)*__label__[^;]*;)*", re.MULTILINE)
 _SEMICOLON = re.compile(rb"(?:\s|^#.*$)*;", re.MULTILINE)
 _BEFORE_ASSIGNMENT = re.compile(rb"(?:\s|^#.*$)*", re.MULTILINE)
-
-
-class Form(Enum):
-    """How the text at a site can hold a count."""
-
-    EXPRESSION = "before the value of the expression [start, end)"
-    STATEMENT = "before the statement [start, end)"
-    POINT = "at offset start, between statements"
-    CONDITION = "when the condition [start, end) is true"
-    SHORT_CONDITION = "when the operand [start, end) of `?:` without a middle is true"
-    CALLEE = "in a function that stands in for the callee [start, end)"
-
-
-@dataclass(frozen=True)
-class Site:
-    """One place at which a metric counts.
-
-    ``start``, ``end``: byte offsets in the preprocessed text. ``anchor_start``, ``anchor_end``: the text whose
-    machine code runs once an event (empty: none is known). ``name``: the allocator, for `Form.CALLEE`.
-    """
-
-    metric: str
-    form: Form
-    start: int
-    end: int
-    place: Place
-    function: str
-    anchor_start: int = 0
-    anchor_end: int = 0
-    name: str = ""
-
-
-@dataclass
-class Events:
-    """The sites of one source in program order, and the names that it has, for suggestions."""
-
-    sites: list[Site] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    functions: set[str] = field(default_factory=set)
-    recursive: set[str] = field(default_factory=set)  # functions that name themselves
-    variables: set[str] = field(default_factory=set)
-    fields: set[str] = field(default_factory=set)
-    callees: set[str] = field(default_factory=set)
-    files: set[str] = field(default_factory=set)
-
 
 Wanted = dict[tuple[str, str], list[str]]  # (event, subject) -> metrics; subject "" where the spec has none
 
@@ -107,6 +58,10 @@ class _Finder:
         self.lines = LineMap(text, name)
         self.root = clang.parse(text, name, target, self.lines, flags)
         self.metrics = metrics
+        self._order = {metric: number for number, metric in enumerate(metrics)}
+        self._by_function: dict[str | None, list[tuple[str, MetricSpec]]] = {}
+        for metric, spec in metrics.items():
+            self._by_function.setdefault(spec.function, []).append((metric, spec))
         self.events = Events()
         self._main_file = self.lines.place(len(text)).file
         self._aliases: dict[str, set[str]] = {}  # struct tag -> typedef names
@@ -147,15 +102,18 @@ class _Finder:
     # --- which metrics want what
     def _wanted_in(self, function: str, body: bytes) -> Wanted:
         """What metrics want in a function; nothing whose subject its text does not even name."""
+        words = {word.decode("utf-8", "surrogateescape") for word in _WORD.findall(body)}
         wanted: Wanted = {}
-        for metric, spec in self.metrics.items():
-            if spec.function is not None and spec.function != function:
-                continue
+        for metric, spec in [*self._by_function.get(function, ()), *self._by_function.get(None, ())]:
             subject = spec.callee or spec.variable or spec.field or ""
-            names = ALLOCATORS if spec.event in ("alloc", "alloc_bytes") else [subject.rpartition(".")[2]]
-            if any(name.encode("utf-8", "surrogateescape") in body for name in names):
-                kind = spec.event + (" field" if spec.field is not None else "")
-                wanted.setdefault((kind, subject), []).append(metric)
+            if subject and subject.rpartition(".")[2] not in words:
+                continue
+            if spec.event in ("alloc", "alloc_bytes") and words.isdisjoint(ALLOCATORS):
+                continue
+            kind = spec.event + (" field" if spec.field is not None else "")
+            wanted.setdefault((kind, subject), []).append(metric)
+        for metrics in wanted.values():
+            metrics.sort(key=self._order.__getitem__)
         return wanted
 
     def _here(self, kind: str, subject: str, offset: int) -> list[str]:
@@ -193,7 +151,7 @@ class _Finder:
     def _warn_of_table(self, variable: Cursor) -> None:
         """A function whose address is in a variable can be called in ways that the text does not show."""
         wanted = [m for m, spec in self.metrics.items() if spec.callee and spec.function is None]
-        text = _text_of(self.text, variable)
+        text = text_of(self.text, variable)
         if not any(str(self.metrics[m].callee).encode() in text for m in wanted):
             return
         for cursor in variable.walk_preorder():
@@ -214,15 +172,14 @@ class _Finder:
             self.events.recursive.add(function.spelling)
         if not self._wanted:
             return
-        if any(b"naked" in _text_of(self.text, child) for child in function.get_children()
+        if any(b"naked" in text_of(self.text, child) for child in function.get_children()
                if child.kind == CursorKind.UNEXPOSED_ATTR):  # fmt: skip
             self._refuse(
                 function, f"'{function.spelling}' is a naked function: only assembly can stand in it"
             )
         entry = self._here("entry", "", start)
         if entry:
-            first = _LOCAL_LABELS.match(self.text, start + 1)
-            at = first.end() if first else start + 1
+            at = self._after_brace(start)
             self._add(entry, Form.POINT, at, at)
         self._exits = self._here("exit", "", start)
         if any(event != "entry" for event, _ in self._wanted):
@@ -230,7 +187,8 @@ class _Finder:
         if self._exits:
             statements = list(body.get_children())
             if not statements or statements[-1].kind != CursorKind.RETURN_STMT:
-                self._add(self._exits, Form.POINT, end - 1, end - 1)
+                at = end - (2 if self.text.startswith(b"%>", end - 2) else 1)
+                self._add(self._exits, Form.POINT, at, at)
 
     def _refuse(self, cursor: Cursor, reason: str) -> None:
         raise SourceError(f"{self.lines.place(cursor.extent.start.offset)}: {reason}")
@@ -242,58 +200,13 @@ class _Finder:
         while stack:
             cursor = stack.pop()
             self._visit(cursor)
-            stack.extend(reversed(list(self._evaluated(cursor))))
-
-    def _evaluated(self, cursor: Cursor) -> Iterator[Cursor]:
-        """The children of a statement or expression that are evaluated when it is."""
-        kind = cursor.kind
-        if kind == CursorKind.CXX_UNARY_EXPR or (kind.is_declaration() and kind != CursorKind.VAR_DECL):
-            if kind == CursorKind.TYPEDEF_DECL:
-                yield from self._array_bounds(cursor)
-            return
-        if kind == CursorKind.VAR_DECL:
-            self.events.variables.add(cursor.spelling)
-            if cursor.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN):
-                yield from self._array_bounds(cursor)
-                value = clang.initializer(cursor)
-                if value is not None:
-                    yield value
-            return
-        children = list(cursor.get_children())
-        if kind == CursorKind.GENERIC_SELECTION_EXPR:
-            children = [child for child in children[1:] if child.kind.is_expression()]
-        elif kind in (CursorKind.CASE_STMT, *_TYPE_FIRST):
-            children = children[-1:]
-        elif kind == CursorKind.CALL_EXPR and cursor.spelling in _UNEVALUATING_BUILTINS:
-            children = []
-        elif kind == CursorKind.UNEXPOSED_EXPR and children:
-            children = self._evaluated_of_unexposed(cursor, children)
-        yield from children
-
-    def _evaluated_of_unexposed(self, cursor: Cursor, children: list[Cursor]) -> list[Cursor]:
-        text = _text_of(self.text, cursor)
-        if text.startswith(b"__builtin_choose_expr"):
-            return children[1:]
-        if text.startswith(b"__builtin_offsetof"):
-            return []
-        if text[:1] in (b"[", b"."):  # a designated initialiser: its index is a constant
-            return children[-1:]
-        if len(children) == 4:  # `a ?: b`: libclang shows a three times
-            return [children[0], children[3]]
-        return children
-
-    def _array_bounds(self, declaration: Cursor) -> Iterator[Cursor]:
-        """The bounds of a variable-length array."""
-        value = clang.initializer(declaration) if declaration.kind == CursorKind.VAR_DECL else None
-        for child in declaration.get_children():
-            if child.kind.is_expression() and (value is None or child != value):
-                before = self.text[: child.extent.start.offset].rstrip()
-                if before.endswith(b"[") and child.kind != CursorKind.INTEGER_LITERAL:
-                    yield child
+            stack.extend(reversed(list(evaluated(cursor, self.text))))
 
     def _visit(self, cursor: Cursor) -> None:
         kind = cursor.kind
-        if kind == CursorKind.CALL_EXPR:
+        if kind == CursorKind.VAR_DECL:
+            self.events.variables.add(cursor.spelling)
+        elif kind == CursorKind.CALL_EXPR:
             self._visit_call(cursor)
         elif kind == CursorKind.DECL_REF_EXPR:
             self._visit_name(cursor)
@@ -326,7 +239,7 @@ class _Finder:
             return
         children = list(cursor.get_children())
         short = cursor.kind == CursorKind.UNEXPOSED_EXPR
-        if short and (len(children) != 4 or _text_of(self.text, cursor)[:1] in (b"[", b".")):
+        if short and (len(children) != 4 or text_of(self.text, cursor)[:1] in (b"[", b".")):
             return
         condition = children[0].extent
         form = Form.SHORT_CONDITION if short else Form.CONDITION
@@ -356,11 +269,16 @@ class _Finder:
         start, end = cursor.extent.start.offset, self._statement_end(cursor)
         anchor = (start, end)
         if cursor.kind == CursorKind.COMPOUND_STMT:
-            first = _LOCAL_LABELS.match(self.text, start + 1)
-            at = first.end() if first else start + 1
+            at = self._after_brace(start)
             self._add(metrics, Form.POINT, at, at, anchor)
         else:
             self._add(metrics, Form.STATEMENT, self._before_directives(start), end, anchor)
+
+    def _after_brace(self, brace: int) -> int:
+        """Where statements may begin in the block that opens at ``brace``."""
+        start = brace + (2 if self.text.startswith(b"<%", brace) else 1)
+        first = _LOCAL_LABELS.match(self.text, start)
+        return first.end() if first else start
 
     def _before_directives(self, offset: int) -> int:
         """``offset``, or the end of the line before the ``#pragma`` lines that it is in."""
@@ -486,7 +404,3 @@ class _Finder:
             )
         gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
         return gap.end() if gap else start
-
-
-def _text_of(text: bytes, cursor: Cursor) -> bytes:
-    return text[cursor.extent.start.offset : cursor.extent.end.offset]

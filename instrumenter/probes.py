@@ -18,8 +18,9 @@ from pathlib import Path
 
 from instrumenter.debug import DebugInfo, UnitInfo, Variable
 from instrumenter.errors import InstrumenterError
-from instrumenter.events import Events, Form, Site, find_events
+from instrumenter.events import find_events
 from instrumenter.lines import LineMap
+from instrumenter.sites import Events, Form, Site
 from instrumenter.spec import MetricSpec
 from instrumenter.toolchain import GUEST_TARGET
 

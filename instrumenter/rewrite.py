@@ -15,8 +15,9 @@ from itertools import groupby
 
 from instrumenter.counters import CounterLayout, allocator_stand_in
 from instrumenter.edits import Edits
-from instrumenter.events import Events, Form, Site, find_events
+from instrumenter.events import find_events
 from instrumenter.expressions import check_expressions
+from instrumenter.sites import Events, Form, Site
 from instrumenter.spec import MetricSpec
 
 

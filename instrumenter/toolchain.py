@@ -21,6 +21,8 @@ GUEST_TARGET = "riscv64-linux-musl"
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks of its own to unoptimised code; the program is to be the user's.
 _ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
+# Comments in the preprocessor's output, and output without line markers.
+_UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # What speaks to the preprocessor: flags with their value attached or in the next argument.
 _PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
 
@@ -108,7 +110,8 @@ class Toolchain:
         if not source.is_file():
             raise SourceError(f"{source}: no such source file")
         full = source.resolve()
-        status, out, err = self._run(["-E", *_ALWAYS, *flags, str(full)], full.parent)
+        wanted = [flag for flag in flags if flag not in _UNWANTED_OUTPUT]
+        status, out, err = self._run(["-E", *_ALWAYS, *wanted, str(full)], full.parent)
         if status:
             raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
         return out.decode("utf-8", "surrogateescape")

@@ -238,3 +238,9 @@ def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: 
             break
     else:
         pytest.fail("the compiler is still running")
+
+
+def test_flags_that_spoil_the_preprocessors_output_are_left_out(tmp_path: Path) -> None:
+    source = tmp_path / "comments.c"
+    source.write_text("int n; /* one */\nint m;\n")
+    assert Toolchain(None).preprocess(source, ["-C", "-P"]) == Toolchain(None).preprocess(source, [])
