@@ -80,7 +80,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
-        findings=_findings(variants, outcome),
+        findings=_findings(variants, plan, outcome),
         provenance=_provenance(plan, outcome),
         interval=f"{length:,} {unit}",
     )
@@ -108,9 +108,13 @@ def _signals(label: str, run: Run) -> Signals:
     return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
 
 
-def _findings(variants: Sequence[VariantReport], outcome: Outcome) -> tuple[str, ...]:
+def _findings(variants: Sequence[VariantReport], plan: Plan, outcome: Outcome) -> tuple[str, ...]:
     """Sentences, the gravest first, each with what to do next."""
     told = []
+    if not plan.campaign.variant_sets():
+        told.append(
+            "No software metrics are given, so there is nothing to compare the baselines with: add some."
+        )
     for verdict in ("perturbed", "inconclusive", "equivalent"):
         for variant in variants:
             for perturbation in (variant.inner, variant.outer_held_out):
@@ -120,6 +124,8 @@ def _findings(variants: Sequence[VariantReport], outcome: Outcome) -> tuple[str,
                 overhead = f"{variant.instructions_percent.mean():+.2f}% instructions"
                 told += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
     told += [f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]]
+    missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
+    told += [f"A counter may miss events: {warning}" for warning in missed]
     told += outcome.warnings
     return tuple(told)
 

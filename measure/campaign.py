@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,17 +9,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from instrumenter.spec import MetricSpec
-from measure.errors import CampaignError
+from measure.errors import CampaignError, nearest
 from measure.perturbation_types import DEFAULT_DELTA
-from measure.yaml_positions import Document
+from measure.types import BASELINE
+from measure.yaml_positions import Document, problem_at
 
+# Columns of every trace beside its metrics.
+_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
+_NUMBER = r"\d[\d_]*(?:\.\d+)?"
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _count(value: Any) -> Any:
     """``2G`` and the like as a number."""
     if isinstance(value, str):
-        match = re.fullmatch(r"([\d_.]+)\s*([kMGT]?)", value.strip())
+        match = re.fullmatch(rf"({_NUMBER})\s*([kMGT]?)", value.strip())
         if match is None:
             raise ValueError("expected a count such as 500000, 500k or 2G")
         return round(float(match[1].replace("_", "")) * _FACTORS[match[2]])
@@ -28,6 +31,7 @@ def _count(value: Any) -> Any:
 
 
 Count = Annotated[int, BeforeValidator(_count)]
+SHORTEST_INTERVAL = 100
 
 
 class _Model(BaseModel):
@@ -72,13 +76,16 @@ class Sampling(_Model):
         description="ideal: the machine reads the counters unnoticed; signal: a handler in the program does, "
         "and its cost is in the trace. Default: ideal",
     )
-    every: str = Field("100000 cycles", description="Length of an interval: N cycles or N instructions")
+    every: str = Field(
+        "100000 cycles",
+        description="Length of an interval: N cycles or N instructions. Default: 100000 cycles",
+    )
 
-    @field_validator("every")
+    @field_validator("every", mode="before")
     @classmethod
-    def _check_every(cls, value: str) -> str:
-        _split_interval(value)
-        return value
+    def _check_every(cls, value: Any) -> str:
+        _split_interval(str(value))
+        return str(value)
 
     @property
     def interval(self) -> tuple[int, Literal["cycles", "instructions"]]:
@@ -93,12 +100,16 @@ class Sampling(_Model):
 
 
 def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
-    match = re.fullmatch(r"([\d_.]+\s*[kMG]?)\s*(cycles|instructions)", text.strip())
+    match = re.fullmatch(rf"({_NUMBER}\s*[kMG]?)\s*(cycles|instructions)", text.strip())
     if match is None:
-        raise ValueError("expected a length and a unit, such as '40000 cycles' or '100k instructions'")
+        raise ValueError(
+            f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'"
+        )
     length = int(_count(match[1]))
-    if length < 100:
-        raise ValueError("an interval of less than 100 is shorter than taking its record")
+    if length < SHORTEST_INTERVAL:
+        raise ValueError(
+            f"got '{text}', expected at least {SHORTEST_INTERVAL}: a record itself takes that long"
+        )
     return length, match[2]  # type: ignore[return-value]
 
 
@@ -112,28 +123,43 @@ class Noise(_Model):
         description="Builds of each program with its code at different addresses, one drawn for each run; 1: always "
         "the same, so that any change of the code may pass for perturbation. Default: 5",
     )
-    stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower")
-    heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher")
-    environment_size: bool = Field(True, description="Size of the environment, up to 4 KiB larger")
-    page_placement: bool = Field(True, description="Physical frames of the pages")
-    cache_state: bool = Field(True, description="What caches, TLBs and predictors hold at the start")
-    timer_phase: bool = Field(True, description="When the first record is taken")
-    interrupts: Count = Field(
-        0, ge=0, description="Mean interval between interrupt bursts that evict lines, in cycles; 0: none"
+    stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower. Default: true")
+    heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher. Default: true")
+    environment_size: bool = Field(
+        True, description="Size of the environment, up to 4 KiB larger. Default: true"
     )
-    interrupt_lines: int = Field(32, ge=1, description="Lines that one burst brings into each cache")
+    page_placement: bool = Field(True, description="Physical frames of the pages. Default: true")
+    cache_state: bool = Field(
+        True, description="What caches, TLBs and predictors hold at the start. Default: true"
+    )
+    timer_phase: bool = Field(
+        True, description="When the first record is taken, within one interval. Default: true"
+    )
+    interrupts: Count = Field(
+        0,
+        ge=0,
+        description="Mean interval between interrupt bursts that evict lines, in cycles; 0: none. Default: 0",
+    )
+    interrupt_lines: int = Field(
+        32, ge=1, description="Lines that one burst brings into each cache. Default: 32"
+    )
 
 
 class Limits(_Model):
     """When to give a run up."""
 
-    instructions: Count = Field(10_000_000_000, ge=1, description="Instructions a run may execute")
+    instructions: Count = Field(
+        10_000_000_000, ge=1, description="Instructions that a run may execute. Default: 10G"
+    )
 
 
 class Campaign(_Model):
     """Baselines and instrumented runs of one program on one machine."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$", description="Name of the campaign and of its results")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Name of the campaign and of its directory of results",
+    )
     program: Program
     machine: Path = Field(description="Machine description, relative to the campaign file")
     sampling: Sampling = Field(default_factory=lambda: Sampling(mode="ideal", every="100000 cycles"))
@@ -151,13 +177,15 @@ class Campaign(_Model):
         "packed", description="Counters side by side, or one a cache line. Default: packed"
     )
     volatile: bool = Field(
-        True, description="Keep increments where their events happen. Without it, -O2 moves them out of loops"
+        True,
+        description="Keep increments where their events happen; without it, -O2 moves them out of loops. "
+        "Default: true",
     )
     baselines: int = Field(
-        20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts"
+        20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts. Default: 20"
     )
-    replicates: int = Field(5, ge=1, le=1000, description="Runs of each variant")
-    seed: int = Field(1, ge=0, description="Everything random comes from it")
+    replicates: int = Field(5, ge=1, le=1000, description="Runs of each variant. Default: 5")
+    seed: int = Field(1, ge=0, description="Everything random comes from it. Default: 1")
     noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
     delta: float = Field(
@@ -168,27 +196,43 @@ class Campaign(_Model):
     alpha: float = Field(
         0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05"
     )
-    outer: bool = Field(True, description="Also align runs with baselines and compare across them")
+    outer: bool = Field(
+        True, description="Also align runs with baselines and compare across them. Default: true"
+    )
 
     @model_validator(mode="after")
     def _names(self) -> Campaign:
+        for metric in self.software_metrics:
+            where = ("software_metrics", metric)
+            if not re.fullmatch(r"[A-Za-z_][\w.-]*", metric) or metric in _COLUMNS:
+                raise problem_at(
+                    f"got the name '{metric}', expected letters, digits, '_', '.' and '-', and none of "
+                    f"{', '.join(_COLUMNS)}",
+                    *where,
+                )
+            if metric in self.hardware_metrics:
+                raise problem_at(f"'{metric}' is the name of a hardware metric: choose another", *where)
         for variant, metrics in self.variants.items():
-            if not metrics:
-                raise ValueError(f"variant '{variant}' collects nothing: name at least one software metric")
-            for metric in metrics:
-                if metric not in self.software_metrics:
-                    close = difflib.get_close_matches(metric, self.software_metrics, n=1)
-                    hint = f"; did you mean '{close[0]}'?" if close else ""
-                    raise ValueError(f"variant '{variant}': no software metric '{metric}'{hint}")
-        repeated = {metric for metric in self.hardware_metrics if self.hardware_metrics.count(metric) > 1}
-        if repeated:
-            raise ValueError(f"hardware_metrics given twice: {', '.join(sorted(repeated))}")
-        both = set(self.hardware_metrics) & set(self.software_metrics)
-        if both:
-            raise ValueError(
-                f"a software metric has the name of a hardware metric: {', '.join(sorted(both))}"
-            )
+            self._check_variant(variant, metrics)
+        for index, metric in enumerate(self.hardware_metrics):
+            if metric in self.hardware_metrics[:index]:
+                raise problem_at(f"{metric} is given twice", "hardware_metrics", index)
         return self
+
+    def _check_variant(self, variant: str, metrics: tuple[str, ...]) -> None:
+        if variant == BASELINE:
+            raise problem_at(
+                "this name is taken by the runs without software metrics: choose another", "variants", variant
+            )
+        if not metrics:
+            raise problem_at("collects nothing: name at least one software metric", "variants", variant)
+        for index, metric in enumerate(metrics):
+            where = ("variants", variant, index)
+            if metric not in self.software_metrics:
+                hint = nearest(metric, self.software_metrics)
+                raise problem_at(f"no software metric '{metric}'{hint}", *where)
+            if metric in metrics[:index]:
+                raise problem_at(f"'{metric}' is given twice", *where)
 
     def variant_sets(self) -> dict[str, tuple[str, ...]]:
         """The variants, or the one set of all software metrics."""

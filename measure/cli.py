@@ -66,32 +66,52 @@ def run(campaign: Path, out: Path | None, workers: int | None, target: str) -> N
     nothing that changed are not made again.
     """
     console = _console()
-    plan, directory = _plan(campaign, out, console)
+    plan, directory = _plan(campaign, out, console, target)
     from measure.executor import execute_plan
+    from measure.plan_file import save_plan
     from measure.store import Store
 
     with Store(directory) as store, _Bar(console) as bar:
-        outcome = execute_plan(
-            plan.specs, store, target=target, workers=workers, started=bar.start, progress=bar.advance
-        )
+        save_plan(plan, directory)
+        outcome = execute_plan(plan.specs, store, workers=workers, started=bar.start, progress=bar.advance)
     _finish(plan, outcome, directory, console)
 
 
 @main.command()
-@click.argument("campaign", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Where the results are.")
-def report(campaign: Path, out: Path | None) -> None:
-    """Write the report of CAMPAIGN.yaml anew from the runs that are there; makes none."""
+@click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
+def report(results: Path, out: Path | None) -> None:
+    """Write a report anew from the runs that are there; makes none.
+
+    DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml what does not
+    change runs, such as delta, may be changed.
+
+    \b
+      measure report results/quickstart
+      measure report configs/campaigns/quickstart.yaml
+    """
     console = _console()
-    plan, directory = _plan(campaign, out, console)
     from measure.executor import Outcome
-    from measure.plan import content_key
+    from measure.plan_file import load_plan
     from measure.store import Store
 
+    if results.is_dir():
+        if out is not None:
+            raise click.UsageError(
+                "--out goes with a campaign file; a directory of results gets its own report"
+            )
+        plan, directory = load_plan(results), results
+    else:
+        plan, directory = _plan(results, out, console)
+        if not directory.is_dir():
+            from measure.errors import CampaignError
+
+            raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
     with Store(directory) as store:
-        found = [store.load(content_key(spec), spec) for spec in plan.specs]
+        found = [store.load(key, spec) for key, spec in zip(plan.keys, plan.specs, strict=True)]
     runs = tuple(run for run, _ in found if run is not None)
-    warnings = [damage for _, damage in found if damage]
+    warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
     if len(runs) < len(plan.specs):
         lacking = len(plan.specs) - len(runs)
         warnings.append(f"{lacking} of {len(plan.specs)} runs are missing: `measure run` makes them.")
@@ -134,13 +154,37 @@ def metrics(machine: Path) -> None:
         click.echo(f"{name:<16}{metric.unit:<14}{metric.description}")
 
 
+@main.command()
+@click.argument("catalogue", type=click.Path(path_type=Path), default="configs/programs.yaml")
+def programs(catalogue: Path) -> None:
+    """List the programs of CATALOGUE.yaml, which a campaign names by `program: {catalogue: NAME, size: SIZE}`.
+
+    Default: configs/programs.yaml. Programs of a package registry are fetched when a campaign first needs them.
+    """
+    from measure.errors import CampaignError
+    from measure.programs import ProgramError, load_catalogue
+
+    try:
+        known = load_catalogue(catalogue)
+    except ProgramError as error:
+        raise CampaignError(str(error)) from None
+    for name, program in known.items():
+        click.echo(f"{name:<12}{program.description}")
+        sizes = (
+            f"{size} ({count / 1e6:,.0f} M instructions)" for size, count in program.instructions.items()
+        )
+        click.echo(f"{'':<12}sizes: {', '.join(sizes)}")
+        if program.package is not None:
+            click.echo(f"{'':<12}from {program.package.archive}")
+
+
 def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=False, highlight=False)
 
 
-def _plan(path: Path, out: Path | None, console: Console) -> tuple[Plan, Path]:
+def _plan(path: Path, out: Path | None, console: Console, target: str = "emulated") -> tuple[Plan, Path]:
     from measure.campaign import load_campaign
     from measure.errors import CampaignError
     from measure.plan import make_plan
@@ -148,7 +192,7 @@ def _plan(path: Path, out: Path | None, console: Console) -> tuple[Plan, Path]:
 
     campaign, document = load_campaign(path)
     try:
-        plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"))
+        plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"), target)
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
     return plan, out or Path("results") / campaign.name

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,17 +35,26 @@ class Outcome:
     warnings: tuple[str, ...]
 
 
-def _ignore_interrupts() -> None:
+def _prepare_worker() -> None:
     # Ctrl-C reaches every process of the terminal: the parent decides, workers finish or are ended by it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _execute(target: str, spec: RunSpec) -> Run | str:
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever: nobody closes its queue."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)
+
+
+def _execute(spec: RunSpec) -> Run | str:
     """In a worker: the run, or the reason why there is none."""
     from measure.targets import target_named
 
     try:
-        return target_named(target).execute(spec)
+        return target_named(spec.target).execute(spec)
     except RunError as error:
         return str(error)
 
@@ -52,7 +63,6 @@ def execute_plan(
     specs: Sequence[RunSpec],
     store: Store,
     *,
-    target: str = "emulated",
     workers: int | None = None,
     started: Callable[[int, int], None] = lambda to_do, there: None,
     progress: Callable[[], None] = lambda: None,
@@ -68,7 +78,7 @@ def execute_plan(
     for key, spec in zip(keys, specs, strict=True):
         run, damage = store.load(key, spec)
         if damage:
-            warnings.append(damage)
+            warnings.append(f"{damage}; its run was made again.")
         if run is None:
             missing.append((key, spec))
         else:
@@ -77,7 +87,7 @@ def execute_plan(
     started(len(missing), reused)
     failures: list[Failure] = []
     if missing:
-        _run_all(missing, store, target, workers or os.cpu_count() or 1, done, failures, progress)
+        _run_all(missing, store, workers or os.cpu_count() or 1, done, failures, progress)
     runs = tuple(done[key] for key in keys if key in done)
     return Outcome(runs, tuple(failures), reused, tuple(warnings))
 
@@ -85,7 +95,6 @@ def execute_plan(
 def _run_all(
     missing: Sequence[tuple[str, RunSpec]],
     store: Store,
-    target: str,
     workers: int,
     done: dict[str, Run],
     failures: list[Failure],
@@ -94,10 +103,10 @@ def _run_all(
     # Fresh processes: the emulator has threads and signal handlers, which a fork would copy in mid-air.
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(missing)), mp_context=context, initializer=_ignore_interrupts
+        min(workers, len(missing)), mp_context=context, initializer=_prepare_worker
     )
     try:
-        futures = {pool.submit(_execute, target, spec): (key, spec) for key, spec in missing}
+        futures = {pool.submit(_execute, spec): (key, spec) for key, spec in missing}
         successes = 0
         for future in concurrent.futures.as_completed(futures):
             key, spec = futures[future]

@@ -120,8 +120,8 @@ class Store:
         try:
             return _read_parquet(path, spec), None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            path.unlink(missing_ok=True)
-            return None, f"{path.name} is damaged ({error}); its run is made again"
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return None, f"The trace {path} is damaged ({reason})"
 
 
 def _write_parquet(path: Path, run: Run) -> None:
@@ -142,17 +142,19 @@ def _write_parquet(path: Path, run: Run) -> None:
         "seconds": run.seconds, "stdout_tail": run.stdout_tail,
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
-    pq.write_table(table, path)
+    pq.write_table(table, path, write_page_checksum=True)
 
 
 def _read_parquet(path: Path, spec: RunSpec) -> Run:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    table = pq.read_table(path, page_checksum_verification=True)
     about = json.loads((table.schema.metadata or {}).get(b"perturbation", b"{}"))
     if about.get("format") != _FORMAT:
         raise ValueError(f"got format {about.get('format')!r}, expected {_FORMAT!r}")
     metrics = tuple(about["metrics"])
+    if metrics != spec.metrics:
+        raise ValueError(f"got metrics {', '.join(metrics)}, expected {', '.join(spec.metrics)}")
 
     def column(name: str) -> np.ndarray:
         return table.column(name).to_numpy().astype(np.int64)

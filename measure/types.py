@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-BASELINE = "baseline"
+BASELINE = "baseline"  # the group of runs without software metrics
 SCHEMA_VERSION = 1
 
 
@@ -17,7 +17,7 @@ class RunSpec:
     """One run, completely: two equal specs give the same trace, to the bit.
 
     ``group``: `BASELINE` or the variant; ``binary`` and ``build_key``: the program as built for the group;
-    ``counters``: software metric to (symbol, offset in bytes) of its counter.
+    ``counters``: software metric to (symbol, offset in bytes) of its counter; ``target``: where it runs.
     """
 
     group: str
@@ -37,6 +37,7 @@ class RunSpec:
     interval_unit: Literal["cycles", "instructions"]
     noise: dict[str, Any] = field(default_factory=dict)
     limit_instructions: int = 10_000_000_000
+    target: str = "emulated"
 
     def identity(self) -> dict[str, Any]:
         """What the trace depends on; paths and names that it does not depend on are left out."""
@@ -44,6 +45,11 @@ class RunSpec:
         for key in ("binary", "group", "machine_name"):
             del known[key]
         return known
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns of the trace: hardware metrics, then software metrics."""
+        return (*self.hardware_metrics, *(name for name, _, _ in self.counters))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,27 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
 
 from measure.errors import CampaignError
 
 Path_ = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
+
+
+_PLACED = "placed"
+_EXPECTED = {
+    "tuple_type": "expected a list",
+    "dict_type": "expected a mapping of names to values",
+    "model_type": "expected a mapping of keys to values",
+    "string_type": "expected text",
+    "path_type": "expected the path of a file",
+}  # in YAML's words instead of pydantic's
+
+
+def problem_at(message: str, *keys: str | int) -> PydanticCustomError:
+    """For a validator of a whole model to raise: what is wrong with the value under ``keys``."""
+    return PydanticCustomError(_PLACED, "{message}", {"message": message, "keys": keys})
 
 
 class Document:
@@ -38,8 +54,12 @@ class Document:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             raise CampaignError(f"{where}: not YAML: {getattr(error, 'problem', error)}") from None
 
-    def _note(self, node: yaml.Node, path: Path_) -> None:
-        self.lines.setdefault(path, node.start_mark.line + 1)
+    def _note(self, node: yaml.Node, path: Path_, above: tuple[int, ...] = ()) -> None:
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        if id(node) in above:
+            raise CampaignError(f"{self.path}:{line}: an alias refers to what it is part of")
+        above = (*above, id(node))
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 child = (*path, str(key.value))
@@ -49,10 +69,10 @@ class Document:
                         f"first in line {self.lines[child]}"
                     )
                 self.lines[child] = key.start_mark.line + 1
-                self._note(value, child)
+                self._note(value, child, above)
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                self._note(item, (*path, index))
+                self._note(item, (*path, index), above)
 
     def line(self, path: Path_) -> int:
         """The line of a key, or of the nearest key above it."""
@@ -88,14 +108,19 @@ class Document:
         if details["type"] == "missing":
             return f"'{name}' is missing"
         message = str(details["msg"]).removeprefix("Value error, ")
+        if details["type"] in ("value_error", _PLACED):  # our own words
+            return f"{name}: {message}"
         got = details.get("input")
-        shown = "" if isinstance(got, dict | list) or details["type"] == "value_error" else f", got {got!r}"
-        return f"{name}: {message[:1].lower() + message[1:]}{shown}"
+        shown = "" if isinstance(got, dict | list) else f", got {got!r}"
+        expected = _EXPECTED.get(details["type"], message[:1].lower() + message[1:])
+        return f"{name}: {expected}{shown}"
 
 
 def _keys(details: Any) -> Path_:
     """The location without pydantic's own marks for union members."""
-    return tuple(key for key in details["loc"] if not (isinstance(key, str) and key.startswith("function-")))
+    within = details["ctx"]["keys"] if details["type"] == _PLACED else ()
+    loc = (*details["loc"], *within)
+    return tuple(key for key in loc if not (isinstance(key, str) and key.startswith("function-")))
 
 
 def _known_keys(model: Any, path: Path_) -> list[str]:

@@ -147,26 +147,22 @@ def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> C
 
 
 def _trace_of(samples: Samples, spec: RunSpec) -> Trace:
-    metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
     values = np.concatenate([samples.hardware, samples.software], axis=1)
-    return Trace(samples.boundaries_cycles, samples.boundaries_instructions, values, metrics)
+    return Trace(samples.boundaries_cycles, samples.boundaries_instructions, values, spec.metrics)
 
 
 def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec) -> Trace:
-    """The records that the program took of itself; the last one is cut short by its end and left out."""
+    """The records that the program took of itself, without the first and the last.
+
+    Those two are no whole intervals: one is shortened by the timer's phase, one by the program's end.
+    """
     try:
         _, records = read_sampler_trace(captured.get(TRACE_PATH, b""))
     except InstrumenterError as error:
         raise RunError(str(error)) from error
     records = records[:-1].astype(np.int64)
-    n_hardware = len(spec.hardware_metrics)
-    hardware = records[:, 2 : 2 + n_hardware]
-    totals = records[:, 2 + n_hardware :]
-    software = np.diff(totals, axis=0, prepend=np.zeros((1, totals.shape[1]), np.int64))
-    metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
-    return Trace(
-        np.concatenate([[0], np.cumsum(records[:, 0])]),
-        np.concatenate([[0], np.cumsum(records[:, 1])]),
-        np.concatenate([hardware, software], axis=1),
-        metrics,
-    )
+    first_software = 2 + len(spec.hardware_metrics)
+    hardware = records[1:, 2:first_software]
+    software = np.diff(records[:, first_software:], axis=0)  # in the file they are running totals
+    values = np.concatenate([hardware, software], axis=1)
+    return Trace(np.cumsum(records[:, 0]), np.cumsum(records[:, 1]), values, spec.metrics)

@@ -32,6 +32,5 @@ class FakeTarget:
         software = rng.poisson(5, (_RECORDS, len(spec.counters)))
         values = np.concatenate([hardware.round().astype(np.int64), software], axis=1)
         boundaries = np.arange(_RECORDS + 1, dtype=np.int64) * spec.interval
-        metrics = (*spec.hardware_metrics, *(name for name, _, _ in spec.counters))
         total = int(boundaries[-1]) + 1000 * len(spec.counters)
-        return Run(spec, Trace(boundaries, boundaries.copy(), values, metrics), total, total, 0.001, "")
+        return Run(spec, Trace(boundaries, boundaries.copy(), values, spec.metrics), total, total, 0.001, "")

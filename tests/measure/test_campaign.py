@@ -59,33 +59,78 @@ def test_one_variant_of_everything_by_default(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("name: demo", "nam: demo", "DIR/c.yaml:1: unknown key 'nam'"),
-        ("name: demo", "name: demo", ""),
-        ("{every: 40k cycles}", "{evry: 40k cycles}", "DIR/c.yaml:4: unknown key 'sampling.evry', expected one of: "
-         "mode, every; did you mean 'every'?"),
-        ("40k cycles", "40k seconds", "DIR/c.yaml:4: sampling.every: expected a length and a unit, such as "
+        ("name: demo", "name: ../demo", "1: name: string should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', "
+         "got '../demo'"),
+        ("program: {source: demo.c, args: [small, 3]}", "program: demo.c", "2: program: expected a mapping of keys "
+         "to values, got 'demo.c'"),
+        ("{every: 40k cycles}", "{evry: 40k cycles}", "4: unknown key 'sampling.evry', expected one of: mode, every; "
+         "did you mean 'every'?"),
+        ("40k cycles", "40k seconds", "4: sampling.every: got '40k seconds', expected a length and a unit, such as "
          "'40000 cycles' or '100k instructions'"),
-        ("[PAPI_TOT_INS, PAPI_L1_DCM]", "PAPI_TOT_INS", "DIR/c.yaml:5: hardware_metrics: input should be a valid "
-         "tuple, got 'PAPI_TOT_INS'"),
-        ("light: [nodes]", "light: [node]", "variant 'light': no software metric 'node'; did you mean 'nodes'?"),
-        ("light: [nodes]", "light: []", "variant 'light' collects nothing"),
-        ("function: search", "", "event `entry` needs exactly one of `function:`, got none of them"),
-        ("source: demo.c", "source: gone.c", "DIR/c.yaml:2: no such file: gone.c (looked for DIR/gone.c)"),
-        ("machine: machine.yaml", "machine: gone.yaml", "DIR/c.yaml:3: no such file: gone.yaml"),
-        ("source: demo.c", "source: demo.c, catalogue: lua", "expected exactly one of source, sources and "
-         "catalogue, got source and catalogue"),
-        ("machine: machine.yaml\n", "", "DIR/c.yaml:1: 'machine' is missing"),
-        ("name: demo", "name: demo\nname: again", "DIR/c.yaml:2: 'name' is given twice, first in line 1"),
-        ("name: demo", "name: [", "not YAML"),
-        ("[PAPI_TOT_INS, PAPI_L1_DCM]", "[PAPI_TOT_INS, PAPI_TOT_INS]", "hardware_metrics given twice: PAPI_TOT_INS"),
+        ("40k cycles", "40000", "4: sampling.every: got '40000', expected a length and a unit, such as "
+         "'40000 cycles' or '100k instructions'"),
+        ("40k cycles", "1.2.3k cycles", "4: sampling.every: got '1.2.3k cycles', expected a length and a unit, such "
+         "as '40000 cycles' or '100k instructions'"),
+        ("40k cycles", "99 cycles", "4: sampling.every: got '99 cycles', expected at least 100: a record itself takes "
+         "that long"),
+        ("{every: 40k cycles}", "{mode: signal, every: 40k instructions}", "4: sampling: mode signal samples by a "
+         "timer: expected an interval in cycles"),
+        ("[PAPI_TOT_INS, PAPI_L1_DCM]", "PAPI_TOT_INS", "5: hardware_metrics: expected a list, got 'PAPI_TOT_INS'"),
+        ("[PAPI_TOT_INS, PAPI_L1_DCM]", "[PAPI_TOT_INS, PAPI_TOT_INS]", "5: hardware_metrics.1: PAPI_TOT_INS is "
+         "given twice"),
+        ("function: search", "", "7: software_metrics.nodes: event `entry` needs exactly one of `function:`, got none "
+         "of them"),
+        ("  nodes:", "  PAPI_L1_DCM:", "7: software_metrics.PAPI_L1_DCM: 'PAPI_L1_DCM' is the name of a hardware "
+         "metric: choose another"),
+        ("  nodes:", "  begin_cycles:", "7: software_metrics.begin_cycles: got the name 'begin_cycles', expected "
+         "letters, digits, '_', '.' and '-', and none of begin_cycles, end_cycles, begin_instructions, "
+         "end_instructions"),
+        ("light: [nodes]", "light: [node]", "9: variants.light.0: no software metric 'node'; did you mean 'nodes'?"),
+        ("light: [nodes]", "light: [nodes, nodes]", "9: variants.light.1: 'nodes' is given twice"),
+        ("light: [nodes]", "light: []", "9: variants.light: collects nothing: name at least one software metric"),
+        ("light: [nodes]", "baseline: [nodes]", "9: variants.baseline: this name is taken by the runs without "
+         "software metrics: choose another"),
+        ("source: demo.c", "source: gone.c", "2: no such file: gone.c (looked for DIR/gone.c)"),
+        ("machine: machine.yaml", "machine: gone.yaml", "3: no such file: gone.yaml (looked for DIR/gone.yaml)"),
+        ("source: demo.c", "source: demo.c, catalogue: lua", "2: program: expected exactly one of source, sources "
+         "and catalogue, got source and catalogue"),
+        ("machine: machine.yaml\n", "", "1: 'machine' is missing"),
+        ("name: demo", "name: demo\nname: again", "2: 'name' is given twice, first in line 1"),
+        ("name: demo", "name: demo\nbaselines: 1", "2: baselines: input should be greater than or equal to 2, got 1"),
+        ("name: demo", "name: demo\nlimits: {instructions: 2X}", "2: limits.instructions: expected a count such as "
+         "500000, 500k or 2G"),
     ],
 )  # fmt: skip
 def test_messages(folder: Path, old: str, new: str, message: str) -> None:
-    text = GOOD.replace(old, new)
-    if not message:
-        load(folder, text)
-    else:
-        assert message in complaint(folder, text)
+    assert old in GOOD
+    assert complaint(folder, GOOD.replace(old, new)) == f"DIR/c.yaml:{message}"
+
+
+def test_every_problem_is_told_at_once(folder: Path) -> None:
+    text = GOOD.replace("name: demo", "nam: demo").replace("40k cycles", "forty")
+    lines = complaint(folder, text).splitlines()
+    assert len(lines) == 3
+    assert lines[0] == "DIR/c.yaml:1: 'name' is missing"
+    assert lines[1].startswith(
+        "DIR/c.yaml:1: unknown key 'nam', expected one of: name, program, machine, sampling,"
+    )
+    assert lines[1].endswith("; did you mean 'name'?")
+    assert lines[2].startswith("DIR/c.yaml:4: sampling.every: got 'forty', expected")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: [", "c.yaml:1: not YAML: "),
+        ("- name", "c.yaml:1: expected a mapping of keys to values"),
+        ("", "c.yaml:1: expected a mapping of keys to values"),
+        ("name: &a [*a]", "c.yaml:1: an alias refers to what it is part of"),
+        ("? [a, b]\n: c", "c.yaml:1: not YAML: found unhashable key"),
+        ("name: \x07", "c.yaml: not YAML: "),
+    ],
+)
+def test_what_is_not_a_mapping(folder: Path, text: str, message: str) -> None:
+    assert complaint(folder, text).startswith(f"DIR/{message}")
 
 
 def test_missing_and_binary_files(tmp_path: Path) -> None:
@@ -101,4 +146,10 @@ def test_every_field_of_the_schema_is_described() -> None:
     models = {"Campaign": schema, **schema["$defs"]}
     for model in ("Campaign", "Program", "Sampling", "Noise", "Limits", "MetricSpec"):
         for name, field in models[model]["properties"].items():
-            assert "description" in field or "$ref" in str(field), f"{model}.{name}"
+            about = field.get("description", "")
+            assert about or "$ref" in str(field), f"{model}.{name}"
+            default = field.get("default")
+            if model != "MetricSpec" and default not in (None, [], {}):
+                assert "efault: " in about, (
+                    f"{model}.{name} has the default {default!r}, which is not described"
+                )

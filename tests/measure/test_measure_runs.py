@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -109,7 +108,42 @@ def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> Non
     assert "is damaged" in result.output
     again = json.loads((folder / "out" / "summary.json").read_text())
     assert again["variants"] == json.loads(first)["variants"]
-    assert measure("report", folder / "c.yaml", "--out", folder / "out").exit_code == 0
+
+
+def test_report_of_a_directory_needs_no_sources(folder: Path) -> None:
+    assert run_fake(folder).exit_code == 0
+    first = json.loads((folder / "out" / "summary.json").read_text())
+    (folder / "out" / "report.html").unlink()
+    (folder / "demo.c").unlink()
+    (folder / "c.yaml").unlink()
+    next((folder / "out" / "traces").glob("*.parquet")).unlink()
+    result = measure("report", folder / "out")
+    assert result.exit_code == 0, result.output
+    assert "1 of 28 runs are missing: `measure run` makes them." in result.output
+    assert (folder / "out" / "report.html").exists()
+    again = json.loads((folder / "out" / "summary.json").read_text())
+    assert again["runs"] == {"done": 27, "reused": 27, "failed": 0}
+    assert again["variants"].keys() == first["variants"].keys()
+
+
+def test_report_of_what_has_no_results(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    result = measure("report", folder / "empty")
+    assert result.exit_code == 2
+    assert "has no results of a campaign (plan.json: No such file or directory)" in result.output
+    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-1"}')
+    result = measure("report", folder / "empty")
+    assert result.exit_code == 2
+    assert "plan.json is damaged (KeyError); give the campaign file instead" in result.output
+    result = measure("report", folder / "c.yaml", "--out", folder / "none")
+    assert result.exit_code == 2
+    assert "none: no such directory; `measure run" in result.output
+    assert not (folder / "none").exists()
+
+
+def children(pid: int) -> list[int]:
+    """Processes that ``pid`` started: workers and multiprocessing's own."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_killed_half_way_it_goes_on(folder: Path) -> None:
@@ -118,14 +152,19 @@ def test_killed_half_way_it_goes_on(folder: Path) -> None:
         sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
         "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
     ]  # fmt: skip
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     traces = folder / "out" / "traces"
     deadline = time.monotonic() + 60
     while len(list(traces.glob("*.parquet"))) < 3:
         assert time.monotonic() < deadline, "no run was stored"
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = children(process.pid)
+    assert workers
+    process.kill()
     process.wait()
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "workers outlive their parent"
+        time.sleep(0.05)
     kept = len(list(traces.glob("*.parquet")))
     assert 3 <= kept < 28
     result = run_fake(folder)
@@ -213,6 +252,27 @@ def test_schemas_and_metrics_are_printed() -> None:
         assert json.loads(measure("schema", kind).output)["type"] == "object"
     listed = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output
     assert "PAPI_TOT_CYC" in listed
+
+
+def test_programs_are_listed(tmp_path: Path) -> None:
+    listed = measure("programs", ROOT / "configs" / "programs.yaml").output
+    assert "chess       Chess engine; alpha-beta search" in listed
+    assert "tiny (9 M instructions)" in listed
+    assert "lupa 2.8" in listed
+    missing = measure("programs", tmp_path / "none.yaml")
+    assert missing.exit_code == 2
+    assert "none.yaml: cannot read the catalogue: No such file or directory" in missing.output
+
+
+def test_shipped_campaigns_are_valid() -> None:
+    from measure.campaign import Campaign, load_campaign
+
+    schema = Campaign.model_json_schema()
+    paths = sorted((ROOT / "configs" / "campaigns").glob("*.yaml"))
+    assert paths
+    for path in paths:
+        _, document = load_campaign(path)
+        jsonschema.validate(document.data, schema)
 
 
 @pytest.mark.parametrize("mode", ["ideal", "signal"])

@@ -1,0 +1,84 @@
+"""A plan beside its results, so that `measure report DIR` needs neither sources nor compiler."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from measure.campaign import Campaign
+from measure.errors import CampaignError
+from measure.plan import BuildFacts, Plan
+from measure.store import write_atomically
+from measure.types import RunSpec
+
+FILE_NAME = "plan.json"
+_FORMAT = "perturbation-plan-1"
+
+
+def save_plan(plan: Plan, directory: Path) -> None:
+    """Write ``directory``/plan.json. Raises `StoreError` when the disk is full."""
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "campaign": plan.campaign.model_dump(mode="json"),
+            "machine_text": plan.machine_text,
+            "clock_hz": plan.clock_hz,
+            "runs": [
+                {"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)
+            ],
+            "builds": {group: [asdict(one) for one in layouts] for group, layouts in plan.builds.items()},
+        },
+        indent=1,
+    )
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    write_atomically(directory / FILE_NAME, write)
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan whose runs are in ``directory``. Raises `CampaignError` when there is none or it is damaged."""
+    path = directory / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CampaignError(
+            f"{directory} has no results of a campaign ({path.name}: {error.strerror}); expected what "
+            "`measure run` left there, or a campaign file"
+        ) from None
+    try:
+        known = json.loads(text)
+        if known["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {known['format']!r}, expected {_FORMAT!r}")
+        return Plan(
+            Campaign.model_validate(known["campaign"]),
+            known["machine_text"],
+            known["clock_hz"],
+            tuple(
+                RunSpec(**{name: _frozen(value) for name, value in run["spec"].items()})
+                for run in known["runs"]
+            ),
+            tuple(run["key"] for run in known["runs"]),
+            {
+                group: tuple(
+                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]))
+                    for one in layouts
+                )
+                for group, layouts in known["builds"].items()
+            },
+        )
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise CampaignError(
+            f"{path} is damaged ({type(error).__name__}); give the campaign file instead: "
+            "`measure report CAMPAIGN.yaml --out DIR`"
+        ) from None
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
