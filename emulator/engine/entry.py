@@ -80,6 +80,21 @@ def _enter_ir() -> str:
     return "\n".join(lines)
 
 
+def _leave_ir() -> str:
+    """``@leave``: what a translation calls last to return to Python; ``@miss``: for an unknown pc."""
+    lines = []
+    for name in ("leave", "miss"):
+        lines.append(f"define {CONVENTION} void @{name}({PARAMETERS}) nounwind {{")
+        for n in PINNED:
+            lines += [f"%a{n} = getelementptr i8, ptr %st, i64 {8 * n}", f"store i64 %p{n}, ptr %a{n}"]
+        lines += [f"%p_budget = {_at('budget')}", "store i64 %budget, ptr %p_budget"]
+        lines += [f"%p_rec = {_at('record')}", "store ptr %rec, ptr %p_rec"]
+        if name == "miss":
+            lines += [f"%p_reason = {_at('reason')}", f"store i64 {int(Exit.MISS)}, ptr %p_reason"]
+        lines += ["ret void", "}"]
+    return "\n".join(lines) + "\n"
+
+
 def _handler_ir() -> str:
     """``@machines``: state addresses of live machines; ``@previous``: the handlers before ours."""
     return f"""
@@ -182,8 +197,9 @@ class Entry:
                 f"the emulator runs on Linux on x86-64; this is {sys.platform} on {platform.machine()}"
             )
         self.compiler = Compiler()
-        names = ["enter", "on_fault", "machines", "previous"]
-        addresses = self.compiler.compile(_enter_ir() + _handler_ir(), names)
+        names = ["enter", "on_fault", "machines", "previous", "leave", "miss"]
+        addresses = self.compiler.compile(_enter_ir() + "\n" + _leave_ir() + _handler_ir(), names)
+        self.leave, self.miss = addresses["leave"], addresses["miss"]
         # A CFUNCTYPE call releases the GIL: background compilation goes on meanwhile.
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["enter"])
         self._machines = (ctypes.c_void_p * MAX_MACHINES).from_address(addresses["machines"])

@@ -29,8 +29,12 @@ OPERATION_DTYPE = np.dtype(
     ]
 )  # fmt: skip
 DESCRIPTOR_DTYPE = np.dtype(
-    [("operations", "u8"), ("count", "u4"), ("n_instructions", "u4"), ("number", "u4"), ("pad", "u4", (3,))]
-)
+    [
+        ("operations", "u8"), ("count", "u4"), ("n_instructions", "u4"), ("number", "u4"),
+        ("threshold", "u4"),  # executions at which the interpreter reports the block
+        ("pad", "u4", (2,)),
+    ]
+)  # fmt: skip
 SCRATCH_REGISTER = 64  # x0 as a destination
 
 # Conversions to integers have one handler a rounding mode; other rows one each; then the pseudo operations.
@@ -118,8 +122,6 @@ class InterpreterEmitter(Emitter):
         self.say("%slots = load ptr, ptr " + self.state_pointer("slots"))
         self.say("%index = load ptr, ptr " + self.state_pointer("block_index"))
         self.say("%blocks = load ptr, ptr " + self.state_pointer("blocks"))
-        self.say("%hot = load i64, ptr " + self.state_pointer("hot"))
-        self.say("%hot32 = trunc i64 %hot to i32")
         self.say("%oppointer = getelementptr i8, ptr %st, i64 " + str(OFFSETS["operation"]))
         self.say(f"store i64 {self.state_load('pc')}, ptr %vpc")
         self.say("br label %head")
@@ -141,7 +143,8 @@ class InterpreterEmitter(Emitter):
         count_pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['count'][1]}")
         count = self.let(f"add i32 {self.let(f'load i32, ptr {count_pointer}')}, 1")
         self.say(f"store i32 {count}, ptr {count_pointer}")
-        is_hot = self.let(f"icmp eq i32 {count}, %hot32")
+        pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['threshold'][1]}")
+        is_hot = self.let(f"icmp eq i32 {count}, {self.let(f'load i32, ptr {pointer}')}")
         self.say(f"br i1 {is_hot}, label %washot, label %go, {RARELY}")
         self.start("go")
         pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")

@@ -117,10 +117,10 @@ class Compiler:
         key = hashlib.sha256(f"{identity}\0{llvmlite.__version__}".encode()).hexdigest()
         return self._directory / key[:2] / key[2:]
 
-    def cached_object(self, text: str, level: int) -> bytes | None:
-        """The relocatable object for IR ``text`` if an earlier compilation left it on the disk."""
+    def is_cached(self, text: str, level: int) -> bool:
+        """Whether an earlier compilation left its object on the disk."""
         path = self._cache_path(text, level)
-        return None if path is None else _read_checked(path)
+        return path is not None and path.exists()
 
     def compile_object(self, text: str, level: int = 2) -> bytes:
         """The relocatable object for IR ``text``, from the cache or from LLVM."""

@@ -77,8 +77,8 @@ class RegionEmitter(Emitter):
         self._checked: set[V] = set()
         self._record_base = ""
         self._accesses = 0
-        self._faults: list[tuple[str, V, int]] = []  # label, address, pc
-        self._leaves: list[tuple[str, V, int]] = []  # label, pc, reason
+        self._faults: list[tuple[str, V, int]] = []  # label of what notes it, address, pc
+        self._leaves: list[tuple[str, V, int, set[int]]] = []  # label, pc, reason, registers to spill
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
         self._departures: list[tuple[str, V]] = []  # label, pc
         self._target: V = None
@@ -156,6 +156,7 @@ class RegionEmitter(Emitter):
         """Which registers may differ from the state buffer at each block's end; where to check the budget."""
         into: dict[int, set[int]] = {pc: set() for pc in self.blocks}
         work = list(self.blocks)
+        self._dirty_in = into
         self._dirty_out: dict[int, set[int]] = {pc: set() for pc in self.blocks}
         self._loop_heads: set[int] = set()
         while work:
@@ -168,7 +169,6 @@ class RegionEmitter(Emitter):
                 if not out <= into[successor]:
                     into[successor] |= out
                     work.append(successor)
-        self._ever_dirty = set().union(*self._dirty_out.values()) if self._dirty_out else set()
         # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
         if self.selection.exact_stop:
             self._checks = set(self.blocks)
@@ -186,8 +186,8 @@ class RegionEmitter(Emitter):
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
             if not self.selection.exact_stop:
                 spent = self.let("icmp slt i64 %budget, 1")
-                self._leaves.append((self.label, self.state_load("pc"), Exit.BUDGET))
-                self.say(f"br i1 {spent}, label %leave, label %arrive, {RARELY}")
+                leave = self._leave(self.state_load("pc"), Exit.BUDGET)
+                self.say(f"br i1 {spent}, label %{leave}, label %arrive, {RARELY}")
                 self.start("arrive")
         else:
             self._load_registers()
@@ -223,8 +223,8 @@ class RegionEmitter(Emitter):
         if block.pc in self._checks:
             out = self.let(f"icmp slt i64 {budget}, 1")
             go = self.fresh_label("go")
-            self._leaves.append((self.label, block.pc, Exit.BUDGET))
-            self.say(f"br i1 {out}, label %leave, label %{go}, {RARELY}")
+            leave = self._leave(block.pc, Exit.BUDGET, self._dirty_in[block.pc])
+            self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
             self.start(go)
         if self._quick:
             self._count_execution(block.pc)
@@ -259,8 +259,7 @@ class RegionEmitter(Emitter):
         self.say(f"store i32 {count}, ptr {counter}")
         is_hot = self.let(f"icmp eq i32 {count}, {self._hot}")
         cool = self.fresh_label("cool")
-        self._leaves.append((self.label, pc, Exit.HOT))
-        self.say(f"br i1 {is_hot}, label %leave, label %{cool}, {RARELY}")
+        self.say(f"br i1 {is_hot}, label %{self._leave(pc, Exit.HOT)}, label %{cool}, {RARELY}")
         self.start(cool)
         if pc not in self._loop_heads:
             return
@@ -275,8 +274,8 @@ class RegionEmitter(Emitter):
 
     def _terminate(self, block: Block) -> None:
         if block.slow:
-            self._leaves.append((self.label, block.pcs[-1], Exit.SLOW))
-            self.say("br label %leave")
+            leave = self._leave(block.pcs[-1], Exit.SLOW, self._dirty_out[block.pc])
+            self.say(f"br label %{leave}")
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
             self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
@@ -310,7 +309,7 @@ class RegionEmitter(Emitter):
     def _spill(self, registers: set[int]) -> None:
         if self._quick:
             return  # they are where they belong
-        for n in sorted(registers):
+        for n in sorted(registers - set(PINNED)):
             kind = "i64" if n < 32 else "double"
             value = self.let(f"load {kind}, ptr %r{n}")
             pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
@@ -323,97 +322,75 @@ class RegionEmitter(Emitter):
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
         self.say("ret void")
 
+    def _leave(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
+        """The label to branch to in order to return to Python. Each has code of its own: values that met in a
+        common place would need to be moved there, which costs LLVM more than the code."""
+        label = self.fresh_label("leave")
+        self._leaves.append((label, pc, reason, registers))
+        return label
+
+    def _go_to(self, pc: V) -> None:
+        """Go on at ``pc`` outside the region: with what the table of entry points has, or back to Python."""
+        self.state_store("pc", pc)
+        offset = 4 * pc if isinstance(pc, int) else self.let(f"shl i64 {pc}, 2")
+        slot = self.let(f"getelementptr i8, ptr {self.state_load('slots', 'ptr')}, i64 {offset}")
+        function = self.let(f"load ptr, ptr {slot}")
+        unknown = self.let(f"icmp eq ptr {function}, null")
+        miss = self.state_load("miss", "ptr")
+        self._tail_call(self.let(f"select i1 {unknown}, ptr {miss}, ptr {function}"))
+
     def _depart(self, target: V) -> None:
         """Leave a quick region for ``target``, through the one place where it does so."""
         self._departures.append((self.label, target))
         self.say("br label %depart")
 
     def _exit(self, label: str, source: int, target: int) -> None:
-        """Leave for a known address: whatever is there now, through its entry in the table."""
+        """Leave for a known address."""
         self.start(label)
         if not 0 <= target <= ADDRESS_LIMIT:
-            self._leaves.append((label, target, Exit.ILLEGAL_PC))
-            self.say("br label %leave")
-            return
-        if self._quick:
+            self.say(f"br label %{self._leave(target, Exit.ILLEGAL_PC, self._dirty_out[source])}")
+        elif self._quick:
             self._depart(target)
-            return
-        self._spill(self._dirty_out[source] - set(PINNED))
-        self.state_store("pc", target)
-        slots = self.state_load("slots", "ptr")
-        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {4 * target}")
-        function = self.let(f"load ptr, ptr {slot}")
-        known = self.let(f"icmp ne ptr {function}, null")
-        go, miss = self.fresh_label("go"), self.fresh_label("miss")
-        self.say(f"br i1 {known}, label %{go}, label %{miss}")
-        self.start(miss)
-        self._leaves.append((miss, target, Exit.MISS))
-        self.say("br label %leave")
-        self.start(go)
-        self._tail_call(function)
+        else:
+            self._spill(self._dirty_out[source])
+            self._go_to(target)
 
     def _indirect(self, block: Block, target: V) -> None:
         """Leave for a computed address: the table serves as a perfect indirect-branch cache."""
         bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
-        good, go = self.fresh_label("good"), self.fresh_label("go")
-        self._leaves.append((self.label, target, Exit.ILLEGAL_PC))
-        self.say(f"br i1 {bad}, label %leave, label %{good}, {RARELY}")
+        good = self.fresh_label("good")
+        leave = self._leave(target, Exit.ILLEGAL_PC, self._dirty_out[block.pc])
+        self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
         self.start(good)
         if self._quick:
             self._depart(target)
-            return
-        slots = self.state_load("slots", "ptr")
-        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {self.let(f'shl i64 {target}, 2')}")
-        function = self.let(f"load ptr, ptr {slot}")
-        unknown = self.let(f"icmp eq ptr {function}, null")
-        self._leaves.append((good, target, Exit.MISS))
-        self.say(f"br i1 {unknown}, label %leave, label %{go}, {RARELY}")
-        self.start(go)
-        self._spill(self._dirty_out[block.pc] - set(PINNED))
-        self.state_store("pc", target)
-        self._tail_call(function)
-
-    def _departure(self) -> None:
-        self.start("depart")
-        pc = self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._departures))
-        self.state_store("pc", pc)
-        slots = self.state_load("slots", "ptr")
-        slot = self.let(f"getelementptr i8, ptr {slots}, i64 {self.let(f'shl i64 {pc}, 2')}")
-        function = self.let(f"load ptr, ptr {slot}")
-        unknown = self.let(f"icmp eq ptr {function}, null")
-        self._leaves.append((self.label, pc, Exit.MISS))
-        self.say(f"br i1 {unknown}, label %leave, label %go, {RARELY}")
-        self.start("go")
-        self._tail_call(function)
+        else:
+            self._spill(self._dirty_out[block.pc])
+            self._go_to(target)
 
     def _epilogue(self) -> None:
         if self._departures:
-            self._departure()
-        if self._leaves:
-            self.start("leave")
-            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, pc, _ in self._leaves)
-            reasons = ", ".join(f"[ {int(reason)}, %{label} ]" for label, _, reason in self._leaves)
-            pc = self.let(f"phi i64 {pcs}")
-            reason = self.let(f"phi i64 {reasons}")
+            self.start("depart")
+            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._departures)
+            self._go_to(self.let(f"phi i64 {pcs}"))
+        for label, pc, reason, registers in self._leaves:
+            self.start(label)
+            self._spill(registers)
             self.state_store("pc", pc)
-            self.state_store("reason", reason)
-            self._leave_state()
-        if self._faults:
-            self.start("fault")
-            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
-            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
-            address = self.let(f"phi i64 {addresses}")
-            pc = self.let(f"phi i64 {pcs}")
+            self.state_store("reason", int(reason))
+            self._tail_call(self.state_load("leave", "ptr"))
+        for label, address, pc in self._faults:
+            self.start(label)
             self.state_store("fault_address", address)
             self.state_store("fault_pc", pc)
+            self.say("br label %fault")
+        if self._faults:
+            # The guest ends here (one that catches faults is interpreted): nobody asks for its registers.
+            self.start("fault")
             self.state_store("reason", int(Exit.FAULT))
-            self._leave_state()
-
-    def _leave_state(self) -> None:
-        self._spill(self._ever_dirty | set(PINNED))
-        self.state_store("budget", self.let("load i64, ptr %vb"))
-        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-        self.say("ret void")
+            self.state_store("budget", self.let("load i64, ptr %vb"))
+            self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+            self.say("ret void")
 
     # --- operands
     def _x(self, number: int) -> V:
@@ -508,9 +485,9 @@ class RegionEmitter(Emitter):
             return
         self._checked.add(base)
         wild = self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}")
-        fine = self.fresh_label("at")
-        self._faults.append((self.label, address, self._pc))
-        self.say(f"br i1 {wild}, label %fault, label %{fine}, {RARELY}")
+        fault, fine = self.fresh_label("wild"), self.fresh_label("at")
+        self._faults.append((fault, address, self._pc))
+        self.say(f"br i1 {wild}, label %{fault}, label %{fine}, {RARELY}")
         self.start(fine)
 
     def record_access(self, address: V) -> None:

@@ -36,7 +36,8 @@ _FIELDS = (
     ("memory_end", 8),  # host address after the guest address space
     ("memory_start", 8),  # host address of the guard before it
     ("host_pc", 8),  # where the host faulted
-    ("hot", 8),  # executions after which the interpreter reports a block as hot
+    ("leave", 8),  # the host function that a translation ends with to return to Python
+    ("miss", 8),  # the same, with reason MISS
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}

@@ -1,97 +1,44 @@
 """Tiers: which code runs interpreted, which translated, and when it moves up.
 
 The table of entry points (``slots``) has one host function for every guest pc that control may arrive at: none
-(nothing known: back to Python), the interpreter (decoded), or a translation. A block that the interpreter
-reports as hot seeds a region - the executed blocks reachable inside its function - which a background thread
-compiles and then publishes by storing into the table. One `Tier` exists for each `TraceSelection`; switching
-between selections changes one pointer.
+(nothing known: back to Python), the interpreter (decoded), or a translation. A block that has been executed a
+number of times is wanted optimised, with the hot blocks around it: a background thread takes the hottest of the
+wanted ones, compiles, and publishes by storing into the table. What gets hotter still before its turn has come
+is translated quickly, in the foreground. One `Tier` exists for each `TraceSelection`; switching between
+selections changes one pointer.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
-import queue
 import threading
-from bisect import bisect_left, bisect_right
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
-from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.blocks import BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
-from emulator.engine.fault_location import function_size, pc_at
+from emulator.engine.formation import RegionFormer
 from emulator.engine.interpreter import DESCRIPTOR_DTYPE, OPERATION_DTYPE, InterpreterEmitter, operations_of
 from emulator.engine.llvm import Compiler
 from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.state import Hart
-from emulator.events import OpClass, TraceSelection
+from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
+from emulator.events import TraceSelection
 
-GUEST_SPACE = 1 << 31
-_MAP_NORESERVE = 0x4000
 MAX_BLOCKS = 1 << 20
-MAX_REGION_INSTRUCTIONS = 1500
-HOT_EXECUTIONS = 300  # interpreted, before a quick translation
-OPTIMISE_EXECUTIONS = 20_000  # of a quick translation, before an optimised one
-WORTH_EXECUTIONS = 8  # interpreted, for a block to be translated with its hot neighbours
-WORTH_SHIFT = 8  # a block this many powers of two less hot than its neighbours is not optimised with them
-MAX_COPIES = 2
+# An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
+# instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
+OPTIMISE_EXECUTIONS = 5000  # interpreted or in a quick translation, before an optimised one is wanted
+HOT_EXECUTIONS = 20_000  # interpreted, before a quick translation is made in the foreground
 QUICK_LEVEL, OPTIMISED_LEVEL = 0, 2
-
-
-class _Table:
-    """A large sparse table of zeros: only the pages that are touched take memory."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-        self._view = np.frombuffer(self._map, np.uint8)
-        self.address = self._view.ctypes.data
-
-    def view(self, dtype: str) -> np.ndarray:
-        return self._view.view(dtype)
-
-
-@dataclass
-class Region:
-    """A region on its way to being compiled, or compiled: its host code and the blocks in it."""
-
-    name: str
-    entries: list[int]
-    blocks: dict[int, Block]
-    optimised: bool
-    address: int = 0
-    image: bytes = b""
-    counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
-
-    @cached_property
-    def place(self) -> dict[int, int]:
-        """The place of each block in ``counts``."""
-        return {pc: place for place, pc in enumerate(self.blocks)}
-
-
-@dataclass
-class Tier:
-    """Everything translated for one selection."""
-
-    selection: TraceSelection
-    slots: _Table
-    interpreter: int
-    interpret_only: bool = False
-    regions: list[Region] = field(default_factory=list)
-    quick: dict[int, Region] = field(default_factory=dict)  # the quick translation of a block
-    optimised: set[int] = field(default_factory=set)  # entries of optimised translations, also of those to come
-    copies: Counter[int] = field(default_factory=Counter)  # optimised translations that a block is in
 
 
 class Translator:
     """Keeps the tables of one machine and promotes hot code.
 
-    ``background``: compile in another thread while the interpreter goes on (the default); otherwise compile at
-    once, which tests use to know what ran.
+    ``background``: compile optimised translations in another thread while the guest goes on (the default);
+    otherwise compile at once, which tests use to know what ran.
     """
 
     def __init__(
@@ -105,27 +52,30 @@ class Translator:
     ) -> None:
         self.hart = hart
         self.cache = cache
+        self.hot_executions = hot_executions
         self.optimise_executions = optimise_executions
         self.background = background
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
-        self._block_index = _Table(GUEST_SPACE * 2)
-        self._descriptors = _Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
+        self._block_index = Table(GUEST_SPACE * 2)
+        self._descriptors = Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
         self._index_view = self._block_index.view("u4")
         self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
-        self._call_targets: list[int] = []  # sorted
         self._operations: list[np.ndarray] = []
+        self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self.tier: Tier
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
-        hart.set("hot", hot_executions)
-        self._queue: queue.SimpleQueue[tuple[Tier, Region] | None] = queue.SimpleQueue()
-        self._closing = False
+        hart.set("leave", self._entry.leave)
+        hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
+        self._poor: list[Tier] = []  # tiers whose interpreter has better code to come
+        self._condition = threading.Condition()
+        self._stopping = False
         self._failure: BaseException | None = None
-        self._generation = 0
 
     # --- selection
     def select(self, selection: TraceSelection, interpret_only: bool = False) -> Tier:
@@ -136,15 +86,41 @@ class Translator:
         """
         tier = self._tiers.get((selection, interpret_only))
         if tier is None:
-            name = f"interpreter{int(selection.blocks)}{int(selection.addresses)}"
-            text = DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
-            address = self._compiler.compile(text, [name])[name]
-            tier = Tier(selection, _Table(GUEST_SPACE * 4), address)
-            tier.interpret_only = interpret_only
+            text, name = self._interpreter_text(selection)
+            # Good code for it takes 150 ms and runs not twice as fast: the first process does without at first.
+            good = not self.background or self._compiler.is_cached(text, OPTIMISED_LEVEL)
+            address = self._compiler.compile(text, [name], OPTIMISED_LEVEL if good else QUICK_LEVEL)[name]
+            tier = Tier(selection, address, interpret_only)
             self._tiers[selection, interpret_only] = tier
+            if not good:
+                self._poor.append(tier)
+        # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
+        known = self._descriptor_view[1 : len(self._operations) + 1]
+        known["count"] = 0
+        known["threshold"] = self._next_threshold(0)
         self.tier = tier
         self.hart.set("slots", tier.slots.address)
         return tier
+
+    @staticmethod
+    def _interpreter_text(selection: TraceSelection) -> tuple[str, str]:
+        name = f"interpreter{int(selection.blocks)}{int(selection.addresses)}"
+        return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA, name
+
+    def _improve_interpreter(self, tier: Tier) -> None:
+        """Replace an interpreter of poor code by a good one."""
+        text, name = self._interpreter_text(tier.selection)
+        good = self._compiler.compile(text, [name], OPTIMISED_LEVEL)[name]
+        slots = tier.slots.view("u8")
+        with self._publishing:
+            known = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations])
+            slots[known[slots[known] == tier.interpreter]] = good
+            tier.interpreter = good
+
+    def _next_threshold(self, executions: int) -> int:
+        """At how many executions the interpreter reports a block again; 0 for never."""
+        steps = (self.optimise_executions, self.hot_executions)
+        return min((step for step in steps if step > executions), default=0) & 0xFFFFFFFF
 
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
@@ -157,144 +133,74 @@ class Translator:
             operations = operations_of(block)
             self._operations.append(operations)
             self._descriptor_view[number] = (
-                operations.ctypes.data, 0, len(block.instructions), block.number, (0, 0, 0)
+                operations.ctypes.data, 0, len(block.instructions), block.number, self._next_threshold(0), (0, 0)
             )  # fmt: skip
             self._index_view[pc >> 1] = number
             if block.call_target is not None:
-                place = bisect_left(self._call_targets, block.call_target)
-                if self._call_targets[place : place + 1] != [block.call_target]:
-                    self._call_targets.insert(place, block.call_target)
+                self._former.note_call_target(block.call_target)
         slots = self.tier.slots.view("u8")
-        if not slots[pc >> 1]:
-            slots[pc >> 1] = self.tier.interpreter
+        with self._publishing:
+            if not slots[pc >> 1]:
+                slots[pc >> 1] = self.tier.interpreter
 
     def is_known(self, pc: int) -> bool:
         """Whether control may arrive at ``pc`` without asking Python."""
         return pc & 1 == 0 and bool(self.tier.slots.view("u8")[pc >> 1])
 
     def heat(self, pc: int) -> None:
-        """``pc`` was found hot: by the interpreter, which wants a quick translation of the region around it,
-        or by a quick translation, which wants an optimised one."""
+        """The block at ``pc`` has reached a threshold, in the interpreter or in a quick translation."""
         if self._failure is not None:
             raise self._failure
         tier = self.tier
+        interpreted = self._interpreted(pc)
+        self._descriptor_view[int(self._index_view[pc >> 1])]["threshold"] = self._next_threshold(interpreted)
         if tier.interpret_only:
             return
-        if pc not in tier.quick:
-            self._compile(tier, self._quick_region(tier, pc))
-        elif pc not in tier.optimised:
-            region = self._optimised_region(tier, pc)
+        if self._executions(tier, pc) >= self.optimise_executions and pc not in tier.optimised:
             if self.background:
-                self._order(tier, region)
+                self._want(tier, pc)
             else:
-                self._compile(tier, region)
-
-    def _order(self, tier: Tier, region: Region) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
-            self._thread.start()
-        self._queue.put((tier, region))
+                self._optimise(tier, pc)
+        interpreter = self.tier.slots.view("u8")[pc >> 1] == tier.interpreter
+        if interpreter and interpreted >= self.hot_executions and pc not in tier.quick:
+            region = self._former.quick(tier, pc)
+            self._compile(tier, region)
+            tier.quick.update(dict.fromkeys(region.blocks, region))
 
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
-        self.drain()
-        self._generation += 1
+        self._stop()
         self.cache.clear()
+        pcs = [int(operations["pc"][0]) for operations in self._operations]
         for tier in self._tiers.values():
+            tier.forget()
             slots = tier.slots.view("u8")
-            for number in range(1, len(self._operations) + 1):
-                slots[int(self._pc_of(number)) >> 1] = 0
-            for region in tier.regions:
-                for entry in region.entries:
-                    slots[entry >> 1] = 0
-            tier.quick.clear()
-            tier.optimised.clear()
-            tier.copies.clear()
-        for number in range(1, len(self._operations) + 1):
-            self._index_view[self._pc_of(number) >> 1] = 0
-
-    def _pc_of(self, number: int) -> int:
-        return int(self._operations[number - 1]["pc"][0])
-
-    def drain(self) -> None:
-        """Wait until the background thread has published all it was asked for."""
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
-        if self._failure is not None:
-            raise self._failure
+            for pc in pcs:
+                slots[pc >> 1] = 0
+        for pc in pcs:
+            self._index_view[pc >> 1] = 0
 
     def close(self) -> None:
-        """Stop compiling; what is under way is finished and thrown away."""
-        self._closing = True
-        self.drain()
+        """Stop compiling; what is under way is finished, what is wanted is not begun."""
+        self._stop()
 
-    # --- regions
-    def _quick_region(self, tier: Tier, hot: int) -> Region:
-        """The warm blocks of the function around ``hot`` that have no translation yet, each of them an entry."""
-        blocks = self._reachable(
-            [hot, self._function_start(hot)],
-            lambda pc: pc not in tier.quick and self._executions(pc) >= WORTH_EXECUTIONS,
-        )
-        region = Region(f"q{hot:x}", list(blocks), blocks, optimised=False)
-        tier.quick.update(dict.fromkeys(blocks, region))
-        return region
-
-    def _optimised_region(self, tier: Tier, hot: int) -> Region:
-        """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too.
-
-        A block that becomes hot later gives another region with the old blocks around it, up to `MAX_COPIES`.
-        """
-        worth = self.optimise_executions >> WORTH_SHIFT
-
-        def is_hot(pc: int) -> bool:
-            return tier.copies[pc] < MAX_COPIES and self._quick_executions(tier, pc) >= worth
-
-        blocks = self._reachable([hot, self._function_start(hot)], is_hot)
-        entries = {hot}
-        for block in blocks.values():
-            if block.slow or (
-                block.transfers and block.last.op_class in (OpClass.CALL, OpClass.INDIRECT_CALL)
-            ):
-                entries.add(block.end_pc)
-            # Loop heads too: a quick translation may be inside the loop when the optimised one is ready.
-            entries.update(pc for pc in block.successors() if pc <= block.pc)
-        entries &= blocks.keys()
-        tier.copies.update(blocks.keys())
-        tier.optimised |= entries
-        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], blocks, optimised=True)
-
-    def _function_start(self, pc: int) -> int:
-        """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""
-        place = bisect_right(self._call_targets, pc)
-        return self._call_targets[place - 1] if place else pc
-
-    def _executions(self, pc: int) -> int:
-        """How often the block at ``pc`` was interpreted."""
+    # --- counts
+    def _interpreted(self, pc: int) -> int:
         number = int(self._index_view[pc >> 1])
         return int(self._descriptor_view[number]["count"]) if number else 0
 
-    def _quick_executions(self, tier: Tier, pc: int) -> int:
-        """How often the quick translation of the block at ``pc`` was executed."""
+    def _executions(self, tier: Tier, pc: int) -> int:
+        """How often the block at ``pc`` was executed so far, interpreted or by its quick translation."""
         region = tier.quick.get(pc)
-        return 0 if region is None or region.counts is None else int(region.counts[region.place[pc]])
+        quick = 0 if region is None or region.counts is None else int(region.counts[region.place[pc]])
+        return self._interpreted(pc) + quick
 
-    def _reachable(self, seeds: list[int], wanted: Callable[[int], bool]) -> dict[int, Block]:
-        """``seeds[0]`` and the wanted blocks reachable from any seed over wanted ones without entering callees,
-        nearest first, up to a limit; ordered by pc."""
-        blocks: dict[int, Block] = {}
-        size = 0
-        work = deque(seeds)
-        while work and size < MAX_REGION_INSTRUCTIONS:
-            pc = work.popleft()
-            block = self.cache.by_pc.get(pc)
-            if block is None or pc in blocks or not (pc == seeds[0] or wanted(pc)):
-                continue
-            blocks[pc] = block
-            size += len(block.instructions)
-            work.extend(block.successors())
-        return dict(sorted(blocks.items()))
+    # --- compiling
+    def _optimise(self, tier: Tier, pc: int) -> None:
+        region = self._former.optimised(tier, pc)
+        tier.copies.update(region.blocks.keys())
+        tier.optimised.update(region.entries)
+        self._compile(tier, region)
 
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
@@ -320,6 +226,47 @@ class Translator:
         ).emit()  # fmt: skip
         return DECLARATIONS + text + METADATA
 
+    # --- in the background
+    def _want(self, tier: Tier, pc: int) -> None:
+        with self._condition:
+            self._wanted.append((tier, pc))
+            self._condition.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
+            self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._condition:
+                    while not (self._wanted or self._poor or self._stopping):
+                        self._condition.wait()
+                    if self._stopping:
+                        return
+                    hottest = None
+                    if self._wanted:
+                        # Counts go on while blocks wait, so this is what the guest is busy with now.
+                        hottest = max(self._wanted, key=lambda wanted: self._executions(*wanted))
+                        self._wanted.remove(hottest)
+                if hottest is None:
+                    self._improve_interpreter(self._poor.pop())
+                elif hottest[1] not in hottest[0].optimised:
+                    self._optimise(*hottest)
+        except BaseException as failure:  # reported by the next call from the machine's thread
+            self._failure = failure
+
+    def _stop(self) -> None:
+        """Wait for the compilation under way and drop what is wanted."""
+        if self._thread is not None:
+            with self._condition:
+                self._wanted.clear()
+                self._stopping = True
+                self._condition.notify()
+            self._thread.join()
+            self._thread, self._stopping = None, False
+        if self._failure is not None:
+            raise self._failure
+
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:
         """The guest instruction whose access the host instruction at ``host_pc`` is; None when unknown.
@@ -327,6 +274,8 @@ class Translator:
         Translations carry no such table. The region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
+        from emulator.engine.fault_location import function_size, pc_at
+
         for tier in self._tiers.values():
             for region in tier.regions:
                 offset = host_pc - region.address
@@ -340,14 +289,3 @@ class Translator:
         ):
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
-
-    def _work(self) -> None:
-        while True:
-            job = self._queue.get()
-            if job is None or self._closing:
-                return
-            try:
-                self._compile(*job)
-            except BaseException as failure:  # reported by the next call from the machine's thread
-                self._failure = failure
-                return

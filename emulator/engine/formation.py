@@ -1,0 +1,81 @@
+"""Which blocks are translated together.
+
+A quick region takes the warm blocks of a function that have no translation yet; each of its blocks is an entry,
+so regions that come later link to it block by block and no block is translated quickly twice. An optimised
+region takes the hot blocks around a hot one. A block that becomes hot later is given another region with the old
+ones around it, so that a loop is again in one piece, but only `MAX_COPIES` times.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+
+from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.tiers import Region, Tier
+from emulator.events import OpClass
+
+MAX_REGION_INSTRUCTIONS = 1500
+WORTH_EXECUTIONS = 8  # for a block to be translated with its hot neighbours
+WORTH_SHIFT = 8  # a block this many powers of two less hot than its neighbour is not optimised with it
+MAX_COPIES = 2
+_CALLS = (OpClass.CALL, OpClass.INDIRECT_CALL)
+
+
+class RegionFormer:
+    """Forms regions from the blocks of ``cache``; ``executions`` tells how often a block ran in a tier."""
+
+    def __init__(self, cache: BlockCache, executions: Callable[[Tier, int], int]) -> None:
+        self._cache = cache
+        self._executions = executions
+        self._call_targets: list[int] = []  # sorted
+
+    def note_call_target(self, pc: int) -> None:
+        """A function begins at ``pc``."""
+        place = bisect_left(self._call_targets, pc)
+        if self._call_targets[place : place + 1] != [pc]:
+            self._call_targets.insert(place, pc)
+
+    def quick(self, tier: Tier, hot: int) -> Region:
+        """The warm blocks of the function around ``hot`` that have no translation yet."""
+        blocks = self._reachable(
+            hot, lambda pc: pc not in tier.quick and self._executions(tier, pc) >= WORTH_EXECUTIONS
+        )
+        return Region(f"q{hot:x}", list(blocks), blocks, optimised=False)
+
+    def optimised(self, tier: Tier, hot: int) -> Region:
+        """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too."""
+        worth = max(WORTH_EXECUTIONS, self._executions(tier, hot) >> WORTH_SHIFT)
+        blocks = self._reachable(
+            hot, lambda pc: tier.copies[pc] < MAX_COPIES and self._executions(tier, pc) >= worth
+        )
+        entries = {hot}
+        for block in blocks.values():
+            if block.slow or (block.transfers and block.last.op_class in _CALLS):
+                entries.add(block.end_pc)
+            # Loop heads too: another tier may be inside the loop when the optimised translation is ready.
+            entries.update(pc for pc in block.successors() if pc <= block.pc)
+        entries &= blocks.keys()
+        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], blocks, optimised=True)
+
+    def _function_start(self, pc: int) -> int:
+        """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""
+        place = bisect_right(self._call_targets, pc)
+        return self._call_targets[place - 1] if place else pc
+
+    def _reachable(self, hot: int, wanted: Callable[[int], bool]) -> dict[int, Block]:
+        """``hot`` and the wanted blocks that it or the start of its function reaches over wanted ones, without
+        entering callees, nearest first, up to a limit; ordered by pc."""
+        blocks: dict[int, Block] = {}
+        size = 0
+        work = deque([hot, self._function_start(hot)])
+        while work and size < MAX_REGION_INSTRUCTIONS:
+            pc = work.popleft()
+            block = self._cache.by_pc.get(pc)
+            if block is None or pc in blocks or not (pc == hot or wanted(pc)):
+                continue
+            blocks[pc] = block
+            size += len(block.instructions)
+            work.extend(block.successors())
+        return dict(sorted(blocks.items()))

@@ -1,0 +1,75 @@
+"""What the translator keeps: tables of guest addresses, regions, and the tiers that they belong to."""
+
+from __future__ import annotations
+
+import mmap
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from emulator.engine.blocks import Block
+from emulator.events import TraceSelection
+
+GUEST_SPACE = 1 << 31
+_MAP_NORESERVE = 0x4000
+
+
+class Table:
+    """A large sparse table of zeros: only the pages that are touched take memory."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+        self._view = np.frombuffer(self._map, np.uint8)
+        self.address = self._view.ctypes.data
+
+    def view(self, dtype: str) -> np.ndarray:
+        return self._view.view(dtype)
+
+
+@dataclass
+class Region:
+    """A region on its way to being compiled, or compiled: its host code and the blocks in it."""
+
+    name: str
+    entries: list[int]
+    blocks: dict[int, Block]
+    optimised: bool
+    address: int = 0
+    image: bytes = b""
+    counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The place of each block in ``counts``."""
+        return {pc: place for place, pc in enumerate(self.blocks)}
+
+
+@dataclass
+class Tier:
+    """Everything translated for one selection.
+
+    ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``:
+    the one that runs what is not translated. ``quick``: the quick translation that a block is in; ``optimised``:
+    entries of optimised translations, also of one being compiled; ``copies``: in how many of those a block is.
+    """
+
+    selection: TraceSelection
+    interpreter: int
+    interpret_only: bool
+    slots: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
+    regions: list[Region] = field(default_factory=list)
+    quick: dict[int, Region] = field(default_factory=dict)
+    optimised: set[int] = field(default_factory=set)
+    copies: Counter[int] = field(default_factory=Counter)
+
+    def forget(self) -> None:
+        """Guest code has changed: nothing of this is valid any more (host code may still be running)."""
+        slots = self.slots.view("u8")
+        for region in self.regions:
+            for entry in region.entries:
+                slots[entry >> 1] = 0
+        self.quick.clear()
+        self.optimised.clear()
+        self.copies.clear()
