@@ -96,10 +96,12 @@ def main(
         machine = Machine(
             program, arguments, environment=environment, files=files, core=core, consumers=counting,
             clock_hz=clock_hz, seed=seed, limit_instructions=limit_instructions, engine=engine,
+            keep_translations=True,
         )  # fmt: skip
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
     status = _run(machine, core or next(iter(counting), None), stats)
+    machine.save_translations()
     # Leave at once: a translation that is still being compiled is of no use to anyone.
     sys.stdout.flush()
     sys.stderr.flush()

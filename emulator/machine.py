@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.archive import Archive
 from emulator.engine.blocks import BlockCache
 from emulator.engine.entry import Entry
 from emulator.engine.oracle import Oracle
@@ -73,6 +74,8 @@ class Machine:
 
     ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
+    ``keep_translations``: begin with the translations that an earlier process left on disk for this program
+    (`save_translations`); blocks then keep the numbers they had in that process.
     Raises `GuestImageError` for a file that is not a program for this machine.
     """
 
@@ -95,6 +98,7 @@ class Machine:
         background: bool = True,
         hot_executions: int = HOT_EXECUTIONS,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
+        keep_translations: bool = False,
     ) -> None:
         name = (
             program if isinstance(program, str) else str(program) if isinstance(program, Path) else "program"
@@ -140,13 +144,13 @@ class Machine:
         if engine == "translated":
             self._entry = Entry.get()
             self._place = self._entry.register(self.hart.address)
-            self._translator = Translator(
-                self.hart,
-                self._cache,
-                background=background,
-                hot_executions=hot_executions,
-                optimise_executions=optimise_executions,
+            archive = (
+                Archive(self.image.data, self._entry.compiler.host, self._peek) if keep_translations else None
             )
+            self._translator = Translator(
+                self.hart, self._cache, background=background, hot_executions=hot_executions,
+                optimise_executions=optimise_executions, archive=archive,
+            )  # fmt: skip
             self._select()
 
     def close(self) -> None:
@@ -163,6 +167,11 @@ class Machine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def save_translations(self) -> None:
+        """Leave the translations to the next process, with ``keep_translations``."""
+        if self._entry is not None:
+            self._translator.save()
 
     # --- time
     @property
@@ -355,6 +364,12 @@ class Machine:
         if half & 3 != 3:
             return half
         return half | int.from_bytes(self.memory.fetch(pc + 2, 2), "little") << 16
+
+    def _peek(self, start: int, n_bytes: int) -> bytes | None:
+        try:
+            return self.memory.fetch(start, n_bytes)
+        except MemoryFault:
+            return None
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:

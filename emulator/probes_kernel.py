@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.jit import njit
+from emulator.jit import kernel
 
 
-@njit
+@kernel
 def pick_block_ids(n_accesses: Any, stream: Any, found: Any) -> int:
     """Copy the block ids of ``stream`` to ``found``; how many there are."""
     position = 0
@@ -20,7 +20,7 @@ def pick_block_ids(n_accesses: Any, stream: Any, found: Any) -> int:
     return count
 
 
-@njit
+@kernel
 def stores_in_ranges(
     first: Any, length: Any, access: Any, stream: Any, lows: Any, highs: Any, counts: Any, store_flag: int
 ) -> None:

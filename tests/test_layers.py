@@ -16,7 +16,8 @@ PACKAGES = ("emulator", "instrumenter", "measure")
 LAYERS: dict[str, tuple[str, ...]] = {
     "emulator.errors": (),
     "emulator.events": (),
-    "emulator.jit": (),
+    "emulator.kept": (),
+    "emulator.jit": ("emulator.kept",),
     "emulator.memory": ("emulator.errors",),
     "emulator.isa": ("emulator.events", "emulator.isa"),
     "emulator.linux": ("emulator.errors", "emulator.memory", "emulator.linux"),
@@ -25,7 +26,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "emulator.events",
         "emulator.isa",
         "emulator.engine",
-        "emulator.jit",
+        "emulator.kept",
     ),
     "emulator.timing": ("emulator.errors", "emulator.events", "emulator.jit", "emulator.timing"),
     "emulator.pmu": ("emulator.errors", "emulator.timing"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 
@@ -66,6 +69,7 @@ class BlockCache:
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
+        self._restored: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
         """The block that starts at ``pc``, discovered on first use.
@@ -78,9 +82,22 @@ class BlockCache:
             self.by_pc[pc] = block
         return block
 
+    def known(self, pc: int) -> Block | None:
+        """The block that starts at ``pc`` if it was ever discovered, in this process or an earlier one."""
+        block = self.by_pc.get(pc)
+        if block is None and pc in self._restored:
+            block = self.get(pc)
+        return block
+
+    def restore(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> None:
+        """Begin with the facts of an earlier process that ran the same code; nothing may be known yet."""
+        self.facts.restore(blocks, instructions)
+        self._restored = {pc: number for number, pc in enumerate(blocks["pc"].tolist())}
+
     def clear(self) -> None:
         """Forget all blocks (the guest changed its code); their facts and numbers stay valid."""
         self.by_pc.clear()
+        self._restored.clear()
 
     def _discover(self, start: int) -> Block:
         instructions: list[Instruction] = []
@@ -106,9 +123,11 @@ class BlockCache:
         target = pcs[-1] + last.imm if last.op_class in _STATIC_TARGETS else None
         if target is not None and not 0 <= target < 1 << 31:
             target = None
-        number = self.facts.append(
-            [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)], target
-        )
+        number = self._restored.get(start)
+        if number is None:
+            number = self.facts.append(
+                [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)], target
+            )
         return Block(
             number, start, pc, tuple(instructions), tuple(pcs), target, transfers, last.slow,
             _call_target(instructions, pcs, target),

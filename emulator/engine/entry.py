@@ -198,7 +198,7 @@ class Entry:
             )
         self.compiler = Compiler()
         names = ["enter", "on_fault", "machines", "previous", "leave", "miss"]
-        addresses = self.compiler.compile(_enter_ir() + "\n" + _leave_ir() + _handler_ir(), names)
+        addresses = self.compiler.compile(f"{_enter_ir()}\n{_leave_ir()}{_handler_ir()}", names)
         self.leave, self.miss = addresses["leave"], addresses["miss"]
         # A CFUNCTYPE call releases the GIL: background compilation goes on meanwhile.
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["enter"])

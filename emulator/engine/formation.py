@@ -29,20 +29,20 @@ class RegionFormer:
     def __init__(self, cache: BlockCache, executions: Callable[[Tier, int], int]) -> None:
         self._cache = cache
         self._executions = executions
-        self._call_targets: list[int] = []  # sorted
+        self.call_targets: list[int] = []  # sorted
 
     def note_call_target(self, pc: int) -> None:
         """A function begins at ``pc``."""
-        place = bisect_left(self._call_targets, pc)
-        if self._call_targets[place : place + 1] != [pc]:
-            self._call_targets.insert(place, pc)
+        place = bisect_left(self.call_targets, pc)
+        if self.call_targets[place : place + 1] != [pc]:
+            self.call_targets.insert(place, pc)
 
     def quick(self, tier: Tier, hot: int) -> Region:
         """The warm blocks of the function around ``hot`` that have no translation yet."""
         blocks = self._reachable(
             hot, lambda pc: pc not in tier.quick and self._executions(tier, pc) >= WORTH_EXECUTIONS
         )
-        return Region(f"q{hot:x}", list(blocks), blocks, optimised=False)
+        return Region(f"q{hot:x}", list(blocks), tuple(blocks), blocks, optimised=False)
 
     def optimised(self, tier: Tier, hot: int) -> Region:
         """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too."""
@@ -57,12 +57,12 @@ class RegionFormer:
             # Loop heads too: another tier may be inside the loop when the optimised translation is ready.
             entries.update(pc for pc in block.successors() if pc <= block.pc)
         entries &= blocks.keys()
-        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], blocks, optimised=True)
+        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], tuple(blocks), blocks, optimised=True)
 
     def _function_start(self, pc: int) -> int:
         """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""
-        place = bisect_right(self._call_targets, pc)
-        return self._call_targets[place - 1] if place else pc
+        place = bisect_right(self.call_targets, pc)
+        return self.call_targets[place - 1] if place else pc
 
     def _reachable(self, hot: int, wanted: Callable[[int], bool]) -> dict[int, Block]:
         """``hot`` and the wanted blocks that it or the start of its function reaches over wanted ones, without
@@ -72,7 +72,7 @@ class RegionFormer:
         work = deque([hot, self._function_start(hot)])
         while work and size < MAX_REGION_INSTRUCTIONS:
             pc = work.popleft()
-            block = self._cache.by_pc.get(pc)
+            block = self._cache.known(pc)
             if block is None or pc in blocks or not (pc == hot or wanted(pc)):
                 continue
             blocks[pc] = block

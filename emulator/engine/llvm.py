@@ -5,27 +5,24 @@ LLVM version, so a later process with the same text compiles nothing. A file tha
 
 llvmlite takes one lock around every call into LLVM, so a long compilation in one thread would hold up short
 ones in another. LLVM itself needs no such lock between threads with an `LLVMContext` and a target machine of
-their own; the one long call, code generation, goes around it here.
+their own; the long calls go around it here.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
-import os
-import struct
-import tempfile
 import threading
-import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from emulator.jit import cache_directory
+from emulator.kept import cache_directory, read_checked, write_checked
 
-_MAGIC = b"RVOBJ1"
 _lock = threading.Lock()
 _initialized = False
 
@@ -40,19 +37,54 @@ def _initialize() -> None:
             _initialized = True
 
 
-def _emit_without_lock(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:
-    """`TargetMachine.emit_object`, its long call outside llvmlite's lock (and the GIL)."""
-    emit = ctypes.CDLL(ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
-    emit.argtypes = [ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
-    emit.restype = ffi.LLVMMemoryBufferRef
-    with ffi.OutputString() as problem:
-        buffer = emit(machine, module, 1, problem)
-        if not buffer:
-            raise RuntimeError(f"LLVM cannot generate code: {problem}")
-    try:
-        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
-    finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+class _Unlocked:
+    """LLVM's long calls, without llvmlite's lock (and the GIL)."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(ffi.lib._name)
+        self._parse = library.LLVMPY_ParseAssembly
+        self._parse.argtypes = [ffi.LLVMContextRef, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)]
+        self._parse.restype = ffi.LLVMModuleRef
+        self._optimise = library.LLVMPY_RunNewFunctionPassManager
+        self._optimise.argtypes = [
+            ffi.LLVMFunctionPassManagerRef, ffi.LLVMValueRef, ffi.LLVMPassBuilderRef
+        ]  # fmt: skip
+        self._optimise.restype = None
+        self._emit = library.LLVMPY_TargetMachineEmitToMemory
+        self._emit.argtypes = [
+            ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)
+        ]  # fmt: skip
+        self._emit.restype = ffi.LLVMMemoryBufferRef
+
+    def parse(self, text: str, context: llvm.ContextRef) -> llvm.ModuleRef:
+        with ffi.OutputString() as problem:
+            module = llvm.ModuleRef(self._parse(context, text.encode(), problem), context)
+            if problem:
+                raise RuntimeError(f"LLVM cannot read what we wrote: {problem}")
+        return module
+
+    def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        builder = llvm.create_pass_builder(machine, options)
+        passes = llvm.create_new_function_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        for function in module.functions:
+            if not function.is_declaration:
+                self._optimise(passes, function, builder)
+
+    def emit(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> bytes:
+        with ffi.OutputString() as problem:
+            buffer = self._emit(machine, module, 1, problem)
+            if not buffer:
+                raise RuntimeError(f"LLVM cannot generate code: {problem}")
+        try:
+            return ctypes.string_at(
+                ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+            )
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 class _ThreadState(threading.local):
@@ -76,6 +108,7 @@ class Compiler:
         self._directory: Path | None = cache_directory() / "translations" if use_cache else None
         self._jit = llvm.create_lljit_compiler(self._machine(2))
         self._of_thread = _ThreadState()
+        self._unlocked = _Unlocked()
         self._count = 0
         self._trackers: list[object] = []
 
@@ -91,80 +124,62 @@ class Compiler:
         machine = mine.machines.get(level)
         if machine is None:
             machine = mine.machines[level] = self._machine(level)
-        module = llvm.parse_assembly(text, mine.context)
+        module = self._unlocked.parse(text, mine.context)
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
         if level > 0:
-            options = llvm.create_pipeline_tuning_options(speed_level=2)
-            builder = llvm.create_pass_builder(machine, options)
-            passes = llvm.create_new_function_pass_manager()
-            passes.add_sroa_pass()
-            passes.add_instruction_combine_pass()
-            passes.add_simplify_cfg_pass()
-            for function in module.functions:
-                if not function.is_declaration:
-                    passes.run(function, builder)
-        return _emit_without_lock(machine, module)
+            self._unlocked.optimise(module, machine)
+        return self._unlocked.emit(module, machine)
 
-    def compile(self, text: str, names: list[str], level: int = 2) -> dict[str, int]:
-        """Compile and link a module; the addresses of ``names``."""
-        return self.load(self.compile_object(text, level), names)
+    def compile(
+        self, text: str | Callable[[], str], names: list[str], level: int = 2, key: str | None = None
+    ) -> dict[str, int]:
+        """Compile and link a module; the addresses of ``names``.
 
-    def _cache_path(self, text: str, level: int) -> Path | None:
+        ``key``: names the text, which then need not be made in order to look for its object.
+        """
+        return self.load(self.compile_object(text, level, key), names)
+
+    @functools.cached_property
+    def host(self) -> str:
+        """What the code depends on beside the IR: processor, LLVM."""
+        return "\0".join((self._cpu, self._features, str(llvm.llvm_version_info), llvmlite.__version__))
+
+    def _cache_path(self, key: str, level: int) -> Path | None:
         if self._directory is None:
             return None
-        identity = "\0".join((text, str(level), self._cpu, self._features, str(llvm.llvm_version_info)))
-        key = hashlib.sha256(f"{identity}\0{llvmlite.__version__}".encode()).hexdigest()
-        return self._directory / key[:2] / key[2:]
+        name = hashlib.sha256(f"{key}\0{level}\0{self.host}".encode()).hexdigest()
+        return self._directory / name[:2] / name[2:]
 
-    def is_cached(self, text: str, level: int) -> bool:
+    def is_cached(self, key: str, level: int) -> bool:
         """Whether an earlier compilation left its object on the disk."""
-        path = self._cache_path(text, level)
+        path = self._cache_path(key, level)
         return path is not None and path.exists()
 
-    def compile_object(self, text: str, level: int = 2) -> bytes:
+    def compile_object(self, text: str | Callable[[], str], level: int = 2, key: str | None = None) -> bytes:
         """The relocatable object for IR ``text``, from the cache or from LLVM."""
-        path = self._cache_path(text, level)
-        if path is None:
-            return self._object(text, level)
-        cached = _read_checked(path)
+        if key is None:
+            key = text = text if isinstance(text, str) else text()
+        path = self._cache_path(key, level)
+        cached = None if path is None else read_checked(path)
         if cached is None:
-            cached = self._object(text, level)
-            _write_checked(path, cached)
+            cached = self._object(text if isinstance(text, str) else text(), level)
+            if path is not None:
+                write_checked(path, cached)
         return cached
 
     def load(self, image: bytes, names: list[str]) -> dict[str, int]:
         """Link an object into this process; the addresses of ``names``."""
+        return self.load_all([image], names)
+
+    def load_all(self, images: Sequence[bytes], names: Sequence[str]) -> dict[str, int]:
+        """Link objects into this process at once; the addresses of ``names``."""
         self._count += 1
-        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        builder = llvm.JITLibraryBuilder().add_current_process()
+        for image in images:
+            builder.add_object_img(image)
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(self._jit, f"lib{self._count}")
         self._trackers.append(tracker)
         return {name: tracker[name] for name in names}
-
-
-def _read_checked(path: Path) -> bytes | None:
-    try:
-        raw = path.read_bytes()
-    except OSError:
-        return None
-    if raw[: len(_MAGIC)] != _MAGIC or len(raw) < len(_MAGIC) + 4:
-        return None
-    body = raw[len(_MAGIC) + 4 :]
-    return body if struct.unpack_from("<I", raw, len(_MAGIC))[0] == zlib.crc32(body) else None
-
-
-def _write_checked(path: Path, body: bytes) -> None:
-    """Write atomically; a cache that cannot be written is no reason to fail."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + struct.pack("<I", zlib.crc32(body)) + body)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-    except OSError:
-        return

@@ -74,7 +74,8 @@ class RegionEmitter(Emitter):
         self._values: dict[int, V] = {}  # x registers: current value
         self._fp: dict[int, tuple[Format | None, V]] = {}  # f registers: (format or None for raw, value)
         self._dirty: set[int] = set()
-        self._checked: set[V] = set()
+        self._checked: set[V] = set()  # values that were found to be addresses in this block
+        self._sound: set[int] = set()  # registers that were found to hold addresses before it
         self._record_base = ""
         self._accesses = 0
         self._faults: list[tuple[str, V, int]] = []  # label of what notes it, address, pc
@@ -110,8 +111,14 @@ class RegionEmitter(Emitter):
             self._exit(label, source, target)
         self._epilogue()
         debug = "!dbg !3 " if self._locate else ""
-        counts = f"@{COUNTS} = dso_local global [{len(self.blocks)} x i32] zeroinitializer\n" if self._quick else ""
-        head = f"{counts}define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
+        counts = (
+            f"@{COUNTS} = dso_local global [{len(self.blocks)} x i32] zeroinitializer\n"
+            if self._quick
+            else ""
+        )
+        head = (
+            f"{counts}define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
+        )
         return head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
 
     def _metadata(self) -> list[str]:
@@ -169,11 +176,39 @@ class RegionEmitter(Emitter):
                 if not out <= into[successor]:
                     into[successor] |= out
                     work.append(successor)
+        self._sound_in = self._sound_bases()
         # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
         if self.selection.exact_stop:
             self._checks = set(self.blocks)
         else:
             self._checks = self._loop_heads if self._quick else self._loop_heads | set(self.entries)
+
+    def _sound_bases(self) -> dict[int, set[int]]:
+        """Registers that were checked as bases of accesses, on every way to each block, and not written since."""
+        gained: dict[int, set[int]] = {}
+        lost: dict[int, set[int]] = {}
+        before: dict[int, list[int]] = {pc: [] for pc in self.blocks}
+        for pc, block in self.blocks.items():
+            checked: set[int] = set()
+            for instruction in block.instructions:
+                if instruction.row.access:
+                    checked.add(instruction.rs1)
+                checked.discard(registers_of(instruction)[1] or 0)
+            gained[pc], lost[pc] = checked, self._written[pc]
+            for successor in self._inner_edges(block):
+                before[successor].append(pc)
+        every = set(range(1, 32))
+        into = {pc: set() if pc in self.entries or not before[pc] else set(every) for pc in self.blocks}
+        changed = True
+        while changed:
+            changed = False
+            for pc in self.blocks:
+                if not into[pc]:
+                    continue
+                sound = into[pc].intersection(*((into[p] - lost[p]) | gained[p] for p in before[pc]))
+                changed |= sound != into[pc]
+                into[pc] = sound
+        return into
 
     def _prologue(self) -> None:
         self.start("entry")
@@ -219,6 +254,7 @@ class RegionEmitter(Emitter):
         self._fp.clear()
         self._dirty.clear()
         self._checked.clear()
+        self._sound = set(self._sound_in[block.pc])
         budget = self.let("load i64, ptr %vb")
         if block.pc in self._checks:
             out = self.let(f"icmp slt i64 {budget}, 1")
@@ -426,6 +462,7 @@ class RegionEmitter(Emitter):
         if self.instruction.rd:
             self._values[self.instruction.rd] = value
             self._dirty.add(self.instruction.rd)
+            self._sound.discard(self.instruction.rd)
 
     def _raw(self, number: int) -> V:
         """The 64-bit pattern of an f register (numbered from 32)."""
@@ -481,7 +518,7 @@ class RegionEmitter(Emitter):
 
     # --- memory and control
     def check_address(self, base: V, address: V) -> None:
-        if base in self._checked:
+        if base in self._checked or self.instruction.rs1 in self._sound:
             return
         self._checked.add(base)
         wild = self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}")

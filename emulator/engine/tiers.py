@@ -30,10 +30,14 @@ class Table:
 
 @dataclass
 class Region:
-    """A region on its way to being compiled, or compiled: its host code and the blocks in it."""
+    """A region on its way to being compiled, or compiled: its host code and the blocks in it, by pc.
+
+    ``blocks`` is empty in a region from the archive, which is not decoded until somebody asks.
+    """
 
     name: str
     entries: list[int]
+    pcs: tuple[int, ...]
     blocks: dict[int, Block]
     optimised: bool
     address: int = 0
@@ -43,7 +47,7 @@ class Region:
     @cached_property
     def place(self) -> dict[int, int]:
         """The place of each block in ``counts``."""
-        return {pc: place for place, pc in enumerate(self.blocks)}
+        return {pc: place for place, pc in enumerate(self.pcs)}
 
 
 @dataclass

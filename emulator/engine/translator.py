@@ -15,6 +15,7 @@ import threading
 
 import numpy as np
 
+from emulator.engine.archive import Archive, SavedProgram, SavedRegion, sources_identity
 from emulator.engine.blocks import BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
@@ -30,7 +31,7 @@ MAX_BLOCKS = 1 << 20
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
 OPTIMISE_EXECUTIONS = 5000  # interpreted or in a quick translation, before an optimised one is wanted
-HOT_EXECUTIONS = 20_000  # interpreted, before a quick translation is made in the foreground
+HOT_EXECUTIONS = 100_000  # interpreted, before a quick translation is made in the foreground
 QUICK_LEVEL, OPTIMISED_LEVEL = 0, 2
 
 
@@ -38,7 +39,8 @@ class Translator:
     """Keeps the tables of one machine and promotes hot code.
 
     ``background``: compile optimised translations in another thread while the guest goes on (the default);
-    otherwise compile at once, which tests use to know what ran.
+    otherwise compile at once, which tests use to know what ran. ``archive``: begin with what an earlier process
+    translated of this program; `save` leaves it to the next.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Translator:
         background: bool = True,
         hot_executions: int = HOT_EXECUTIONS,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
+        archive: Archive | None = None,
     ) -> None:
         self.hart = hart
         self.cache = cache
@@ -62,6 +65,8 @@ class Translator:
         self._index_view = self._block_index.view("u4")
         self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
         self._operations: list[np.ndarray] = []
+        self._archive = archive
+        self._archived: tuple[int, int] = (0, 0)  # blocks and regions that came from there
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self.tier: Tier
@@ -75,6 +80,7 @@ class Translator:
         self._poor: list[Tier] = []  # tiers whose interpreter has better code to come
         self._condition = threading.Condition()
         self._stopping = False
+        self._flushed = False  # the guest has changed its code
         self._failure: BaseException | None = None
 
     # --- selection
@@ -86,11 +92,14 @@ class Translator:
         """
         tier = self._tiers.get((selection, interpret_only))
         if tier is None:
-            text, name = self._interpreter_text(selection)
             # Good code for it takes 150 ms and runs not twice as fast: the first process does without at first.
-            good = not self.background or self._compiler.is_cached(text, OPTIMISED_LEVEL)
-            address = self._compiler.compile(text, [name], OPTIMISED_LEVEL if good else QUICK_LEVEL)[name]
+            good = not self.background or self._compiler.is_cached(
+                _interpreter_key(selection), OPTIMISED_LEVEL
+            )
+            address = self._compile_interpreter(selection, OPTIMISED_LEVEL if good else QUICK_LEVEL)
             tier = Tier(selection, address, interpret_only)
+            if self._archive is not None and not interpret_only and not self._tiers:
+                self._restore(tier, self._archive)
             self._tiers[selection, interpret_only] = tier
             if not good:
                 self._poor.append(tier)
@@ -102,15 +111,17 @@ class Translator:
         self.hart.set("slots", tier.slots.address)
         return tier
 
-    @staticmethod
-    def _interpreter_text(selection: TraceSelection) -> tuple[str, str]:
-        name = f"interpreter{int(selection.blocks)}{int(selection.addresses)}"
-        return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA, name
+    def _compile_interpreter(self, selection: TraceSelection, level: int) -> int:
+        name = "interpreter"
+
+        def text() -> str:
+            return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
+
+        return self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
 
     def _improve_interpreter(self, tier: Tier) -> None:
         """Replace an interpreter of poor code by a good one."""
-        text, name = self._interpreter_text(tier.selection)
-        good = self._compiler.compile(text, [name], OPTIMISED_LEVEL)[name]
+        good = self._compile_interpreter(tier.selection, OPTIMISED_LEVEL)
         slots = tier.slots.view("u8")
         with self._publishing:
             known = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations])
@@ -170,6 +181,7 @@ class Translator:
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
         self._stop()
+        self._flushed = True
         self.cache.clear()
         pcs = [int(operations["pc"][0]) for operations in self._operations]
         for tier in self._tiers.values():
@@ -179,6 +191,58 @@ class Translator:
                 slots[pc >> 1] = 0
         for pc in pcs:
             self._index_view[pc >> 1] = 0
+
+    # --- from one process to the next
+    def _restore(self, tier: Tier, archive: Archive) -> None:
+        saved = archive.load(tier.selection)
+        if saved is None:
+            return
+        addresses = self._compiler.load_all([r.image for r in saved.regions], [r.name for r in saved.regions])
+        self.cache.restore(saved.blocks, saved.instructions)
+        self._former.call_targets.extend(saved.call_targets)
+        rows = np.flatnonzero(saved.n_operations)
+        ends = np.cumsum(saved.n_operations[rows].astype(np.int64))
+        self._operations = np.split(saved.operations, ends[:-1]) if len(rows) else []
+        known = self._descriptor_view[1 : len(rows) + 1]
+        starts = ends - saved.n_operations[rows]
+        known["operations"] = saved.operations.ctypes.data + starts * OPERATION_DTYPE.itemsize
+        known["n_instructions"] = saved.blocks["n_instructions"][rows]
+        known["number"] = rows
+        places = saved.blocks["pc"][rows] >> 1
+        self._index_view[places] = np.arange(1, len(rows) + 1)
+        slots = tier.slots.view("u8")
+        slots[places] = tier.interpreter
+        for one in saved.regions:
+            region = Region(one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image)
+            tier.regions.append(region)
+            tier.copies.update(one.blocks)
+            tier.optimised.update(one.entries)
+            slots[np.array(one.entries) >> 1] = region.address
+        self._archived = len(saved.blocks), len(saved.regions)
+
+    def save(self) -> None:
+        """Leave to later processes what is known by now, if it is more than the archive gave."""
+        facts = self.cache.facts
+        archive, tier = self._archive, self.tier
+        if archive is None or self._flushed or tier.interpret_only:
+            return
+        with self._publishing:
+            slots = tier.slots.view("u8")
+            kept = [
+                region
+                for region in tier.regions
+                if region.optimised and any(slots[pc >> 1] == region.address for pc in region.entries)
+            ]
+            if (facts.n_blocks, len(kept)) == self._archived:
+                return
+            n_operations = np.zeros(facts.n_blocks, np.uint32)
+            for number, operations in enumerate(self._operations, 1):
+                n_operations[self._descriptor_view[number]["number"]] = len(operations)
+            archive.save(tier.selection, SavedProgram(
+                facts.blocks, facts.instructions, np.concatenate(self._operations), n_operations,
+                tuple(self._former.call_targets),
+                tuple(SavedRegion(r.name, tuple(r.entries), r.pcs, r.image) for r in kept),
+            ))  # fmt: skip
 
     def close(self) -> None:
         """Stop compiling; what is under way is finished, what is wanted is not begun."""
@@ -220,8 +284,9 @@ class Translator:
             tier.regions.append(region)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
+        blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
         text = RegionEmitter(
-            region.blocks, region.entries, tier.selection, region.name, not region.optimised,
+            blocks, region.entries, tier.selection, region.name, not region.optimised,
             self.optimise_executions, locate,
         ).emit()  # fmt: skip
         return DECLARATIONS + text + METADATA
@@ -289,3 +354,7 @@ class Translator:
         ):
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
+
+
+def _interpreter_key(selection: TraceSelection) -> str:
+    return f"interpreter {selection.blocks} {selection.addresses} {sources_identity()}"

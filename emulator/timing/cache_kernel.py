@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from emulator.timing.jit import Integer, inline_kernel, kernel
+from emulator.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     M_BASE,
     M_CLOCK,

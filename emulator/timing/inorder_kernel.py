@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulator.events import ACCESS_STORE, OpClass
+from emulator.jit import Integer, inline_kernel, kernel
 from emulator.timing.counters import FIRST_STATIC, N_EVENTS, N_STATIC, Event
 from emulator.timing.issue_kernel import (
     FRONTEND_STALL_CYCLES,
@@ -15,7 +16,6 @@ from emulator.timing.issue_kernel import (
     take_new_transition,
     walk,
 )
-from emulator.timing.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     ACCESSES,
     BLOCK_COLUMNS,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from emulator.jit import Integer, inline_kernel, kernel
 from emulator.timing.counters import Event
-from emulator.timing.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     BLOCK_COLUMNS,
     COUNTS,

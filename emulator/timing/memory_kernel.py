@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from emulator.jit import Integer, inline_kernel, kernel
 from emulator.timing.cache_kernel import HIT, MISS_DIRTY, touch
 from emulator.timing.counters import Event
-from emulator.timing.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     COUNTS,
     DTLB,

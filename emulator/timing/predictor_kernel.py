@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from emulator.events import OpClass
+from emulator.jit import inline_kernel
 from emulator.timing.counters import Event
-from emulator.timing.jit import inline_kernel
 from emulator.timing.layout import (
     BLOCK_COLUMNS,
     COUNTS,

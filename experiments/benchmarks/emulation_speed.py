@@ -118,9 +118,7 @@ def run_steady(guest: str, size: str) -> None:
             speeds.append((machine.instructions - before) / (time.perf_counter() - start))
         later = speeds[len(speeds) // 2 : -1]
         speed = statistics.median(later)
-        print(
-            json.dumps({"instructions": machine.instructions, "seconds": machine.instructions / speed})
-        )
+        print(json.dumps({"instructions": machine.instructions, "seconds": machine.instructions / speed}))
 
 
 def run_unicorn(guest: str, size: str) -> None:

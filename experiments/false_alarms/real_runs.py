@@ -40,7 +40,9 @@ noise: {{interrupts: 200k}}
 
 def main() -> None:
     """Run, judge, record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--campaigns", type=int, default=6)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--program", default="chess")
@@ -70,7 +72,9 @@ def main() -> None:
             part = runs[number * (BASELINES + RUNS) :][: BASELINES + RUNS]
             baseline, further = part[:BASELINES], part[BASELINES:]
             inner = inner_perturbation(
-                [spearman(one, metrics) for one in baseline], [spearman(one, metrics) for one in further], seed=1
+                [spearman(one, metrics) for one in baseline],
+                [spearman(one, metrics) for one in further],
+                seed=1,
             )
             results = [inner]
             results += [

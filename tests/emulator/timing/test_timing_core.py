@@ -12,8 +12,8 @@ from timing_naive import NaiveCore
 from timing_programs import BODY, WITH_TARGET, Execution, instruction, machine, stream_of
 
 from emulator.events import FULL_RECORD, BlockFacts, OpClass
-from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, Event
-from emulator.timing.counting import CountingCore
+from emulator.probes import BlockCounter
+from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, Event, static_events
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
 
@@ -170,18 +170,18 @@ def test_a_read_only_record_is_taken_as_it_is() -> None:
     assert events_of(writable) == events_of(read_only)
 
 
-def test_counting_core_counts_what_the_machine_counts() -> None:
+def test_block_counter_counts_what_the_machine_counts() -> None:
     facts, executions = made_up_run(n_blocks=200, n_executions=3000, seed=8)
     core = InOrderCore(machine())
     core.consume(facts, stream_of(executions))
-    static = slice(FIRST_STATIC, FIRST_DYNAMIC)
-    assert np.all(CountingCore().counters == 0)
-    with_addresses, without = CountingCore(addresses=True), CountingCore()
+    with_addresses, without = BlockCounter(with_addresses=True), BlockCounter()
+    assert with_addresses.executions.sum() == without.executions.sum() == 0
     for start in range(0, 3000, 700):
         part = executions[start : start + 700]
         with_addresses.consume(facts, stream_of(part))
         without.consume(facts, np.array([block for block, _ in part], np.uint32))
-    for counting in (with_addresses, without):
-        assert np.array_equal(counting.counters[static], core.counters[static])
-        assert np.all(counting.counters[FIRST_DYNAMIC:] == 0)
-        assert counting.executions.sum() == 3000
+    per_block = static_events(facts, 0, facts.n_blocks).astype(np.int64)
+    for counter in (with_addresses, without):
+        counts = counter.executions[: facts.n_blocks] @ per_block
+        assert np.array_equal(counts, core.counters[FIRST_STATIC:FIRST_DYNAMIC])
+        assert counter.executions.sum() == 3000

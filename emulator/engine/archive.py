@@ -1,0 +1,143 @@
+"""Translations of a program kept on disk whole, so that the next process begins where the last one got to.
+
+Which blocks are translated together depends on when the background thread got to them, so objects kept one by
+one would not be asked for again. What is kept here is the outcome: every block that was discovered, as its
+facts and interpreter operations, and the optimised regions that control still arrives at, as host code.
+
+One file for each program and selection, named by a hash of everything it depends on: the program, the
+emulator's own sources, the host's processor, LLVM. The guest's code is in it as well and compared with its
+memory before use, so code that is mapped or written later can never be taken for what it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.interpreter import OPERATION_DTYPE
+from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
+from emulator.kept import cache_directory, read_checked, write_checked
+
+
+@dataclass(frozen=True)
+class SavedRegion:
+    """An optimised region: where it is entered, the blocks in it by pc, and its relocatable object."""
+
+    name: str
+    entries: tuple[int, ...]
+    blocks: tuple[int, ...]
+    image: bytes
+
+
+@dataclass(frozen=True)
+class SavedProgram:
+    """What was known about a program's code.
+
+    ``blocks``, ``instructions``: rows of `BlockFacts`; ``operations``: of the interpreter, all blocks' one after
+    the other, ``n_operations`` of them each (0: the interpreter has not met the block).
+    """
+
+    blocks: NDArray[np.void]
+    instructions: NDArray[np.void]
+    operations: NDArray[np.void]
+    n_operations: NDArray[np.uint32]
+    call_targets: tuple[int, ...]
+    regions: tuple[SavedRegion, ...]
+
+
+@functools.cache
+def sources_identity() -> str:
+    """A hash of the sources that decide what a translation looks like."""
+    digest = hashlib.sha256()
+    emulator = Path(__file__).parent.parent
+    for folder in (emulator / "engine", emulator / "isa"):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
+    digest.update((emulator / "events.py").read_bytes())
+    return digest.hexdigest()
+
+
+class Archive:
+    """The files for one program. ``program``: its bytes; ``host``: processor and compiler, as text;
+    ``peek(start, n_bytes)``: guest code in memory, None when there is none."""
+
+    def __init__(self, program: bytes, host: str, peek: Callable[[int, int], bytes | None]) -> None:
+        self._peek = peek
+        self._identity = f"{hashlib.sha256(program).hexdigest()}\0{sources_identity()}\0{host}"
+
+    def _path(self, selection: TraceSelection) -> Path:
+        name = hashlib.sha256(f"{self._identity}\0{selection}".encode()).hexdigest()
+        return cache_directory() / "programs" / name[:2] / name[2:]
+
+    def load(self, selection: TraceSelection) -> SavedProgram | None:
+        """What was saved for ``selection``; None when there is nothing, or when it is not about the code that
+        is in memory."""
+        raw = read_checked(self._path(selection))
+        if raw is None:
+            return None
+        (length,) = struct.unpack_from("<I", raw)
+        about = json.loads(raw[4 : 4 + length])
+        rest = memoryview(raw)[4 + length :]
+
+        def take(n_bytes: int) -> memoryview:
+            nonlocal rest
+            part, rest = rest[:n_bytes], rest[n_bytes:]
+            return part
+
+        code = tuple((start, bytes(take(n_bytes))) for start, n_bytes in about["code"])
+        if any(self._peek(start, len(expected)) != expected for start, expected in code):
+            return None
+
+        def rows(count: int, dtype: Any) -> NDArray[Any]:
+            kind = np.dtype(dtype)
+            return np.frombuffer(take(count * kind.itemsize), kind)
+
+        dtypes = (BLOCK_DTYPE, INSTRUCTION_DTYPE, OPERATION_DTYPE, np.uint32)
+        arrays = [rows(count, dtype) for count, dtype in zip(about["counts"], dtypes, strict=True)]
+        regions = tuple(
+            SavedRegion(name, tuple(entries), tuple(blocks), bytes(take(n_bytes)))
+            for name, entries, blocks, n_bytes in about["regions"]
+        )
+        return SavedProgram(arrays[0], arrays[1], arrays[2], arrays[3], tuple(about["call_targets"]), regions)
+
+    def save(self, selection: TraceSelection, saved: SavedProgram) -> None:
+        """Keep it for later processes, with the code that it is about."""
+        spans = spans_of(saved.blocks)
+        parts = [self._peek(start, end - start) for start, end in spans]
+        code = [(start, part) for (start, _), part in zip(spans, parts, strict=True) if part is not None]
+        if len(code) < len(spans):
+            return  # some of the code is gone: a program that makes code as it runs
+        arrays = (saved.blocks, saved.instructions, saved.operations, saved.n_operations)
+        about = json.dumps(
+            {
+                "counts": [len(array) for array in arrays],
+                "code": [(start, len(part)) for start, part in code],
+                "call_targets": saved.call_targets,
+                "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in saved.regions],
+            }
+        ).encode()
+        body = [struct.pack("<I", len(about)), about, *(part for _, part in code)]
+        body += [array.tobytes() for array in arrays]
+        body += [region.image for region in saved.regions]
+        write_checked(self._path(selection), b"".join(body))
+
+
+def spans_of(blocks: NDArray[np.void]) -> list[tuple[int, int]]:
+    """Start and end of the stretches of code that ``blocks`` (rows of `BlockFacts`) cover, ascending."""
+    spans: list[tuple[int, int]] = []
+    order = np.argsort(blocks["pc"], kind="stable")
+    for start, end in zip(blocks["pc"][order].tolist(), blocks["end_pc"][order].tolist(), strict=True):
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
+        else:
+            spans.append((start, end))
+    return spans

@@ -1,0 +1,136 @@
+"""Translations kept between processes: used for the same code only, and the record is what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.engine import archive as archive_module
+from emulator.engine.archive import spans_of
+from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts
+from emulator.machine import Machine
+from instrumenter.build import build_program
+
+GUEST = Path(__file__).parent / "guest"
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
+    return tmp_path / "programs"
+
+
+class Blocks:
+    """A consumer that remembers the record by block addresses and effective addresses."""
+
+    selection = FULL_RECORD
+
+    def __init__(self) -> None:
+        self.pcs: list[int] = []
+        self.words = 0
+
+    def consume(self, facts: BlockFacts, stream: Any) -> None:
+        n_accesses = facts.blocks["n_accesses"]
+        position = 0
+        while position < len(stream):
+            number = stream[position]
+            self.pcs.append(int(facts.blocks["pc"][number]))
+            position += 1 + int(n_accesses[number])
+        self.words += len(stream)
+
+
+def run(program: Path | bytes, consumers: list[Any], save: bool = True, **options: Any) -> Machine:
+    with Machine(
+        program, ["1"], consumers=consumers, keep_translations=True, hot_executions=2, background=False,
+        optimise_executions=4, **options,
+    ) as machine:  # fmt: skip
+        machine.run()
+        if save:
+            machine.save_translations()
+        return machine
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the regions that are translated from now on."""
+    from emulator.engine.translator import Translator
+
+    names: list[str] = []
+    compile_ = Translator._compile
+    monkeypatch.setattr(
+        Translator, "_compile", lambda self, tier, region: (names.append(region.name), compile_(self, tier, region))
+    )  # fmt: skip
+    return names
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_second_process_optimises_nothing(
+    mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, traced: bool
+) -> None:
+    first, second = Blocks(), Blocks()
+    before = run(mixture, [first] if traced else [])
+    assert len([path for path in empty_cache.rglob("*") if path.is_file()]) == 1
+    names = compiled(monkeypatch)
+    after = run(mixture, [second] if traced else [])
+    assert not [name for name in names if name.startswith("o")]  # quick translations are not kept
+    assert after.files.output(1) == before.files.output(1)
+    assert after.instructions == before.instructions
+    assert second.words == first.words
+    assert second.pcs == first.pcs
+    assert np.array_equal(after.facts.blocks, before.facts.blocks)
+    assert np.array_equal(after.facts.instructions, before.facts.instructions)
+
+
+def test_damaged_files_are_ignored(mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = run(mixture, []).files.output(1)
+    (path,) = (path for path in empty_cache.rglob("*") if path.is_file())
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    names = compiled(monkeypatch)
+    assert run(mixture, []).files.output(1) == output
+    assert names
+    assert path.read_bytes() != bytes(raw)
+
+
+def test_code_that_is_not_what_it_was_is_not_taken(
+    mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(mixture, [])
+    names = compiled(monkeypatch)
+    monkeypatch.setattr(Machine, "_peek", lambda self, start, n_bytes: bytes(n_bytes))
+    run(mixture, [], save=False)
+    assert names
+
+
+def test_faults_in_kept_translations_are_precise(empty_cache: Path) -> None:
+    program = build_program([GUEST / "faults.c"], ["-O1"]).elf_path
+
+    def fault() -> str:
+        with Machine(
+            program, ["hot"], keep_translations=True, hot_executions=2, background=False,
+            optimise_executions=4,
+        ) as machine:  # fmt: skip
+            ending = machine.run()
+            machine.save_translations()
+        assert ending.message is not None
+        return ending.message
+
+    first = fault()
+    assert list(empty_cache.rglob("*"))
+    assert fault() == first
+
+
+def test_spans_cover_overlapping_blocks() -> None:
+    blocks = np.zeros(4, BLOCK_DTYPE)
+    blocks["pc"] = [100, 40, 104, 60]
+    blocks["end_pc"] = [120, 60, 112, 64]
+    assert spans_of(blocks) == [(40, 64), (100, 120)]
+    assert spans_of(blocks[:0]) == []
