@@ -42,10 +42,10 @@ class OpClass(IntEnum):
     ATOMIC = 7
     BRANCH = 8  # conditional branch
     JUMP = 9  # direct unconditional jump (jal with rd = x0)
-    CALL = 10  # direct call (jal with rd = ra or t0)
+    CALL = 10  # direct call: jal with rd = ra or t0, or auipc and jalr, which is how compilers write most
     RETURN = 11  # jalr x0 through ra or t0
     INDIRECT_JUMP = 12  # any other jalr with rd = x0
-    INDIRECT_CALL = 13  # jalr that links
+    INDIRECT_CALL = 13  # any other jalr that links
     FP_ADD = 14  # add, subtract, compare, min/max, sign injection, classify
     FP_MUL = 15
     FP_FMA = 16

@@ -12,6 +12,7 @@ from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 
 _STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
+_PAIRED = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
 _KEEPS_GOING = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
 
 
@@ -120,26 +121,33 @@ class BlockCache:
                 break
         last = instructions[-1]
         transfers = last.row.ends_block and not last.slow
-        target = pcs[-1] + last.imm if last.op_class in _STATIC_TARGETS else None
-        if target is not None and not 0 <= target < 1 << 31:
-            target = None
+        told_class, told_target = _transfer(instructions, pcs)
         number = self._restored.get(start)
         if number is None:
-            number = self.facts.append(
-                [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)], target
-            )
+            rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
+            rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
+            number = self.facts.append(rows, told_target)
         return Block(
-            number, start, pc, tuple(instructions), tuple(pcs), target, transfers, last.slow,
-            _call_target(instructions, pcs, target),
+            number, start, pc, tuple(instructions), tuple(pcs),
+            told_target if last.op_class in _STATIC_TARGETS else None, transfers, last.slow,
+            told_target if told_class == OpClass.CALL else None,
         )  # fmt: skip
 
 
-def _call_target(instructions: list[Instruction], pcs: list[int], target: int | None) -> int | None:
+def _transfer(instructions: list[Instruction], pcs: list[int]) -> tuple[OpClass, int | None]:
+    """Class and static target of what ends the block.
+
+    Compilers write most calls as auipc and jalr, whose target is in the code like that of jal: observers are
+    told a direct call (or, where nothing is linked, a direct jump).
+    """
     last = instructions[-1]
-    if last.op_class == OpClass.CALL:
-        return target
-    if last.op_class == OpClass.INDIRECT_CALL and len(instructions) > 1:
+    op_class, target = last.op_class, None
+    if op_class in _STATIC_TARGETS:
+        target = pcs[-1] + last.imm
+    elif op_class in _PAIRED and len(instructions) > 1:
         before = instructions[-2]
         if before.row.mnemonic == "auipc" and before.rd == last.rs1:
-            return (pcs[-2] + before.imm + last.imm) & ~1
-    return None
+            op_class, target = _PAIRED[op_class], (pcs[-2] + before.imm + last.imm) & ~1
+    if target is None or not 0 <= target < 1 << 31:
+        return last.op_class, None
+    return op_class, target

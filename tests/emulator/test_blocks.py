@@ -1,0 +1,59 @@
+"""Blocks as observers are told of them: transfers whose target is in the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.engine.blocks import Block, BlockCache
+from emulator.events import OpClass
+
+AUIPC_RA, AUIPC_T1 = 0x00001097, 0x00001317  # auipc ra|t1, 1
+JALR_RA_RA, JALR_ZERO_T1 = 0x010080E7, 0x01030067  # jalr ra, 16(ra); jalr x0, 16(t1)
+JALR_RA_A0, JAL_RA = 0x000500E7, 0x100000EF  # jalr ra, 0(a0); jal ra, +256
+NOP = 0x00000013
+
+
+def discover(words: list[int], start: int = 0x2000) -> tuple[Block, BlockCache]:
+    def fetch(pc: int) -> int:
+        return words[(pc - start) // 4]
+
+    cache = BlockCache(fetch, lambda pc, raw: ValueError(f"{raw:#x} at {pc:#x}"))
+    return cache.get(start), cache
+
+
+@pytest.mark.parametrize(
+    ("words", "op_class", "target", "call_target"),
+    [
+        ([AUIPC_RA, JALR_RA_RA], OpClass.CALL, 0x3010, 0x3010),
+        ([AUIPC_T1, JALR_ZERO_T1], OpClass.JUMP, 0x3010, None),
+        ([JAL_RA], OpClass.CALL, 0x2100, 0x2100),
+        ([AUIPC_RA, JALR_RA_A0], OpClass.INDIRECT_CALL, None, None),  # another register
+        ([AUIPC_RA, NOP, JALR_RA_RA], OpClass.INDIRECT_CALL, None, None),  # not next to each other
+        ([0x80000097, JALR_RA_RA], OpClass.INDIRECT_CALL, None, None),  # outside the address space
+    ],
+)
+def test_transfers_with_a_target_in_the_code(
+    words: list[int], op_class: OpClass, target: int | None, call_target: int | None
+) -> None:
+    block, cache = discover(words)
+    row = cache.facts.blocks[0]
+    assert row["terminator"] == op_class == cache.facts.instructions["op_class"][len(words) - 1]
+    assert (int(row["target_pc"]) if row["target_known"] else None) == target
+    assert block.call_target == call_target
+    # The engine goes by the registers: only jal has a target of its own there.
+    assert block.target_pc == (target if words == [JAL_RA] else None)
+
+
+def test_restored_blocks_keep_their_numbers() -> None:
+    _, first = discover([NOP, JAL_RA])
+    first.get(0x2004)
+    _, second = discover([NOP, JAL_RA])
+    fresh = BlockCache(second._fetch, lambda pc, raw: ValueError())
+    fresh.restore(first.facts.blocks, first.facts.instructions)
+    assert fresh.known(0x2008) is None
+    block = fresh.known(0x2004)
+    assert block is not None
+    assert block.number == 1
+    assert fresh.facts.n_blocks == 2
+    with pytest.raises(ValueError, match="2 blocks are known already"):
+        fresh.facts.restore(first.facts.blocks, first.facts.instructions)
