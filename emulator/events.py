@@ -155,12 +155,14 @@ class TraceSelection:
     blocks: bool = False  # the block ids
     addresses: bool = False  # effective addresses (needs blocks)
     exact_stop: bool = False  # honour the instruction budget at every block boundary
+    counts: bool = False  # executions of each block, in a table and not in the record
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
             self.exact_stop or other.exact_stop,
+            self.counts or other.counts,
         )
 
 

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from emulator.engine.archive import Archive
 from emulator.engine.blocks import BlockCache
 from emulator.engine.entry import Entry
+from emulator.engine.formation import MAX_REGION_INSTRUCTIONS
 from emulator.engine.oracle import Oracle
 from emulator.engine.state import Exit, Hart
 from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import GuestFault, InstructionLimit
-from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.events import MAX_BLOCK_INSTRUCTIONS, NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.isa.decode import decode
 from emulator.isa.disassemble import disassemble
 from emulator.linux.abi import Signal, signal_name
@@ -40,6 +41,8 @@ RECORD_WORDS = 1 << 18
 # A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
 BATCH_INSTRUCTIONS = RECORD_WORDS // 2 - 128
 UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
+# What a translation may run beyond its budget: the longest way through a region without a loop.
+LONGEST_PATH = MAX_REGION_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
 _SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
@@ -173,6 +176,23 @@ class Machine:
         if self._entry is not None:
             self._translator.save()
 
+    # --- observers that come and go
+    def observe(self, selection: TraceSelection, consumers: Sequence[Consumer] = ()) -> None:
+        """From now on let ``consumers`` have the record, and translations emit ``selection`` beside what they
+        want. Takes microseconds when the same selection was in force before."""
+        self.drain()
+        self._consumers = [*consumers] if self.core is None else [self.core, *consumers]
+        for consumer in self._consumers:
+            selection |= consumer.selection
+        self.selection = selection
+        if self._entry is not None:
+            self._select()
+
+    @property
+    def block_counts(self) -> NDArray[np.int64]:
+        """Executions of each block while ``counts`` was selected, ``(n_blocks,)``; a live view."""
+        return self.hart.counts[: self._cache.facts.n_blocks]
+
     # --- time
     @property
     def facts(self) -> BlockFacts:
@@ -197,9 +217,19 @@ class Machine:
         return self.ending
 
     def advance_to_instructions(self, target: int) -> bool:
-        """Run until ``target`` instructions in all have executed; False when the guest has ended."""
+        """Run to the first block boundary at or after ``target`` instructions in all; False when the guest has
+        ended."""
+        exact = self._entry is None or self.selection.exact_stop
         while self.ending is None and self.instructions < target:
-            self.advance(target - self.instructions)
+            remaining = target - self.instructions
+            if exact:
+                self.advance(remaining)
+            elif remaining > LONGEST_PATH:
+                self.advance(remaining - LONGEST_PATH)
+            else:
+                self._translator.step_exactly(True)
+                self.advance(remaining)
+                self._translator.step_exactly(False)
         return self.ending is None
 
     def advance_to_cycles(self, target: int, tolerance_cycles: int) -> bool:
@@ -244,7 +274,7 @@ class Machine:
             budget = min(end - self.instructions, self._until_timer())
             if limit is not None:
                 budget = min(budget, limit - self.instructions)
-            if self._consumers:
+            if self.selection.blocks:
                 if self._since_drain >= BATCH_INSTRUCTIONS:
                     self.drain()
                 budget = min(budget, BATCH_INSTRUCTIONS - self._since_drain)
@@ -314,6 +344,8 @@ class Machine:
         while self.instructions - start < budget:
             try:
                 block = self._cache.get(hart.pc)
+                if self.selection.counts:
+                    self.hart.counts[block.number] += 1
                 if self.selection.blocks:
                     self._append(block.number)
                 self.instructions += len(block.instructions)

@@ -226,6 +226,11 @@ class Emitter:
     def select(self, condition: V, a: V, b: V) -> V:
         return self.let(f"select i1 {condition}, i64 {a}, i64 {b}")
 
+    def count_at(self, pointer: V) -> None:
+        """Add one to a 64-bit counter of ours."""
+        before = self.let(f"load i64, ptr {pointer}")
+        self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
+
     # --- memory
     def check_address(self, base: V, address: V) -> None:
         """Leave with a fault unless ``base`` lies in the guest address space (the guards cover offsets)."""

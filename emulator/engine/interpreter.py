@@ -13,7 +13,7 @@ import numpy as np
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
-from emulator.engine.state import OFFSETS, Exit
+from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
 from emulator.events import TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, F64, Format
@@ -155,6 +155,11 @@ class InterpreterEmitter(Emitter):
             pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
             self.say(f"store i32 {self.let(f'load i32, ptr {pointer}')}, ptr {record}")
             self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
+        if self.selection.counts:
+            pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
+            row = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
+            place = self.let(f"getelementptr i8, ptr %st, i64 {self.let(f'shl i64 {row}, 3')}")
+            self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
         operations = self.let(f"load ptr, ptr {descriptor}")
         self.say(f"store ptr {operations}, ptr %vop")
         self.say("br label %dispatch")

@@ -14,7 +14,7 @@ from typing import Any
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
-from emulator.engine.state import Exit
+from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
 from emulator.isa.softfloat import F64, Format
@@ -265,6 +265,8 @@ class RegionEmitter(Emitter):
         if self._quick:
             self._count_execution(block.pc)
         self.say(f"store i64 {self.let(f'sub i64 {budget}, {len(block.instructions)}')}, ptr %vb")
+        if self.selection.counts:
+            self.count_at(self.let(f"getelementptr i8, ptr %st, i64 {COUNTS_OFFSET + 8 * block.number}"))
         self._accesses = 0
         if self.selection.blocks:
             self._record_base = self.let("load ptr, ptr %vr")

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import mmap
 from enum import IntEnum
 
 import numpy as np
@@ -47,6 +47,10 @@ for _name, _size in _FIELDS:
     _position += _size
 STATE_BYTES = _position
 
+# Behind the state, where translated code reaches it without another pointer: executions of blocks, by number.
+COUNTS_OFFSET = 4096
+MAX_BLOCKS = 1 << 20
+
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 
 # x86 MXCSR: all exceptions masked; rounding control in bits 13-14; sticky flags in bits 0-5.
@@ -78,13 +82,17 @@ class Exit(IntEnum):
 
 
 class Hart:
-    """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns."""
+    """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns.
+
+    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it.
+    """
 
     def __init__(self) -> None:
-        self._buffer = (ctypes.c_uint8 * (STATE_BYTES + 64))()
-        raw = ctypes.addressof(self._buffer)
-        self.address = (raw + 63) & ~63
-        view = np.frombuffer(memoryview(self._buffer), np.uint8)[self.address - raw :][:STATE_BYTES]
+        self._buffer = mmap.mmap(-1, COUNTS_OFFSET + 8 * MAX_BLOCKS)  # only what is touched takes memory
+        everything = np.frombuffer(self._buffer, np.uint8)
+        self.address = everything.ctypes.data
+        self.counts = everything[COUNTS_OFFSET:].view(np.int64)
+        view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         self.signed_words = view.view(np.int64)
         self.x = self.words[OFFSETS["x"] // 8 :][:32]

@@ -23,11 +23,10 @@ from emulator.engine.formation import RegionFormer
 from emulator.engine.interpreter import DESCRIPTOR_DTYPE, OPERATION_DTYPE, InterpreterEmitter, operations_of
 from emulator.engine.llvm import Compiler
 from emulator.engine.region import COUNTS, RegionEmitter
-from emulator.engine.state import Hart
+from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
 from emulator.events import TraceSelection
 
-MAX_BLOCKS = 1 << 20
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
 OPTIMISE_EXECUTIONS = 5000  # interpreted or in a quick translation, before an optimised one is wanted
@@ -70,6 +69,7 @@ class Translator:
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self.tier: Tier
+        self._translating: Tier  # the one that is being translated for
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
         hart.set("leave", self._entry.leave)
@@ -103,6 +103,7 @@ class Translator:
             self._tiers[selection, interpret_only] = tier
             if not good:
                 self._poor.append(tier)
+        self._translating = tier
         # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
         known = self._descriptor_view[1 : len(self._operations) + 1]
         known["count"] = 0
@@ -110,6 +111,21 @@ class Translator:
         self.tier = tier
         self.hart.set("slots", tier.slots.address)
         return tier
+
+    def step_exactly(self, on: bool) -> None:
+        """Interpret what is selected, stopping exactly where the budget ends, or go back to translations.
+
+        One pointer changes, so this is how to end a stretch at a given instruction without a check in every
+        translated block. What becomes hot meanwhile is translated for the tier that is left.
+        """
+        tier = self._translating
+        if on and not tier.interpret_only:
+            exact = self._tiers.get((tier.selection, True))
+            if exact is None:
+                exact = self._tiers[tier.selection, True] = Tier(tier.selection, tier.interpreter, True)
+            tier = exact
+        self.tier = tier
+        self.hart.set("slots", tier.slots.address)
 
     def _compile_interpreter(self, selection: TraceSelection, level: int) -> int:
         name = "interpreter"
@@ -139,7 +155,7 @@ class Translator:
         block = self.cache.get(pc)
         if not self._index_view[pc >> 1]:
             number = len(self._operations) + 1
-            if number >= MAX_BLOCKS:
+            if max(number, block.number) >= MAX_BLOCKS:
                 raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
             operations = operations_of(block)
             self._operations.append(operations)
@@ -162,7 +178,7 @@ class Translator:
         """The block at ``pc`` has reached a threshold, in the interpreter or in a quick translation."""
         if self._failure is not None:
             raise self._failure
-        tier = self.tier
+        tier = self._translating
         interpreted = self._interpreted(pc)
         self._descriptor_view[int(self._index_view[pc >> 1])]["threshold"] = self._next_threshold(interpreted)
         if tier.interpret_only:
@@ -172,8 +188,8 @@ class Translator:
                 self._want(tier, pc)
             else:
                 self._optimise(tier, pc)
-        interpreter = self.tier.slots.view("u8")[pc >> 1] == tier.interpreter
-        if interpreter and interpreted >= self.hot_executions and pc not in tier.quick:
+        translated = tier.slots.view("u8")[pc >> 1] not in (0, tier.interpreter)
+        if not translated and interpreted >= self.hot_executions and pc not in tier.quick:
             region = self._former.quick(tier, pc)
             self._compile(tier, region)
             tier.quick.update(dict.fromkeys(region.blocks, region))
@@ -357,4 +373,4 @@ class Translator:
 
 
 def _interpreter_key(selection: TraceSelection) -> str:
-    return f"interpreter {selection.blocks} {selection.addresses} {sources_identity()}"
+    return f"interpreter {selection} {sources_identity()}"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from emulator.errors import GuestImageError, InstructionLimit
-from emulator.events import FULL_RECORD, BlockFacts
+from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
@@ -198,3 +198,54 @@ def test_the_guest_sees_only_mapped_files(mixture: Path) -> None:
 def test_a_program_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(GuestImageError):
         Machine(b"\x7fELF")
+
+
+@pytest.mark.parametrize(
+    "hot", [{"hot_executions": 1 << 30}, {"hot_executions": 2, "optimise_executions": 4}, {}]
+)
+def test_counts_are_those_of_the_record(mixture: Path, hot: dict[str, int]) -> None:
+    counter = BlockCounter()
+    with Machine(mixture, ["1"], consumers=[counter], engine="oracle") as machine:
+        machine.run()
+        by_pc = counter.executions_by_pc(machine.facts)
+    with Machine(mixture, ["1"], background=False, **hot) as machine:  # type: ignore[arg-type]
+        machine.observe(TraceSelection(counts=True))
+        machine.run()
+        counted = BlockCounter()
+        counted.executions = machine.block_counts.copy()
+        assert counted.executions_by_pc(machine.facts) == by_pc
+
+
+def test_intervals_end_at_the_same_instruction_in_every_tier(mixture: Path) -> None:
+    def boundaries(selection: TraceSelection, **options: Any) -> list[tuple[int, int]]:
+        found = []
+        with Machine(mixture, ["1"], background=False, **options) as machine:
+            machine.observe(selection)
+            target = 5000
+            while machine.advance_to_instructions(target):
+                found.append((machine.instructions, machine.hart.pc))
+                target += 5000
+            return [*found, (machine.instructions, machine.hart.pc)]
+
+    reference = boundaries(TraceSelection(), engine="oracle")
+    assert len(reference) > 20
+    for selection in (TraceSelection(), TraceSelection(counts=True), FULL_RECORD):
+        for options in ({"hot_executions": 1 << 30}, {"hot_executions": 2, "optimise_executions": 4}):
+            assert boundaries(selection, **options) == reference
+
+
+def test_observers_come_and_go(mixture: Path) -> None:
+    """What an observer that joins sees is the rest of what one from the start sees."""
+    whole = Digest()
+    parts = [Digest(), Digest()]
+    with Machine(mixture, ["1"], consumers=[whole], background=False) as machine:
+        machine.observe(TraceSelection(), [whole, parts[0]])
+        machine.advance_to_instructions(60_000)
+        machine.observe(TraceSelection(counts=True), [whole])
+        machine.advance_to_instructions(90_000)
+        machine.drain()
+        before = whole.words
+        machine.observe(TraceSelection(), [whole, parts[1]])
+        machine.run()
+    assert parts[0].words > 0
+    assert parts[1].words == whole.words - before
