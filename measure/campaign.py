@@ -20,14 +20,16 @@ _NUMBER = r"\d[\d_]*(?:\.\d+)?"
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
+def parse_count(text: str) -> int:
+    """``2G`` and the like as a number. Raises ValueError."""
+    match = re.fullmatch(rf"({_NUMBER})\s*([kMGT]?)", text.strip())
+    if match is None:
+        raise ValueError("expected a count such as 500000, 500k or 2G")
+    return round(float(match[1].replace("_", "")) * _FACTORS[match[2]])
+
+
 def _count(value: Any) -> Any:
-    """``2G`` and the like as a number."""
-    if isinstance(value, str):
-        match = re.fullmatch(rf"({_NUMBER})\s*([kMGT]?)", value.strip())
-        if match is None:
-            raise ValueError("expected a count such as 500000, 500k or 2G")
-        return round(float(match[1].replace("_", "")) * _FACTORS[match[2]])
-    return value
+    return parse_count(value) if isinstance(value, str) else value
 
 
 Count = Annotated[int, BeforeValidator(_count)]
@@ -105,7 +107,7 @@ def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
         raise ValueError(
             f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'"
         )
-    length = int(_count(match[1]))
+    length = parse_count(match[1])
     if length < SHORTEST_INTERVAL:
         raise ValueError(
             f"got '{text}', expected at least {SHORTEST_INTERVAL}: a record itself takes that long"

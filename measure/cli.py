@@ -178,6 +178,95 @@ def programs(catalogue: Path) -> None:
             click.echo(f"{'':<12}from {program.package.archive}")
 
 
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
+              help="The machine that is simulated in detail.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
+@click.option("--interval", default="200k", show_default=True, help="Length of an interval [instructions].")
+@click.option("--threshold", default=25.0, show_default=True, type=click.FloatRange(0, 100, min_open=True),
+              help="Distance up to which signatures are one phase [% of the base].")  # fmt: skip
+@click.option("--base", type=click.Choice(["L", "2L"]), default="2L", show_default=True,
+              help="What the threshold is of: the interval's length, or the largest distance there is.")  # fmt: skip
+@click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536),
+              help="Entries of a signature.")  # fmt: skip
+@click.option(
+    "--entries", default=1024, show_default=True, type=click.IntRange(1), help="Phases in the table."
+)
+@click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
+              help="A full table forgets the phase met longest ago, or takes no new ones.")  # fmt: skip
+@click.option("--update", type=click.Choice(["sample", "mean", "never"]), default="sample", show_default=True,
+              help="A phase's signature: its last sample's, the mean of its intervals', or the first.")  # fmt: skip
+@click.option("--predictor", default="rle-2", show_default=True, metavar="last|rle-N",
+              help="What predicts the next phase.")  # fmt: skip
+@click.option("--unsampled", type=click.Choice(["none", "last", "closest"]), default="last", show_default=True,
+              help="Estimate of an interval whose phase has no sample.")  # fmt: skip
+@click.option("--warm-up", default="50000,50000", show_default=True, metavar="M,B",
+              help="References and branches before a sample that warm caches and predictors; 0,0: none.")  # fmt: skip
+@click.option(
+    "--validate", is_flag=True, help="Simulate everything, too, and tell how far the estimates are off."
+)
+@click.option(
+    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
+)
+@click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
+@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def cycleclose(
+    machine: Path,
+    out: Path | None,
+    interval: str,
+    threshold: float,
+    base: str,
+    dimensions: int,
+    entries: int,
+    when_full: str,
+    update: str,
+    predictor: str,
+    unsampled: str,
+    warm_up: str,
+    validate: bool,
+    stdin: Path | None,
+    seed: int,
+    program: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """Trace PROGRAM with ARGUMENTS cycle-close: CPI, energy and hit rates of every interval.
+
+    The program is emulated fast; its phases are found as it runs, and only some intervals of each are simulated
+    in detail. PROGRAM is a static riscv64 Linux executable, or a C file. Leaves DIR/trace.parquet, trace.png and
+    summary.json; Ctrl-C ends the trace and keeps it.
+
+    \b
+      measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
+    """
+    from measure.campaign import parse_count
+    from measure.cycleclose.command import Job, parse_pair, run_cycleclose
+    from measure.cycleclose.predictors import predictor_named
+    from measure.cycleclose.tracer import Settings
+    from measure.errors import RunError
+
+    try:
+        references, branches = parse_pair(warm_up, ("M", "B"))
+        predictor_named(predictor)
+        length = parse_count(interval)
+        if length < 1000:
+            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    settings = Settings(
+        length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
+        unsampled, references, branches,  # type: ignore[arg-type]
+    )  # fmt: skip
+    directory = out or Path("results") / f"cycleclose-{program.stem}"
+    job = Job(program, arguments, machine, stdin, seed)
+    interrupted, ending = run_cycleclose(job, settings, directory, validate, _console())
+    if interrupted:
+        raise SystemExit(INTERRUPTED)
+    if ending is not None:
+        raise RunError(f"{program}: {ending}")
+
+
 def _console() -> Console:
     from rich.console import Console
 

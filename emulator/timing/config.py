@@ -6,9 +6,14 @@ schema through pydantic. What the parameters do to the cycle count is in `emulat
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from emulator.timing.counters import N_EVENTS, Event
 
 Replacement = Literal["lru", "fifo", "random"]
 GUEST_ADDRESS_BITS = 31  # the record's addresses fit in 2 GiB
@@ -237,6 +242,42 @@ class PmuConfig(_Section):
     )
 
 
+class EnergyConfig(_Section):
+    """Activity-based energy: every event adds its own, and time adds what leaks.
+
+    An event that is part of another (a floating-point addition is an instruction, too) adds to it.
+    """
+
+    static_pj_per_cycle: float = Field(
+        default=0.0, ge=0, description="Leakage and clock of the whole core [pJ a cycle]. Default 0."
+    )
+    events_pj: dict[str, float] = Field(
+        default_factory=dict,
+        description="Energy of one event [pJ], by the event's name in lower case, such as l1d_accesses. Default none.",
+    )
+
+    @field_validator("events_pj")
+    @classmethod
+    def _known(cls, value: dict[str, float]) -> dict[str, float]:
+        names = [event.name.lower() for event in Event]
+        for name, energy in value.items():
+            if name not in names or name == "cycles":
+                close = difflib.get_close_matches(name, names, 1)
+                hint = f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(names[1:])}"
+                raise ValueError(f"'{name}' is no event that takes energy{hint}")
+            if not 0 <= energy < 1e9:
+                raise ValueError(f"{name} takes {energy} pJ, expected 0 or more")
+        return value
+
+    def picojoules(self) -> NDArray[np.float64]:
+        """Energy of one event of each kind [pJ], ``(N_EVENTS,)`` indexed by `Event`."""
+        table = np.zeros(N_EVENTS)
+        for name, energy in self.events_pj.items():
+            table[Event[name.upper()]] = energy
+        table[Event.CYCLES] = self.static_pj_per_cycle
+        return table
+
+
 class MachineConfig(_Section):
     """An in-order machine: pipeline, caches, translation, branch prediction, memory, counters."""
 
@@ -262,6 +303,9 @@ class MachineConfig(_Section):
     branch_predictor: PredictorConfig = Field(
         default_factory=lambda: PredictorConfig(),
         description="Branch prediction. Default: static, not taken.",
+    )
+    energy: EnergyConfig | None = Field(
+        default=None, description="Energy of each event. Default none: energy is not traced."
     )
     pmu: PmuConfig = Field(default_factory=lambda: PmuConfig(), description="Performance-monitoring unit.")
 
