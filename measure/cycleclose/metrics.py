@@ -38,7 +38,7 @@ def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | Non
     }
     with np.errstate(invalid="ignore", divide="ignore"):
         for name, (above, below, complement) in RATES.items():
-            rate = events[:, above] / events[:, below]
+            rate = np.where(events[:, below] > 0, events[:, above] / events[:, below], np.nan)
             columns[name] = 1 - rate if complement else rate
         if energy_pj is not None:
             columns[ENERGY] = events @ energy_pj / 1000 / events[:, Event.INSTRUCTIONS]
@@ -72,12 +72,13 @@ def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) ->
             weights = table["instructions"]
             return float((table[ENERGY] * weights).sum() / weights.sum())
         above, below, complement = RATES[name]
-        value = float(table[above.name.lower()].sum() / table[below.name.lower()].sum())
+        total = float(table[below.name.lower()].sum())
+        value = float(table[above.name.lower()].sum()) / total if total else float("nan")
         return 1 - value if complement else value
 
     kept = estimated["cpi"].notna()
     truth = rate(actual)
-    return 100 * abs(rate(estimated[kept]) - truth) / truth if truth else float("nan")
+    return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
 
 
 def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:

@@ -23,24 +23,19 @@ class RecordQueue:
         self._branches = branches
         self._parts: list[NDArray[np.uint32]] = []
         self._words = 0
+        self._room_words = self._least_words = 4 * (references + branches) + 1024
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
-        # A block takes one word and one a reference, so this many words hold what is wanted if blocks end with
-        # branches; a block without one holds up to 64 instructions, which is rare.
-        wanted = 2 * (self._references + self._branches)
         self._parts.append(stream.copy())
         self._words += len(stream)
-        while self._words - len(self._parts[0]) > wanted:
-            self._words -= len(self._parts.pop(0))
-
-    def clear(self) -> None:
-        """Forget what is kept: another observer has seen it."""
-        self._parts.clear()
-        self._words = 0
+        if self._words > self._room_words:
+            tail = self.tail(facts)
+            self._parts, self._words = [tail], len(tail)
+            # Where blocks hold much else than what is wanted the end is long, and looking for it is not free.
+            self._room_words = max(self._least_words, 2 * len(tail))
 
     def tail(self, facts: BlockFacts) -> NDArray[np.uint32]:
-        """The end of the record, whole blocks: the last ``references`` and the last ``branches`` are in it, and
-        at most a block more."""
+        """The shortest end of the record, in whole blocks, that holds the last ``references`` and ``branches``."""
         if not self._parts:
             return np.zeros(0, np.uint32)
         from measure.cycleclose.warmup_kernel import start_of_tail

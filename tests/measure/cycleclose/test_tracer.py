@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 MACHINE = load_machine(ROOT / "configs" / "machines" / "strongarm.yaml")
 PHASES = """
 #include <stdio.h>
-static int data[1 << 16];
+static volatile int data[1 << 16];
 static long compute(long n) { long s = 1; for (long i = 0; i < n; i++) s = s * 31 + (s >> 7); return s; }
 static long sweep(long n) { long s = 0; for (long i = 0; i < n; i++) s += data[(i * 17) & 0xffff]; return s; }
 static long branches(long n) { long s = 1, c = 0; for (long i = 0; i < n; i++) { s = s * 1103515245 + 12345;
@@ -173,6 +173,7 @@ def test_the_queue_keeps_the_shortest_end(
 ) -> None:
     facts, executions = made_up(seed, n)
     queue = RecordQueue(references, branches)
+    queue._room_words = queue._least_words = 20  # so that it is trimmed within so short a record
     for start in range(0, n, part):
         queue.consume(facts, np.array(list(chain(*executions[start : start + part])), np.uint32))
 
@@ -186,7 +187,7 @@ def test_the_queue_keeps_the_shortest_end(
             break
     else:
         raise AssertionError("the tail is no end of the record")
-    if kept < n and 2 * (references + branches) >= 120:
+    if kept < n:
         has = held(executions[n - kept :])
         assert has[0] >= references
         assert has[1] >= branches
