@@ -203,6 +203,8 @@ def programs(catalogue: Path) -> None:
               help="Estimate of an interval whose phase has no sample.")  # fmt: skip
 @click.option("--warm-up", default="50000,50000", show_default=True, metavar="M,B",
               help="References and branches before a sample that warm caches and predictors; 0,0: none.")  # fmt: skip
+@click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
+              help="Run the program twice: find the phases first, then simulate each N times.")  # fmt: skip
 @click.option(
     "--validate", is_flag=True, help="Simulate everything, too, and tell how far the estimates are off."
 )
@@ -225,6 +227,7 @@ def cycleclose(
     predictor: str,
     unsampled: str,
     warm_up: str,
+    samples: int | None,
     validate: bool,
     stdin: Path | None,
     seed: int,
@@ -259,7 +262,7 @@ def cycleclose(
         unsampled, references, branches,  # type: ignore[arg-type]
     )  # fmt: skip
     directory = out or Path("results") / f"cycleclose-{program.stem}"
-    job = Job(program, arguments, machine, stdin, seed)
+    job = Job(program, arguments, machine, stdin, seed, samples or 0)
     interrupted, ending = run_cycleclose(job, settings, directory, validate, _console())
     if interrupted:
         raise SystemExit(INTERRUPTED)

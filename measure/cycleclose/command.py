@@ -21,6 +21,7 @@ from emulator.timing.load import load_machine
 from instrumenter.build import build_program
 from instrumenter.errors import InstrumenterError
 from measure.cycleclose.metrics import ENERGY, RATES, deviations, table_of
+from measure.cycleclose.rerun import profile, trace_again
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.errors import CampaignError, MeasureError
 from measure.store import write_atomically
@@ -35,13 +36,15 @@ _SHOW_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Job:
-    """A program to trace; ``stdin``: host file."""
+    """A program to trace; ``stdin``: host file. ``samples``: 0 to sample as phases are predicted, while the
+    program runs; otherwise the program is run twice and each phase simulated so many times."""
 
     program: Path
     arguments: tuple[str, ...]
     machine: Path
-    stdin: Path | None
-    seed: int
+    stdin: Path | None = None
+    seed: int = 1
+    samples: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,6 @@ class Traced:
     table: pd.DataFrame
     phases: int
     seconds: float
-    warmed_words: int
     interrupted: bool
     ending: str | None  # what ended the guest, when that was no success
 
@@ -73,12 +75,12 @@ def program_file(program: Path, console: Console) -> Path:
 def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None) -> Traced:
     """Run the program once under ``settings``. Ctrl-C ends the run and keeps what there is."""
     core = InOrderCore(config, job.seed)
-    stdin = job.stdin.read_bytes() if job.stdin is not None else b""
-    files = VirtualFiles(stdin=stdin, seed=job.seed)
+    if job.samples and not settings.everything:
+        return _trace_twice(job, elf, core, settings)
     found: list[Interval] = []
     interrupted = False
     started = time.perf_counter()
-    with Machine(elf, job.arguments, files=files, seed=job.seed, keep_translations=True) as machine:
+    with _machine(job, elf) as machine:
         tracer = Tracer(machine, core, settings)
         try:
             for interval in tracer.intervals():
@@ -89,17 +91,41 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
             interrupted = True
         seconds = time.perf_counter() - started
         machine.save_translations()
-        ending = machine.ending
-        words = files.output(2)[-400:].decode("utf-8", "replace").strip()
-    problem = None
-    if ending is not None and ending.status != 0:
-        problem = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
+        problem = _bad_ending(machine)
     if not found:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
-    energy = config.energy.picojoules() if config.energy is not None else None
-    return Traced(
-        table_of(found, energy), tracer.table.phases, seconds, tracer.warmed_words, interrupted, problem
-    )
+    return Traced(_table(found, config), tracer.table.phases, seconds, interrupted, problem)
+
+
+def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
+    started = time.perf_counter()
+    with _machine(job, elf) as machine:
+        known = profile(machine, settings)
+        machine.save_translations()
+        problem = _bad_ending(machine)
+    with _machine(job, elf) as machine:
+        found = list(trace_again(machine, core, settings, known, job.samples))
+    seconds = time.perf_counter() - started
+    return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, False, problem)
+
+
+def _machine(job: Job, elf: Path) -> Machine:
+    stdin = job.stdin.read_bytes() if job.stdin is not None else b""
+    files = VirtualFiles(stdin=stdin, seed=job.seed)
+    return Machine(elf, job.arguments, files=files, seed=job.seed, keep_translations=True)
+
+
+def _bad_ending(machine: Machine) -> str | None:
+    """What ended the guest, when that was no success."""
+    ending = machine.ending
+    if ending is None or ending.status == 0:
+        return None
+    words = machine.files.output(2)[-400:].decode("utf-8", "replace").strip()
+    return ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
+
+
+def _table(found: list[Interval], config: MachineConfig) -> pd.DataFrame:
+    return table_of(found, config.energy.picojoules() if config.energy is not None else None)
 
 
 class Watch:
@@ -128,7 +154,7 @@ class Watch:
         pc = machine.hart.pc
         line = machine.image.source_line(pc)
         place = f"{pc:#x} {machine.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
-        row = table_of([interval], config.energy.picojoules() if config.energy else None).iloc[0]
+        row = _table([interval], config).iloc[0]
         values = "  ".join(
             f"{name.replace('_', ' ')} {row[name]:.3f}"
             for name in (*RATES, ENERGY)
@@ -191,6 +217,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "arguments": list(job.arguments),
         "machine": str(job.machine),
         "seed": job.seed,
+        "samples_per_phase": job.samples or None,
         "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},
         "complete": not traced.interrupted and traced.ending is None,
         "intervals": len(table),

@@ -79,7 +79,7 @@ class _Sample:
     events_each: NDArray[np.float64]  # per instruction
 
 
-class _Detail:
+class CoreObserver:
     """The core as an observer that translations need not stop exactly for."""
 
     selection = _RECORD
@@ -113,14 +113,13 @@ class Tracer:
         self._signatures = SignatureMaker(settings.dimensions)
         self._samples: dict[int, _Sample] = {}
         self._last: _Sample | None = None
-        self._detail = _Detail(core)
+        self._detail = CoreObserver(core)
         warm = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
             if warm and not settings.everything
             else None
         )
-        self.warmed_words = 0
 
     def intervals(self) -> Iterator[Interval]:
         """Run the program; yields each interval as soon as it has run, the last one however short."""
@@ -130,7 +129,7 @@ class Tracer:
         running = True
         while running:
             begin = machine.instructions
-            in_detail = self._wants_detail()
+            in_detail = self.wants_detail()
             before = self._enter_detail(watching) if in_detail else None
             running = machine.advance_to_instructions(begin + self.settings.interval_instructions)
             if before is not None:
@@ -143,7 +142,8 @@ class Tracer:
             yield self._classify(number, begin, counted if before is not None else None)
             number += 1
 
-    def _wants_detail(self) -> bool:
+    def wants_detail(self) -> bool:
+        """Whether the next interval is to be simulated: its phase, if predicted rightly, has no sample."""
         if self.settings.everything:
             return True
         predicted = self._predictor.next_phase()
@@ -155,7 +155,6 @@ class Tracer:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
-            self.warmed_words += len(tail)
         self.machine.observe(_COUNTS, [self._detail, *watching])
         return self.core.snapshot()
 

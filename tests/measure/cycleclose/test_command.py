@@ -1,0 +1,97 @@
+"""`measure cycleclose` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.cli import main
+
+ROOT = Path(__file__).parent.parent.parent.parent
+STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+static volatile int data[1 << 14];
+int main(int argc, char **argv) {
+  long s = 0;
+  for (int k = 0; k < 20; k++) {
+    for (long i = 0; i < 20000; i++) s += data[(i * 17) & 0x3fff];
+    for (long i = 0; i < 30000; i++) s = s * 1103515245 + (s >> 16 & 1 ? 3 : 5);
+    if (argc > 1 && k == 10) { fprintf(stderr, "no more\\n"); exit(atoi(argv[1])); }
+  }
+  printf("%ld\\n", s);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "two.c"
+    path.write_text(PROGRAM)
+    return path
+
+
+def cycleclose(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["cycleclose", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("extra", [[], ["--twice", "2"]])
+def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: list[str]) -> None:
+    result = cycleclose(
+        "--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source
+    )
+    assert result.exit_code == 0, result.output
+    assert "Deviation from the full simulation" in result.output
+    table = pd.read_parquet(tmp_path / "trace.parquet")
+    assert (table["end_instructions"].iloc[:-1] == table["begin_instructions"].iloc[1:].to_numpy()).all()
+    assert {"cpi", "actual_cpi", "energy_nj_per_instruction", "phase", "category"} <= set(table.columns)
+    assert set(table["category"]) <= {"simulated", "matched", "unsampled"}
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert about["complete"] is True
+    assert about["intervals"] == len(table)
+    assert sum(about["share"].values()) == pytest.approx(1)
+    assert about["validation"]["metrics"]["cpi"]["deviation_percent"] < 10
+    assert (about["share"]["unsampled"] == 0) == bool(extra)
+    assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
+    assert result.exit_code == 1
+    assert "exit status 3: no more" in result.output
+    assert len(pd.read_parquet(tmp_path / "trace.parquet")) > 10
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--warm-up", "50000"], "got '50000', expected two counts M,B, such as 50000,50000"),
+        (["--predictor", "rle-0"], "got the predictor 'rle-0', expected 'last' or 'rle-N'"),
+        (["--interval", "10"], "an interval of 10 instructions, expected at least 1000"),
+        (["--interval", "many"], "expected a count such as 500000, 500k or 2G"),
+        (["--threshold", "0"], "0<x<=100"),
+    ],
+)
+def test_bad_options(source: Path, options: list[str], message: str) -> None:
+    result = cycleclose("--machine", STRONGARM, *options, source)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_missing_files(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", tmp_path / "none.yaml", "--out", tmp_path, source)
+    assert result.exit_code == 2
+    assert "none.yaml: cannot read the machine description" in result.output
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path, tmp_path / "none.c")
+    assert result.exit_code == 2
+    assert "no such file" in result.output
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path, "--stdin", tmp_path / "none.txt", source)
+    assert result.exit_code == 2
+    assert "none.txt" in result.output
