@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -36,11 +36,11 @@ Count = Annotated[int, BeforeValidator(_count)]
 SHORTEST_INTERVAL = 100
 
 
-class _Model(BaseModel):
+class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Program(_Model):
+class Program(StrictModel):
     """What to compile and run: C sources, or an entry of a catalogue."""
 
     source: Path | None = Field(None, description="One C file, relative to the campaign file")
@@ -70,7 +70,7 @@ class Program(_Model):
         return self
 
 
-class Sampling(_Model):
+class Sampling(StrictModel):
     """When records are taken, and by whom."""
 
     mode: Literal["ideal", "signal"] = Field(
@@ -115,7 +115,7 @@ def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
     return length, match[2]  # type: ignore[return-value]
 
 
-class Noise(_Model):
+class Noise(StrictModel):
     """What varies from run to run, all of it drawn from the run's seed. Without noise there are no p-values."""
 
     code_layouts: int = Field(
@@ -147,7 +147,7 @@ class Noise(_Model):
     )
 
 
-class Limits(_Model):
+class Limits(StrictModel):
     """When to give a run up."""
 
     instructions: Count = Field(
@@ -155,7 +155,7 @@ class Limits(_Model):
     )
 
 
-class Campaign(_Model):
+class Campaign(StrictModel):
     """Baselines and instrumented runs of one program on one machine."""
 
     name: str = Field(
@@ -243,10 +243,18 @@ class Campaign(_Model):
         return {"all": tuple(self.software_metrics)} if self.software_metrics else {}
 
 
+AnyCampaign = TypeVar("AnyCampaign", bound=Campaign)
+
+
 def load_campaign(path: Path) -> tuple[Campaign, Document]:
     """Read a campaign; all its paths become absolute. Raises `CampaignError`."""
+    return load_campaign_as(path, Campaign)
+
+
+def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign, Document]:
+    """As `load_campaign`, for a kind of campaign with keys of its own."""
     document = Document(path)
-    campaign = document.validate(Campaign, {})
+    campaign = document.validate(model, {})
     here = path.resolve().parent
 
     def resolve(value: Path, *keys: str | int) -> Path:

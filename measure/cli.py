@@ -119,13 +119,17 @@ def report(results: Path, out: Path | None) -> None:
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(["campaign", "machine", "summary"]))
+@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary"]))
 def schema(kind: str) -> None:
     """Print the JSON Schema of a file kind, for editors and checks."""
     if kind == "campaign":
         from measure.campaign import Campaign
 
         document = Campaign.model_json_schema()
+    elif kind == "sampling-check":
+        from measure.cycleclose.check import SamplingCheck
+
+        document = SamplingCheck.model_json_schema()
     elif kind == "machine":
         from emulator.timing.config import MachineConfig
 
@@ -268,6 +272,55 @@ def cycleclose(
         raise SystemExit(INTERRUPTED)
     if ending is not None:
         raise RunError(f"{program}: {ending}")
+
+
+@main.command("check-sampling")
+@click.argument("campaign", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> None:
+    """Check whether cycle-close sampling perturbs the metrics that it reports.
+
+    CAMPAIGN.yaml names ways of sampling (`ways:`). Each is compared with full simulations by the same statistics
+    as instrumentation is with its absence, so that *equivalent* means shown to be so. Resumes by itself; leaves
+    DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
+
+    \b
+      measure check-sampling configs/campaigns/sampling.yaml
+    """
+    console = _console()
+    from measure.cycleclose.check import analyse_check, load_check, plan_check, summary_of
+    from measure.cycleclose.check_page import print_check, render_check
+    from measure.errors import CampaignError, MeasureError
+    from measure.executor import execute_plan
+    from measure.programs import ProgramError
+    from measure.store import Store, write_atomically
+
+    check, document = load_check(campaign)
+    try:
+        plan = plan_check(check, document, lambda message: console.print(message, style="dim"))
+    except ProgramError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+    directory = out or Path("results") / check.name
+    with Store(directory) as store, _Bar(console) as bar:
+        outcome = execute_plan(plan.specs, store, workers=workers, started=bar.start, progress=bar.advance)
+    if outcome.failures:
+        first = outcome.failures[0]
+        console.print(
+            f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}",
+            style="red",
+        )
+    with console.status("comparing runs") as status:
+        results = analyse_check(check, outcome, lambda what: status.update(f"comparing runs: {what}"))
+    text = json.dumps(summary_of(check, results, outcome), indent=1, allow_nan=False)
+    write_atomically(directory / "summary.json", lambda path: _write(path, text))
+    page = render_check(check, results)
+    write_atomically(directory / "report.html", lambda path: _write(path, page))
+    print_check(console, check, results)
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    if outcome.failures:
+        raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
 
 
 def _console() -> Console:

@@ -38,6 +38,9 @@ class RunSpec:
     noise: dict[str, Any] = field(default_factory=dict)
     limit_instructions: int = 10_000_000_000
     target: str = "emulated"
+    cycleclose: tuple[
+        tuple[str, Any], ...
+    ] = ()  # settings of a cycle-close trace, for the target of that name
 
     def identity(self) -> dict[str, Any]:
         """What the trace depends on; paths and names that it does not depend on are left out."""

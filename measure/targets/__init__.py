@@ -1,6 +1,7 @@
 """Where runs happen. A target turns a `RunSpec` into a `Run`, in a worker process, and keeps nothing.
 
-``emulated`` is the real one; ``fake`` answers at once with made-up traces, for tests of everything around it.
+``emulated`` is the real one; ``cycleclose`` simulates only samples of the program in detail; ``fake`` answers at
+once with made-up traces, for tests of everything around it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ def target_named(name: str) -> Target:
         from measure.targets.fake import FakeTarget
 
         return FakeTarget()
+    if name == "cycleclose":
+        from measure.targets.cycleclose import CycleCloseTarget
+
+        return CycleCloseTarget()
     from measure.targets.emulated import EmulatedTarget
 
     return EmulatedTarget()

@@ -14,6 +14,7 @@ from emulator.linux.process import Layout
 from emulator.machine import Machine
 from emulator.pmu import Pmu
 from emulator.sampling import Samples, sample_ideal
+from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import parse_machine
 from instrumenter.errors import InstrumenterError
@@ -39,29 +40,10 @@ class EmulatedTarget:
 
     def _execute(self, spec: RunSpec, started: float) -> Run:
         config = parse_machine(spec.machine, spec.machine_name)
-        noise = spec.noise
         rng = np.random.default_rng([spec.seed, 7])
-        # Drawn whether used or not: switching one source of noise off leaves the others as they were.
-        stack, heap, padding, phase = (
-            rng.integers(0, 256),
-            rng.integers(0, 64),
-            rng.integers(0, 4096),
-            rng.random(),
-        )
-        layout = Layout(
-            stack_offset_bytes=16 * int(stack) if noise["stack_offset"] else 0,
-            heap_offset_bytes=_PAGE_BYTES * int(heap) if noise["heap_offset"] else 0,
-            environment_padding_bytes=int(padding) if noise["environment_size"] else 0,
-            seed=spec.seed,
-        )
-        core = InOrderCore(
-            config,
-            spec.seed,
-            place_pages=noise["page_placement"],
-            initial_state="random" if noise["cache_state"] else "cold",
-        )
+        layout, phase = layout_of(spec, rng)
+        core = core_of(spec, config)
         pmu = Pmu(core, spec.hardware_metrics)
-        phase = float(phase) if noise["timer_phase"] else 0.0
         stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
         mapped = {guest: Path(host) for guest, host in spec.files}
         signal_mode = spec.sampling_mode == "signal"
@@ -85,7 +67,7 @@ class EmulatedTarget:
                     _interrupts(core, spec, rng),
                 )  # fmt: skip
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
-            self._check_ending(machine, files)
+            check_ending(machine, files)
             captured = files.captured() if signal_mode else {}
             totals = machine.instructions, core.cycles
         trace = _trace_of_signal(captured, spec) if signal_mode else _trace_of(samples, spec)
@@ -111,15 +93,42 @@ class EmulatedTarget:
             count += 1
             target += mean
 
-    @staticmethod
-    def _check_ending(machine: Machine, files: VirtualFiles) -> None:
-        ending = machine.ending
-        assert ending is not None
-        if ending.status == 0:
-            return
-        words = files.output(2)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
-        last = f"; its last words on stderr: {words}" if words else ""
-        raise RunError(ending.message or f"the program ended with exit status {ending.status}{last}")
+
+def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:
+    """Where the process lies in memory and when its first record is taken, as the spec's noise says."""
+    noise = spec.noise
+    # Drawn whether used or not: switching one source of noise off leaves the others as they were.
+    stack, heap, padding, phase = (
+        int(rng.integers(0, 256)), int(rng.integers(0, 64)), int(rng.integers(0, 4096)), float(rng.random())
+    )  # fmt: skip
+    layout = Layout(
+        stack_offset_bytes=16 * stack if noise["stack_offset"] else 0,
+        heap_offset_bytes=_PAGE_BYTES * heap if noise["heap_offset"] else 0,
+        environment_padding_bytes=padding if noise["environment_size"] else 0,
+        seed=spec.seed,
+    )
+    return layout, phase if noise["timer_phase"] else 0.0
+
+
+def core_of(spec: RunSpec, config: MachineConfig) -> InOrderCore:
+    """The timing core in the state that the spec's noise says."""
+    return InOrderCore(
+        config,
+        spec.seed,
+        place_pages=spec.noise["page_placement"],
+        initial_state="random" if spec.noise["cache_state"] else "cold",
+    )
+
+
+def check_ending(machine: Machine, files: VirtualFiles) -> None:
+    """Raises `RunError` when the program did not end well."""
+    ending = machine.ending
+    assert ending is not None
+    if ending.status == 0:
+        return
+    words = files.output(2)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
+    last = f"; its last words on stderr: {words}" if words else ""
+    raise RunError(ending.message or f"the program ended with exit status {ending.status}{last}")
 
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:

@@ -1,0 +1,208 @@
+"""Does sampling perturb what it reports? Cycle-close traces against full ones, by the statistics of the main job.
+
+The baselines are full simulations under different seeds; each variant is one way of sampling, several seeds of
+it. What instrumentation is to a measured program, the sampling's warm-up and profiling are to its traces: an
+equivalent variant keeps every correlation of the metrics (within and across runs), shown, not assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from measure.campaign import Campaign, Count, Sampling, StrictModel, load_campaign_as
+from measure.cycleclose.predictors import predictor_named
+from measure.errors import MeasureError
+from measure.executor import Outcome
+from measure.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation_types import Perturbation, Verdict
+from measure.plan import Plan, content_key, make_plan
+from measure.stats.correlation import spearman
+from measure.types import BASELINE
+from measure.yaml_positions import Document
+
+SIMULATED = "simulated_millionths"
+SUMMARY_FORMAT = "perturbation-check-1"
+
+
+class Way(StrictModel):
+    """One way of sampling; what is left out is the paper's."""
+
+    dimensions: int = Field(32, ge=1, le=65536, description="Entries of a signature. Default: 32")
+    threshold: float = Field(
+        0.25,
+        gt=0,
+        le=1,
+        description="Distance up to which intervals are one phase, of the base. Default: 0.25",
+    )
+    base: Literal["L", "2L"] = Field("2L", description="The interval's length, or twice it. Default: 2L")
+    entries: int = Field(1024, ge=1, description="Phases in the table. Default: 1024")
+    when_full: Literal["oldest", "closest"] = Field(
+        "oldest", description="What a full table does. Default: oldest"
+    )
+    update: Literal["sample", "mean", "never"] = Field(
+        "sample", description="What a phase's signature becomes. Default: sample"
+    )
+    predictor: str = Field("rle-2", description="last or rle-N. Default: rle-2")
+    unsampled: Literal["last", "closest"] = Field(
+        "last", description="Estimate of an interval whose phase has no sample. Default: last"
+    )
+    warm_references: Count = Field(
+        50_000, ge=0, description="Memory references that warm up before a sample. Default: 50k"
+    )
+    warm_branches: Count = Field(
+        50_000, ge=0, description="Branches that warm up before a sample. Default: 50k"
+    )
+    samples: int = Field(
+        0, ge=0, description="Samples of each phase when the program is run twice; 0: run once. Default: 0"
+    )
+
+    @field_validator("predictor")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        predictor_named(value)
+        return value
+
+
+class SamplingCheck(Campaign):
+    """A campaign whose variants are ways of sampling."""
+
+    ways: dict[str, Way] = Field(min_length=1, description="Ways of sampling to compare with full simulation")
+
+
+@dataclass(frozen=True)
+class WayResult:
+    """What became of one way. ``simulated``: share of instructions simulated in detail, mean over runs;
+    ``seconds``: of a run, mean; ``speedup``: of a full simulation's time."""
+
+    name: str
+    way: Way
+    simulated: float
+    seconds: float
+    speedup: float
+    inner: Perturbation
+    outer: Perturbation
+
+    @property
+    def verdict(self) -> Verdict:
+        verdicts = (self.inner.verdict, self.outer.verdict)
+        for gravest in ("perturbed", "inconclusive"):
+            if gravest in verdicts:
+                return gravest
+        return "equivalent"
+
+
+def load_check(path: Path) -> tuple[SamplingCheck, Document]:
+    """Read a check's file. Raises `CampaignError`."""
+    return load_campaign_as(path, SamplingCheck)
+
+
+def plan_check(check: SamplingCheck, document: Document, notify: Callable[[str], None]) -> Plan:
+    """The runs: baselines in full, and every way under seeds of its own."""
+    length, unit = check.sampling.interval
+    if unit != "instructions":
+        from measure.errors import CampaignError
+
+        raise CampaignError(
+            f"{document.where('sampling', 'every')}: got an interval in cycles, expected instructions: the cycles are "
+            "what is estimated"
+        )
+    together = check.model_copy(
+        update={
+            "software_metrics": {}, "variants": {}, "baselines": check.baselines + check.replicates * len(check.ways),
+            "sampling": Sampling(mode="ideal", every=f"{length} instructions"),
+        }
+    )  # fmt: skip
+    plan = make_plan(together, document, notify, "cycleclose")
+    names = list(check.ways)
+    specs = []
+    for spec in plan.specs:
+        extra = spec.replicate - check.baselines
+        group, replicate = (BASELINE, spec.replicate) if extra < 0 else (
+            names[extra // check.replicates], extra % check.replicates
+        )  # fmt: skip
+        specs.append(replace(
+            spec, group=group, replicate=replicate, counters=((SIMULATED, "", 0),), cycleclose=_settings(check, group)
+        ))  # fmt: skip
+    return replace(plan, specs=tuple(specs), keys=tuple(content_key(spec) for spec in specs))
+
+
+def _settings(check: SamplingCheck, group: str) -> tuple[tuple[str, Any], ...]:
+    if group == BASELINE:
+        return (("everything", True),)
+    return tuple(sorted(check.ways[group].model_dump().items()))
+
+
+def analyse_check(
+    check: SamplingCheck, outcome: Outcome, progress: Callable[[str], None] = lambda what: None
+) -> list[WayResult]:
+    """Compare every way with the baselines. Raises `MeasureError` when too little is left to compare."""
+    metrics = check.hardware_metrics
+    baselines = [run for run in outcome.runs if run.spec.group == BASELINE]
+    if len(baselines) < 2:
+        raise MeasureError(f"{len(baselines)} full simulations succeeded, expected at least 2")
+    values = [run.trace.columns(metrics) for run in baselines]
+    correlations = [spearman(one, metrics) for one in values]
+    full_seconds = float(np.mean([run.seconds for run in baselines]))
+    aligned: dict[Any, Any] = {}
+    results = []
+    for name, way in check.ways.items():
+        runs = [run for run in outcome.runs if run.spec.group == name]
+        if not runs:
+            continue
+        mine = [run.trace.columns(metrics) for run in runs]
+        levels: dict[str, Any] = {"delta": check.delta, "alpha": check.alpha, "seed": check.seed}
+        progress(f"{name}: within runs")
+        inner = inner_perturbation(correlations, [spearman(one, metrics) for one in mine], **levels)
+        progress(f"{name}: across runs")
+        outer = outer_perturbation(values, mine, metrics, held_out=True, memo=aligned, **levels)
+        simulated = float(np.mean([run.trace.columns((SIMULATED,))[0, 0] for run in runs])) / 1e6
+        seconds = float(np.mean([run.seconds for run in runs]))
+        results.append(WayResult(name, way, simulated, seconds, full_seconds / seconds, inner, outer))
+    return results
+
+
+def summary_of(check: SamplingCheck, results: Sequence[WayResult], outcome: Outcome) -> dict[str, Any]:
+    """What summary.json holds."""
+    return {
+        "format": SUMMARY_FORMAT,
+        "check": check.name,
+        "interval_instructions": check.sampling.interval[0],
+        "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
+        "ways": {
+            one.name: {
+                "verdict": one.verdict,
+                "settings": one.way.model_dump(),
+                "simulated_share": one.simulated,
+                "seconds": one.seconds,
+                "speedup": one.speedup,
+                "inner": _perturbation(one.inner),
+                "outer": _perturbation(one.outer),
+            }
+            for one in results
+        },
+    }
+
+
+def _perturbation(found: Perturbation) -> dict[str, Any]:
+    def known(value: float) -> float | None:
+        return float(value) if np.isfinite(value) else None
+
+    return {
+        "verdict": found.verdict,
+        "p": known(found.p_value),
+        "pairs": [
+            {
+                "a": pair.a, "b": pair.b, "baseline_rho": known(pair.baseline_rho), "run_rho": known(pair.run_rho),
+                "delta_z": known(pair.delta_z), "interval": [known(pair.ci[0]), known(pair.ci[1])],
+                "p_adjusted": known(pair.p_adjusted), "verdict": pair.verdict,
+            }
+            for pair in found.pairs
+        ],
+        "findings": list(found.findings),
+    }  # fmt: skip

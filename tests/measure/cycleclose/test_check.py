@@ -1,0 +1,102 @@
+"""`measure check-sampling`: sampling judged by the statistics of the main job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.cli import main
+from measure.cycleclose.check import Way
+from measure.cycleclose.check_page import describe
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PROGRAM = """
+#include <stdio.h>
+static volatile int data[1 << 14];
+int main(void) {
+  long s = 1;
+  for (int k = 0; k < 12; k++) {
+    for (long i = 0; i < 8000; i++) s += data[(i * 17) & 0x3fff];
+    for (long i = 0; i < 9000; i++) { s = s * 1103515245 + 12345; if (s >> 16 & 1) s += 3; }
+    for (long i = 0; i < 4000 + 500 * k; i++) s = s * 31 + (s >> 7);
+  }
+  printf("%ld\\n", s);
+  return 0;
+}
+"""
+CHECK = """
+name: small
+program: {source: two.c}
+machine: MACHINE
+sampling: {every: 5k instructions}
+hardware_metrics: [PAPI_TOT_CYC, PAPI_BR_CN, PAPI_L1_DCM]
+ways:
+  everything: {threshold: 0.000001, samples: 1000}
+  loose: {threshold: 1, warm_references: 0, warm_branches: 0}
+baselines: 6
+replicates: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "two.c").write_text(PROGRAM)
+    machine = ROOT / "configs" / "machines" / "strongarm.yaml"
+    (tmp_path / "c.yaml").write_text(CHECK.replace("MACHINE", str(machine)))
+    return tmp_path
+
+
+def check(folder: Path) -> Result:
+    return CliRunner().invoke(
+        main, ["check-sampling", str(folder / "c.yaml"), "--out", str(folder / "out"), "--workers", "2"]
+    )
+
+
+def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
+    result = check(folder)
+    assert result.exit_code == 0, result.output
+    about = json.loads((folder / "out" / "summary.json").read_text())
+    everything, loose = about["ways"]["everything"], about["ways"]["loose"]
+    assert everything["simulated_share"] > 0.99
+    assert loose["simulated_share"] < 0.1
+    assert loose["inner"]["verdict"] == "perturbed" or loose["outer"]["verdict"] == "perturbed"
+    assert everything["inner"]["verdict"] != "perturbed"
+    assert everything["outer"]["verdict"] != "perturbed"
+    page = (folder / "out" / "report.html").read_text()
+    assert "loose" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    again = check(folder)
+    assert again.exit_code == 0
+    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["reused"] == 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("5k instructions", "5k cycles", "c.yaml:5: got an interval in cycles, expected instructions"),
+        ("threshold: 1,", "treshold: 1,", "c.yaml:9: unknown key 'ways.loose.treshold'"),
+        (
+            "threshold: 1,",
+            "predictor: last-2, threshold: 1,",
+            "c.yaml:9: ways.loose.predictor: got the predictor",
+        ),
+        ("ways:", "variants:", "'ways' is missing"),
+    ],
+)
+def test_messages(folder: Path, old: str, new: str, message: str) -> None:
+    path = folder / "c.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    result = check(folder)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
+    assert describe(Way.model_validate({})) == "as in the paper"
+    assert (
+        describe(Way.model_validate({"warm_references": 0, "predictor": "last"}))
+        == "predictor last, warm references 0"
+    )
