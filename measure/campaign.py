@@ -6,7 +6,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from instrumenter.spec import MetricSpec
 from measure.errors import CampaignError, nearest
@@ -32,7 +40,13 @@ def _count(value: Any) -> Any:
     return parse_count(value) if isinstance(value, str) else value
 
 
-Count = Annotated[int, BeforeValidator(_count)]
+Count = Annotated[
+    int,
+    BeforeValidator(_count),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*[kMGT]?\s*$"}]}
+    ),
+]
 SHORTEST_INTERVAL = 100
 
 
