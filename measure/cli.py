@@ -323,6 +323,66 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
         raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
 
 
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
+              help="Simulate everything on this machine, too, and compare.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
+@click.option("--interval", default="10M", show_default=True, help="Length of an interval [instructions].")
+@click.option("--max-k", default=30, show_default=True, type=click.IntRange(1), help="Most phases to try.")
+@click.option(
+    "--starts", default=5, show_default=True, type=click.IntRange(1), help="Starts of k-means for each k."
+)
+@click.option("--threshold", default=90.0, show_default=True, type=click.FloatRange(0, 100),
+              help="The smallest k whose score reaches so much of the range of scores [%].")  # fmt: skip
+@click.option(
+    "--dimensions", default=15, show_default=True, type=click.IntRange(1), help="Of the projection."
+)
+@click.option(
+    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
+)
+@click.option(
+    "--seed", default=1, show_default=True, help="Seed of the projection, of k-means and of the machine."
+)
+@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM|FILE.bb")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def phases(
+    machine: Path | None,
+    out: Path | None,
+    interval: str,
+    max_k: int,
+    starts: int,
+    threshold: float,
+    dimensions: int,
+    stdin: Path | None,
+    seed: int,
+    program: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """Find the phases of PROGRAM, and the intervals that stand for it (SimPoint).
+
+    PROGRAM is a static riscv64 Linux executable or a C file; FILE.bb holds basic block vectors of Valgrind, gem5
+    or QEMU. Leaves DIR/NAME.bb, .simpoints, .weights, .labels, phases.png and summary.json.
+
+    \b
+      measure phases --interval 1M --machine configs/machines/strongarm.yaml experiments/workloads/bwtzip.c medium
+    """
+    from measure.campaign import parse_count
+    from measure.cycleclose.command import Job
+    from measure.phases.command import Search, run_phases
+
+    try:
+        length = parse_count(interval)
+        if length < 1000:
+            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    search = Search(length, max_k, starts, threshold / 100, dimensions, seed)
+    job = Job(program, arguments, machine or Path(), stdin, seed)
+    directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
+    run_phases(job, machine, search, directory, _console())
+
+
 def _console() -> Console:
     from rich.console import Console
 

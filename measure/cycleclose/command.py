@@ -80,7 +80,7 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
     found: list[Interval] = []
     interrupted = False
     started = time.perf_counter()
-    with _machine(job, elf) as machine:
+    with machine_for(job, elf) as machine:
         tracer = Tracer(machine, core, settings)
         try:
             for interval in tracer.intervals():
@@ -99,17 +99,18 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
     started = time.perf_counter()
-    with _machine(job, elf) as machine:
+    with machine_for(job, elf) as machine:
         known = profile(machine, settings)
         machine.save_translations()
         problem = _bad_ending(machine)
-    with _machine(job, elf) as machine:
+    with machine_for(job, elf) as machine:
         found = list(trace_again(machine, core, settings, known, job.samples))
     seconds = time.perf_counter() - started
     return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, False, problem)
 
 
-def _machine(job: Job, elf: Path) -> Machine:
+def machine_for(job: Job, elf: Path) -> Machine:
+    """A fresh machine that runs the program of ``job``."""
     stdin = job.stdin.read_bytes() if job.stdin is not None else b""
     files = VirtualFiles(stdin=stdin, seed=job.seed)
     return Machine(elf, job.arguments, files=files, seed=job.seed, keep_translations=True)

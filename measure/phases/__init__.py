@@ -1,0 +1,1 @@
+"""Program phases offline: basic block vectors, clustering, simulation points (SimPoint)."""
