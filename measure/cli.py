@@ -369,7 +369,7 @@ def phases(
     """
     from measure.campaign import parse_count
     from measure.cycleclose.command import Job
-    from measure.phases.command import Search, run_phases
+    from measure.simpoint.command import Search, run_phases
 
     try:
         length = parse_count(interval)

@@ -33,7 +33,7 @@ def run(engine: str, n: int) -> dict[str, float]:
     centres = rng.normal(size=(12, 15))
     points = centres[rng.integers(12, size=n)] + 0.5 * rng.normal(size=(n, 15))
     if engine == "ours":
-        from measure.phases.simpoint import kmeans
+        from measure.simpoint.cluster import kmeans
 
         kmeans(points[:50], 3, 1)
 
@@ -68,7 +68,7 @@ def main() -> None:
         print(json.dumps(run(options.run, options.intervals)))
         return
     engines = ["ours"] + (["scikit-learn"] if importlib.util.find_spec("sklearn") else [])
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     told = {}
     for engine in engines:
         command = [sys.executable, __file__, "--intervals", str(options.intervals), "--run", engine]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.phases.simpoint import Phases
+from measure.simpoint.cluster import Phases
 from measure.report.style import INK, LINES, VARIANTS, new_figure
 
 if TYPE_CHECKING:

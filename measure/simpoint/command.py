@@ -18,9 +18,9 @@ from measure.cycleclose.command import Job, machine_for, program_file, trace_job
 from measure.cycleclose.metrics import ENERGY, RATES
 from measure.cycleclose.tracer import Settings
 from measure.errors import CampaignError
-from measure.phases.formats import BlockVectors, read_bb, write_bb, write_columns
-from measure.phases.profile import profile_blocks
-from measure.phases.simpoint import Phases, estimate, find_phases, similarity
+from measure.simpoint.formats import BlockVectors, read_bb, write_bb, write_columns
+from measure.simpoint.profile import profile_blocks
+from measure.simpoint.cluster import Phases, estimate, find_phases, similarity
 from measure.store import write_atomically
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _write(
     found: Phases,
     table: pd.DataFrame | None,
 ) -> None:
-    from measure.phases.figure import phases_figure
+    from measure.simpoint.figure import phases_figure
 
     name = job.program.name.split(".")[0]
     if ".bb" not in job.program.suffixes:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from measure.cli import main
-from measure.phases.formats import BlockVectors, read_bb
-from measure.phases.simpoint import (
+from measure.simpoint.formats import BlockVectors, read_bb
+from measure.simpoint.cluster import (
     Clustering,
     _starts,
     bic,

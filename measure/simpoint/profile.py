@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from emulator.events import TraceSelection
 from emulator.machine import Machine
-from measure.phases.formats import BlockVectors
+from measure.simpoint.formats import BlockVectors
 
 
 def profile_blocks(machine: Machine, interval_instructions: int) -> tuple[BlockVectors, NDArray[np.int64]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from measure.phases.formats import (
+from measure.simpoint.formats import (
     BlockVectors,
     PhaseFileError,
     read_bb,

@@ -1,6 +1,7 @@
 """Lloyd's k-means with Hamerly's bounds, as a numba kernel.
 
-Bounds only skip distances that cannot change a label, so labels are those of the plain algorithm.
+Bounds only skip distances that cannot change a label, so labels are those of the plain algorithm. The distances
+of a point from all centres are summed side by side, dimension by dimension, which is what vector units want.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def refine(
     sizes = np.empty(k, np.int64)
     moved = np.empty(k)
     half = np.empty(k)
+    across = np.empty((dimensions, k))  # the centres, a dimension a row
+    apart = np.empty(k)
     for row in range(n):
         labels[row] = -1
         upper[row] = np.inf
@@ -50,6 +53,9 @@ def refine(
                 if other != one:
                     nearest = min(nearest, squared_distance(centres, one, centres, other))
             half[one] = 0.5 * np.sqrt(nearest)
+        for one in range(k):
+            for d in range(dimensions):
+                across[d, one] = centres[one, d]
         changed = 0
         for row in range(n):
             label = labels[row]
@@ -61,15 +67,21 @@ def refine(
                 upper[row] = np.sqrt(squared_distance(points, row, centres, label))
                 if upper[row] < bound:
                     continue
+            for one in range(k):
+                apart[one] = 0.0
+            for d in range(dimensions):
+                value = points[row, d]
+                for one in range(k):
+                    gap = value - across[d, one]
+                    apart[one] += gap * gap
             best, second, closest = np.inf, np.inf, 0
             for one in range(k):
-                apart = squared_distance(points, row, centres, one)
-                if apart < best:
+                if apart[one] < best:
                     second = best
-                    best = apart
+                    best = apart[one]
                     closest = one
-                elif apart < second:
-                    second = apart
+                elif apart[one] < second:
+                    second = apart[one]
             upper[row] = np.sqrt(best)
             lower[row] = np.sqrt(second)
             if closest != label:
@@ -90,9 +102,9 @@ def refine(
             farthest, distance = -1, -1.0
             for row in range(n):
                 if sizes[labels[row]] > 1:
-                    apart = squared_distance(points, row, centres, labels[row])
-                    if apart > distance:
-                        farthest, distance = row, apart
+                    reach = squared_distance(points, row, centres, labels[row])
+                    if reach > distance:
+                        farthest, distance = row, reach
             if farthest < 0:
                 continue
             old = labels[farthest]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.phases.formats import BlockVectors
+from measure.simpoint.formats import BlockVectors
 
 _ITERATIONS = 100
 # Variance of a projected coordinate when a thousandth of the instructions goes elsewhere. Less is no phase.
@@ -68,7 +68,7 @@ def project(vectors: BlockVectors, dimensions: int = 15, seed: int = 1) -> NDArr
 
 def kmeans(points: NDArray[np.float64], k: int, seed: int, limit: int = _ITERATIONS) -> Clustering:
     """Cluster ``points`` (n, d) from k-means++ starts; never an empty cluster while there are points for it."""
-    from measure.phases.kmeans_kernel import refine
+    from measure.simpoint.kmeans_kernel import refine
 
     points = np.ascontiguousarray(points, np.float64)
     if not 1 <= k <= len(points):
