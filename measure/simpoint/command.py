@@ -18,9 +18,9 @@ from measure.cycleclose.command import Job, machine_for, program_file, trace_job
 from measure.cycleclose.metrics import ENERGY, RATES
 from measure.cycleclose.tracer import Settings
 from measure.errors import CampaignError
+from measure.simpoint.cluster import Phases, estimate, find_phases, similarity
 from measure.simpoint.formats import BlockVectors, read_bb, write_bb, write_columns
 from measure.simpoint.profile import profile_blocks
-from measure.simpoint.cluster import Phases, estimate, find_phases, similarity
 from measure.store import write_atomically
 
 if TYPE_CHECKING:

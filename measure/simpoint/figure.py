@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.simpoint.cluster import Phases
 from measure.report.style import INK, LINES, VARIANTS, new_figure
+from measure.simpoint.cluster import Phases
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from measure.cli import main
-from measure.simpoint.formats import BlockVectors, read_bb
 from measure.simpoint.cluster import (
     Clustering,
     _starts,
@@ -25,6 +24,7 @@ from measure.simpoint.cluster import (
     project,
     similarity,
 )
+from measure.simpoint.formats import BlockVectors, read_bb
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
