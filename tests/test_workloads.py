@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 WORKLOADS = Path(__file__).parents[1] / "experiments" / "workloads"
-PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")
+PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
 # Not reached in a tiny run: it ends within a second even on a slow machine.
 LIMIT_SECONDS = 60
 
@@ -76,6 +76,8 @@ def test_bad_arguments_give_the_usage(
         ("chess", "chess: nodes 17, quiescence nodes 912, table hits 9 of 25, checksum 7de2614f7080e794\n"),
         ("ooosim", "ooosim: 18698 cycles in all, memory checksum aeb46f5bd1f61502\n"),
         ("nbody", "nbody: 1 rounds, checksum 81bde47b81feacf8\n"),
+        ("jpegish", "jpegish: 4 pictures of 16215 pixels, checksum 8a3dcbf27299cc24\n"),
+        ("lz77", "lz77: input checksum 5df7d9ab, output checksum 3e901f60\n"),
     ],
 )
 def test_output_is_the_same_on_every_machine(programs: dict[str, Path], name: str, output: str) -> None:
@@ -149,3 +151,80 @@ def test_ooosim_notices_a_wrong_result(programs: dict[str, Path], tmp_path: Path
     done = run(tmp_path / "ooosim", "tiny")
     assert done.returncode == 1
     assert done.stderr.startswith("ooosim: ")
+
+
+def test_jpegish_modes_repeat_one_side_of_the_codec(programs: dict[str, Path]) -> None:
+    """Blocks of both sides by mode; decoding again returns the same picture, so its checksum stays."""
+    outputs = {
+        mode: run(programs["jpegish"], "tiny", "1", mode).stdout for mode in ("both", "encode", "decode")
+    }
+    assert outputs["both"] == run(programs["jpegish"], "tiny").stdout
+    assert "jpegish: 480 blocks encoded, 480 decoded, " in outputs["both"]
+    assert "jpegish: 1920 blocks encoded, 480 decoded, " in outputs["encode"]
+    assert "jpegish: 480 blocks encoded, 1920 decoded, " in outputs["decode"]
+    last = {mode: text.splitlines()[-1] for mode, text in outputs.items()}
+    assert last["decode"] == last["both"] != last["encode"]
+
+
+@pytest.mark.parametrize("arguments", [("tiny", "1", "transcode"), ("tiny", "encode"), ("encode",)])
+def test_jpegish_wants_the_mode_last(programs: dict[str, Path], arguments: tuple[str, ...]) -> None:
+    done = run(programs["jpegish"], *arguments)
+    assert done.returncode == 2
+    assert "[SEED [both|encode|decode]]]" in done.stderr
+
+
+@pytest.mark.parametrize("seed", ["3", "4", "5"])
+def test_jpegish_keeps_to_its_bounds_at_every_level(programs: dict[str, Path], seed: str) -> None:
+    """Thirteen or so pictures: each kind at three levels or more."""
+    done = run(programs["jpegish"], "small", seed)
+    assert done.returncode == 0, done.stderr
+    assert all(f"level {level} -> " in done.stdout for level in range(4))
+    assert all(f", {kind}, " in done.stdout for kind in ("smooth", "noise", "text", "edges"))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        # The inverse transform, the expansion of negative values, the red of a pixel.
+        ("C6 * line[2 * stride] - C2 * line[6", "C6 * line[2 * stride] + C2 * line[6", "the squared error"),
+        ("value + 1 - (1 << size)", "value - (1 << size)", "the coefficients' sum is"),
+        ("descale(91881 * r, 16)", "descale(91881 * b, 16)", "the mean squared error of picture"),
+    ],
+)
+def test_jpegish_notices_a_wrong_decoder(tmp_path: Path, right: str, wrong: str, message: str) -> None:
+    text = (WORKLOADS / "jpegish.c").read_text()
+    assert text.count(right) == 1
+    broken = tmp_path / "jpegish.c"
+    broken.write_text(text.replace(right, wrong))
+    build(broken, tmp_path / "jpegish")
+    done = run(tmp_path / "jpegish", "tiny")
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seed", "blocks"), [("3", "37 blocks (11"), ("4", "40 blocks (16"), ("5", "41 blocks (15")]
+)
+def test_lz77_stores_every_block_of_noise(programs: dict[str, Path], seed: str, blocks: str) -> None:
+    """With the code tables left out of a block's cost, fewer are stored, and the others grow."""
+    done = run(programs["lz77"], "800", seed)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"lz77: 819200 bytes in {blocks} stored) -> ")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("        out[i] = from[i];", "        out[i] = from[i > 0 ? i - 1 : 0];"),
+        ("add_literal(data[position - 1]);", "add_literal(data[position]);"),
+    ],
+)
+def test_lz77_notices_a_wrong_copy_or_literal(tmp_path: Path, right: str, wrong: str) -> None:
+    text = (WORKLOADS / "lz77.c").read_text()
+    assert text.count(right) == 1
+    broken = tmp_path / "lz77.c"
+    broken.write_text(text.replace(right, wrong))
+    build(broken, tmp_path / "lz77")
+    done = run(tmp_path / "lz77", "tiny")
+    assert done.returncode == 1
+    assert "a block's checksum is" in done.stderr
