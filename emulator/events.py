@@ -156,13 +156,21 @@ class TraceSelection:
     addresses: bool = False  # effective addresses (needs blocks)
     exact_stop: bool = False  # honour the instruction budget at every block boundary
     counts: bool = False  # executions of each block, in a table and not in the record
+    line_bits: int = 0  # log2 of a line's bytes: keep when each was touched last; 0 for not
+    reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
+        if self.line_bits and other.line_bits not in (0, self.line_bits):
+            raise ValueError(
+                f"observers want lines of {1 << self.line_bits} and of {1 << other.line_bits} bytes, expected one size"
+            )
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
             self.exact_stop or other.exact_stop,
             self.counts or other.counts,
+            self.line_bits or other.line_bits,
+            self.reuse_times or other.reuse_times,
         )
 
 

@@ -35,7 +35,11 @@ def inline_kernel(function: Callable[..., Any]) -> Any:
 def _kernel_directory() -> str:
     digest = hashlib.sha256()
     here = Path(__file__).parent
-    for path in (*sorted(here.glob("*.py")), *sorted((here / "timing").glob("*.py"))):
+    for path in (
+        *sorted(here.glob("*.py")),
+        *sorted((here / "timing").glob("*.py")),
+        here / "engine" / "state.py",
+    ):
         digest.update(path.read_bytes())
     return str(cache_directory() / "numba" / f"emulator-{digest.hexdigest()[:16]}")
 

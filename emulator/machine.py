@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from emulator.engine.archive import Archive
 from emulator.engine.blocks import BlockCache
 from emulator.engine.entry import Entry
-from emulator.engine.formation import MAX_REGION_INSTRUCTIONS
+from emulator.engine.lines import LineTable, noted
 from emulator.engine.oracle import Oracle
-from emulator.engine.state import Exit, Hart
+from emulator.engine.region import MAX_UNCHECKED_INSTRUCTIONS
+from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
 from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import GuestFault, InstructionLimit
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.intervals import Intervals, IntervalWriter
 from emulator.isa.decode import decode
 from emulator.isa.disassemble import disassemble
 from emulator.linux.abi import Signal, signal_name
@@ -35,14 +37,23 @@ from emulator.linux.files import VirtualFiles
 from emulator.linux.hart import GuestExit
 from emulator.linux.process import Layout, build_process
 from emulator.linux.syscalls import LinuxKernel
-from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GUARD_BYTES, PAGE_SHIFT, READ, GuestMemory, MemoryFault
+from emulator.memory import (
+    ADDRESS_SPACE_BYTES,
+    EXEC,
+    GUARD_BYTES,
+    MAPPED,
+    PAGE_SHIFT,
+    READ,
+    GuestMemory,
+    MemoryFault,
+)
 
 RECORD_WORDS = 1 << 18
 # A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
 BATCH_INSTRUCTIONS = RECORD_WORDS // 2 - 128
 UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
-# What a translation may run beyond its budget: the longest way through a region without a loop.
-LONGEST_PATH = MAX_REGION_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
+# What a translation may run beyond its budget.
+LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
 _SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
@@ -130,6 +141,8 @@ class Machine:
         self._record = np.zeros(RECORD_WORDS, np.uint32)
         self._since_drain = 0
         self._stale_code = False
+        self._lines: LineTable | None = None
+        self._intervals: IntervalWriter | None = None
         self.memory.on_code_change = self._code_changed
         self.hart.set("record", self._record.ctypes.data)
         self.hart.set("memory", self.memory.base)
@@ -137,13 +150,14 @@ class Machine:
         self.hart.set("memory_end", self.memory.base + ADDRESS_SPACE_BYTES + GUARD_BYTES)
         self._oracle = Oracle(self.hart, self.memory, self)
         self._oracle_record: list[int] | None = None
+        self._prepare_lines()
         if engine == "oracle":
             self._oracle_record = []
-            if self.selection.addresses:
-                self._oracle.on_access = self._oracle_record.append
+            self._oracle.on_access = self._oracle_record.append
         elif engine != "translated":
             raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
         self._entry: Entry | None = None
+        self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         if engine == "translated":
             self._entry = Entry.get()
             self._place = self._entry.register(self.hart.address)
@@ -154,7 +168,6 @@ class Machine:
                 self.hart, self._cache, background=background, hot_executions=hot_executions,
                 optimise_executions=optimise_executions, archive=archive,
             )  # fmt: skip
-            self._select()
 
     def close(self) -> None:
         """Release memory and the background compiler; the results stay readable."""
@@ -185,13 +198,26 @@ class Machine:
         for consumer in self._consumers:
             selection |= consumer.selection
         self.selection = selection
-        if self._entry is not None:
-            self._select()
+        self._prepare_lines()
+        self._selected = False
 
     @property
     def block_counts(self) -> NDArray[np.int64]:
         """Executions of each block while ``counts`` was selected, ``(n_blocks,)``; a live view."""
         return self.hart.counts[: self._cache.facts.n_blocks]
+
+    @property
+    def reuse_times(self) -> NDArray[np.int64]:
+        """Accesses while ``reuse_times`` was selected, by the bits of the instructions since their line was touched
+        last, ``(REUSE_BINS,)``: entry b counts times from 2**(b - 1) to 2**b - 1."""
+        return self.hart.reuses.sum(axis=0)[::-1]
+
+    def touched_lines(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Addresses of the lines touched while ``line_bits`` was selected, (n,), and instructions since then, (n,)."""
+        if self._lines is None:
+            return np.zeros(0, np.uint32), np.zeros(0, np.uint32)
+        pages = np.flatnonzero(self.memory.perm & MAPPED)
+        return self._lines.recent(pages, PAGE_SHIFT, self.instructions)
 
     # --- time
     @property
@@ -227,6 +253,8 @@ class Machine:
             elif remaining > LONGEST_PATH:
                 self.advance(remaining - LONGEST_PATH)
             else:
+                if not self._selected:
+                    self._select()
                 self._translator.step_exactly(True)
                 self.advance(remaining)
                 self._translator.step_exactly(False)
@@ -248,10 +276,38 @@ class Machine:
 
     def advance(self, instructions: int) -> None:
         """Run about ``instructions`` more (exactly, to the next block boundary, with ``exact_stop``)."""
-        if self.ending is not None:
-            return
+        if self.ending is None:
+            self._guarded(self._advance, instructions)
+
+    def run_intervals(self, length_instructions: int, at_most: int = 256) -> Intervals:
+        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``, and
+        tell what ran in each of them: block executions and reuse times, as far as they are selected and counted from
+        the end of the last interval that was run so. The last one of a program is as short as it comes out.
+        """
+        writer, facts = self._intervals, self._cache.facts
+        if writer is None:
+            writer = self._intervals = IntervalWriter(self.hart)
+        writer.begin(at_most, self.instructions, length_instructions)
+        if self._entry is None or self.selection.blocks or self.selection.exact_stop:
+            end = self.instructions
+            for _ in range(at_most):
+                self.advance_to_instructions(self.instructions + length_instructions)
+                if self.instructions > end:
+                    writer.close(self.instructions, facts.n_blocks)
+                end = self.instructions
+                if self.ending is not None:
+                    break
+        else:
+            self._guarded(self._run_intervals, writer, length_instructions)
+            self._translator.step_exactly(False)
+            if self.ending is not None and writer.is_open:
+                writer.close(self.instructions, facts.n_blocks)
+        return writer.taken()
+
+    def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Run the guest; note how it ended if it did."""
         try:
-            self._advance(instructions)
+            action(*arguments)
         except GuestExit as exit_:
             message = None
             if exit_.signal is not None:
@@ -263,37 +319,55 @@ class Machine:
             self.drain()
 
     def _advance(self, instructions: int) -> None:
-        limit = self.limit_instructions
         end = self.instructions + instructions
         while self.instructions < end:
-            if limit is not None and self.instructions >= limit:
-                raise InstructionLimit(
-                    f"the program did not end within {limit} instructions; it is now at "
-                    f"{self._where(self.hart.pc)}. Raise the limit or give it less work"
-                )
-            budget = min(end - self.instructions, self._until_timer())
-            if limit is not None:
-                budget = min(budget, limit - self.instructions)
+            budget = min(end - self.instructions, self._until_look())
             if self.selection.blocks:
                 if self._since_drain >= BATCH_INSTRUCTIONS:
                     self.drain()
                 budget = min(budget, BATCH_INSTRUCTIONS - self._since_drain)
-            budget = min(budget, UNTRACED_BATCH_INSTRUCTIONS)
             if self._entry is None:
                 self._run_oracle(budget)
             else:
                 self._run_translated(budget)
-            deadline = self.kernel.next_timer_deadline_nanoseconds()
-            if deadline is not None and self._nanoseconds() >= deadline:
-                self.kernel.fire_timers()
-            if self.kernel.pending_signal() is not None:
-                self.kernel.deliver(self.hart)
+            self._look_after_guest()
 
-    def _until_timer(self) -> int:
-        """Instructions to run before looking at the timers again."""
+    def _run_intervals(self, writer: IntervalWriter, length: int) -> None:
+        while not writer.is_full:
+            stop = self.instructions + self._until_look()
+            if self._may_enter():
+                assert self._entry is not None
+                self.instructions, exactly, reason = writer.run(
+                    self._entry.enter_address, self._translator.fast_and_exact(), LONGEST_PATH, length, stop,
+                    self._cache.facts.n_blocks,
+                )  # fmt: skip
+                self._translator.step_exactly(exactly)
+                self._react(reason)
+            self._look_after_guest()
+
+    def _look_after_guest(self) -> None:
+        """Timers and signals, between stretches of running."""
         deadline = self.kernel.next_timer_deadline_nanoseconds()
-        if deadline is None:
-            return 1 << 62
+        if deadline is not None and self._nanoseconds() >= deadline:
+            self.kernel.fire_timers()
+        if self.kernel.pending_signal() is not None:
+            self.kernel.deliver(self.hart)
+
+    def _until_look(self) -> int:
+        """Instructions to run before looking after the guest again. Raises `InstructionLimit`."""
+        most = UNTRACED_BATCH_INSTRUCTIONS
+        limit = self.limit_instructions
+        if limit is not None:
+            if self.instructions >= limit:
+                raise InstructionLimit(
+                    f"the program did not end within {limit} instructions; it is now at "
+                    f"{self._where(self.hart.pc)}. Raise the limit or give it less work"
+                )
+            most = min(most, limit - self.instructions)
+        deadline = self.kernel.next_timer_deadline_nanoseconds()
+        return most if deadline is None else min(most, self._until(deadline))
+
+    def _until(self, deadline: int) -> int:
         cycles = self.cycles
         remaining = -(-deadline * self.clock_hz // 1_000_000_000) - cycles
         if self.core is None:
@@ -302,26 +376,36 @@ class Machine:
         return max(1, int(remaining / (1.3 * max(cycles_each, 0.25))))
 
     def _run_translated(self, budget: int) -> None:
-        hart, translator = self.hart, self._translator
+        hart = self.hart
         hart.budget = budget
-        pc = hart.pc
-        if self._stale_code:
-            self._stale_code = False
-            translator.flush()
-        if not 0 <= pc < ADDRESS_SPACE_BYTES:
-            raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
-        if not translator.is_known(pc) and not self._signalled(translator.discover, pc):
+        hart.set("touch_time", TOUCH_EPOCH + self.instructions + budget)
+        if not self._may_enter():
             return
         assert self._entry is not None
         self._entry.enter(hart.address)
         executed = budget - hart.budget
         self.instructions += executed
         self._since_drain += executed
-        reason = hart.get("reason")
+        self._react(hart.get("reason"))
+
+    def _may_enter(self) -> bool:
+        """Make the code at pc known; False when the guest's handler is to run first."""
+        translator, pc = self._translator, self.hart.pc
+        if not self._selected:
+            self._select()
+        if self._stale_code:
+            self._stale_code = False
+            translator.flush()
+        if not 0 <= pc < ADDRESS_SPACE_BYTES:
+            raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
+        return translator.is_known(pc) or self._signalled(translator.discover, pc)
+
+    def _react(self, reason: int) -> None:
+        """Do what translated code came back for."""
         if reason == Exit.SLOW:
             self._signalled(self._execute_slow)
         elif reason == Exit.HOT:
-            translator.heat(hart.pc)
+            self._translator.heat(self.hart.pc)
         elif reason == Exit.FAULT:
             self._signalled(self._raise_fault)
 
@@ -344,21 +428,26 @@ class Machine:
         while self.instructions - start < budget:
             try:
                 block = self._cache.get(hart.pc)
+                time = TOUCH_EPOCH + self.instructions
                 if self.selection.counts:
                     self.hart.counts[block.number] += 1
                 if self.selection.blocks:
                     self._append(block.number)
                 self.instructions += len(block.instructions)
                 self._since_drain += len(block.instructions)
-                for instruction in block.instructions:
+                places = noted(block.instructions) if self.selection.line_bits else []
+                for place, instruction in enumerate(block.instructions):
                     record.clear()
-                    if self._oracle_record is None and self.selection.addresses:
+                    if self._oracle_record is None:
                         oracle.on_access = record.append
                     try:
                         oracle.execute(instruction)
                     finally:
-                        for address in record:
-                            self._append(address & 0xFFFFFFFF)
+                        if self.selection.addresses:
+                            for address in record:
+                                self._append(address & 0xFFFFFFFF)
+                        if self._lines is not None and record and places and places[place]:
+                            self._lines.touch(record[0], time + place, self.selection.reuse_times)
                         if self._oracle_record is None:
                             oracle.on_access = None
             except MemoryFault as fault:
@@ -384,11 +473,18 @@ class Machine:
                 consumer.consume(self._cache.facts, stream)
             self.hart.set("record", start)
 
+    def _prepare_lines(self) -> None:
+        bits = self.selection.line_bits
+        if bits and (self._lines is None or self._lines.line_bits != bits):
+            self._lines = LineTable(self.hart, bits)
+            self.hart.reuses[:] = 0
+
     def _select(self) -> None:
         catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(
             Signal.SIGBUS
         )
         self._translator.select(self.selection, interpret_only=catches)
+        self._selected = True
 
     # --- code
     def _fetch(self, pc: int) -> int:
@@ -415,8 +511,8 @@ class Machine:
         before = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
         self.kernel.syscall(self.hart)
         after = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
-        if before != after and self._entry is not None:
-            self._select()
+        if before != after:
+            self._selected = False
 
     def read_csr(self, number: int) -> int | None:
         if self.counters is not None:

@@ -4,9 +4,11 @@ Which blocks are translated together depends on when the background thread got t
 one would not be asked for again. What is kept here is the outcome: every block that was discovered, as its
 facts and interpreter operations, and the optimised regions that control still arrives at, as host code.
 
-One file for each program and selection, named by a hash of everything it depends on: the program, the
-emulator's own sources, the host's processor, LLVM. The guest's code is in it as well and compared with its
-memory before use, so code that is mapped or written later can never be taken for what it was.
+One file for each program has its blocks, and one for each selection the regions translated for it. They are named
+by a hash of everything they depend on: the program, the emulator's own sources, the host's processor, LLVM. The
+guest's code is in the first as well and compared with its memory before use, so code that is mapped or written later
+can never be taken for what it was. Regions contain the numbers of blocks, so they come with those and are taken only
+where the numbers are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ class SavedRegion:
 
 
 @dataclass(frozen=True)
-class SavedProgram:
+class SavedCode:
     """What was known about a program's code.
 
     ``blocks``, ``instructions``: rows of `BlockFacts`; ``operations``: of the interpreter, all blocks' one after
@@ -51,7 +53,6 @@ class SavedProgram:
     operations: NDArray[np.void]
     n_operations: NDArray[np.uint32]
     call_targets: tuple[int, ...]
-    regions: tuple[SavedRegion, ...]
 
 
 @functools.cache
@@ -74,61 +75,95 @@ class Archive:
         self._peek = peek
         self._identity = f"{hashlib.sha256(program).hexdigest()}\0{sources_identity()}\0{host}"
 
-    def _path(self, selection: TraceSelection) -> Path:
-        name = hashlib.sha256(f"{self._identity}\0{selection}".encode()).hexdigest()
+    def _path(self, part: str) -> Path:
+        name = hashlib.sha256(f"{self._identity}\0{part}".encode()).hexdigest()
         return cache_directory() / "programs" / name[:2] / name[2:]
 
-    def load(self, selection: TraceSelection) -> SavedProgram | None:
-        """What was saved for ``selection``; None when there is nothing, or when it is not about the code that
-        is in memory."""
-        raw = read_checked(self._path(selection))
-        if raw is None:
+    def load_code(self) -> SavedCode | None:
+        """What was saved of the code; None when there is nothing, or when it is not the code that is in memory."""
+        found = _unpack(read_checked(self._path("code")))
+        if found is None:
             return None
-        (length,) = struct.unpack_from("<I", raw)
-        about = json.loads(raw[4 : 4 + length])
-        rest = memoryview(raw)[4 + length :]
-
-        def take(n_bytes: int) -> memoryview:
-            nonlocal rest
-            part, rest = rest[:n_bytes], rest[n_bytes:]
-            return part
-
-        code = tuple((start, bytes(take(n_bytes))) for start, n_bytes in about["code"])
+        about, rest = found
+        code = tuple((start, bytes(rest.take(n_bytes))) for start, n_bytes in about["code"])
         if any(self._peek(start, len(expected)) != expected for start, expected in code):
             return None
-
-        def rows(count: int, dtype: Any) -> NDArray[Any]:
-            kind = np.dtype(dtype)
-            return np.frombuffer(take(count * kind.itemsize), kind)
-
         dtypes = (BLOCK_DTYPE, INSTRUCTION_DTYPE, OPERATION_DTYPE, np.uint32)
-        arrays = [rows(count, dtype) for count, dtype in zip(about["counts"], dtypes, strict=True)]
-        regions = tuple(
-            SavedRegion(name, tuple(entries), tuple(blocks), bytes(take(n_bytes)))
-            for name, entries, blocks, n_bytes in about["regions"]
-        )
-        return SavedProgram(arrays[0], arrays[1], arrays[2], arrays[3], tuple(about["call_targets"]), regions)
+        arrays = [rest.rows(count, dtype) for count, dtype in zip(about["counts"], dtypes, strict=True)]
+        return SavedCode(arrays[0], arrays[1], arrays[2], arrays[3], tuple(about["call_targets"]))
 
-    def save(self, selection: TraceSelection, saved: SavedProgram) -> None:
-        """Keep it for later processes, with the code that it is about."""
+    def save_code(self, saved: SavedCode) -> None:
+        """Keep it for later processes, with the guest's code that it is about."""
         spans = spans_of(saved.blocks)
         parts = [self._peek(start, end - start) for start, end in spans]
         code = [(start, part) for (start, _), part in zip(spans, parts, strict=True) if part is not None]
         if len(code) < len(spans):
             return  # some of the code is gone: a program that makes code as it runs
         arrays = (saved.blocks, saved.instructions, saved.operations, saved.n_operations)
-        about = json.dumps(
-            {
-                "counts": [len(array) for array in arrays],
-                "code": [(start, len(part)) for start, part in code],
-                "call_targets": saved.call_targets,
-                "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in saved.regions],
-            }
-        ).encode()
-        body = [struct.pack("<I", len(about)), about, *(part for _, part in code)]
-        body += [array.tobytes() for array in arrays]
-        body += [region.image for region in saved.regions]
-        write_checked(self._path(selection), b"".join(body))
+        about = {
+            "counts": [len(array) for array in arrays],
+            "code": [(start, len(part)) for start, part in code],
+            "call_targets": saved.call_targets,
+        }
+        body = [part for _, part in code] + [array.tobytes() for array in arrays]
+        write_checked(self._path("code"), _pack(about, body))
+
+    def load_regions(self, selection: TraceSelection, blocks: NDArray[np.void]) -> tuple[SavedRegion, ...]:
+        """The regions for ``selection``, if ``blocks``, the rows known now, begin as those they were made with."""
+        found = _unpack(read_checked(self._path(f"{selection}")))
+        if found is None:
+            return ()
+        about, rest = found
+        n_blocks = about["n_blocks"]
+        if len(blocks) < n_blocks or _numbering(blocks[:n_blocks]) != about["numbering"]:
+            return ()
+        return tuple(
+            SavedRegion(name, tuple(entries), tuple(pcs), bytes(rest.take(n_bytes)))
+            for name, entries, pcs, n_bytes in about["regions"]
+        )
+
+    def save_regions(
+        self, selection: TraceSelection, blocks: NDArray[np.void], regions: Sequence[SavedRegion]
+    ) -> None:
+        """Keep the regions for later processes."""
+        about = {
+            "n_blocks": len(blocks),
+            "numbering": _numbering(blocks),
+            "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in regions],
+        }
+        write_checked(self._path(f"{selection}"), _pack(about, [region.image for region in regions]))
+
+
+class _Rest:
+    """What follows the description in a file."""
+
+    def __init__(self, raw: memoryview) -> None:
+        self._raw = raw
+
+    def take(self, n_bytes: int) -> memoryview:
+        part, self._raw = self._raw[:n_bytes], self._raw[n_bytes:]
+        return part
+
+    def rows(self, count: int, dtype: Any) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        return np.frombuffer(self.take(count * kind.itemsize), kind)
+
+
+def _pack(about: dict[str, Any], body: Sequence[bytes]) -> bytes:
+    text = json.dumps(about).encode()
+    return b"".join([struct.pack("<I", len(text)), text, *body])
+
+
+def _unpack(raw: bytes | None) -> tuple[dict[str, Any], _Rest] | None:
+    if raw is None:
+        return None
+    (length,) = struct.unpack_from("<I", raw)
+    return json.loads(raw[4 : 4 + length]), _Rest(memoryview(raw)[4 + length :])
+
+
+def _numbering(blocks: NDArray[np.void]) -> str:
+    """What tells which number each block has."""
+    return hashlib.sha256(blocks["pc"].tobytes()).hexdigest()
 
 
 def spans_of(blocks: NDArray[np.void]) -> list[tuple[int, int]]:

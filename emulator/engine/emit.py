@@ -15,7 +15,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from emulator.engine.state import OFFSETS
+from emulator.engine.state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
+from emulator.events import TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 from emulator.isa.softfloat import F32, F64, Format
 
@@ -27,6 +28,7 @@ CANONICAL_NAN = "0x7FF8000000000000"  # LLVM writes floats with the bits of the 
 RARELY = "!prof !0"
 DECLARATIONS = """
 declare i64 @llvm.ctlz.i64(i64, i1)
+declare i32 @llvm.ctlz.i32(i32, i1)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.bswap.i64(i64)
@@ -52,6 +54,7 @@ declare i1 @llvm.experimental.constrained.fcmp.{s}({t}, {t}, metadata, metadata)
 declare i1 @llvm.experimental.constrained.fcmps.{s}({t}, {t}, metadata, metadata)"""
     for t, s in (("double", "f64"), ("float", "f32"))
 )
+INVARIANT = "!invariant.load !{}"
 METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 1048576}\n'
 _STRICT = 'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp'
 _EXCEPT = 'metadata !"fpexcept.strict") strictfp'
@@ -74,6 +77,7 @@ class Emitter:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._count = 0
+        self._copy = 0
         self.rm = DYNAMIC_ROUNDING
         self.label = "entry"  # of the LLVM block being filled
 
@@ -230,6 +234,34 @@ class Emitter:
         """Add one to a 64-bit counter of ours."""
         before = self.let(f"load i64, ptr {pointer}")
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
+
+    def touch(self, address: V, time: V, selection: TraceSelection) -> None:
+        """Note that the line at ``address`` is touched at ``time`` (an i32), and how long it was not.
+
+        An address may lie in a guard when the access is about to fail: the table covers all of 32 bits.
+        """
+        low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
+        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.line_bits}')} to i64")
+        table = self.let(f"load ptr, ptr {self.state_pointer('touches')}, {INVARIANT}")
+        place = self.let(f"getelementptr i32, ptr {table}, i64 {line}")
+        if not selection.reuse_times:
+            self.say(f"store i32 {time}, ptr {place}")
+            return
+        before = self.let(f"load i32, ptr {place}")
+        self.say(f"store i32 {time}, ptr {place}")
+        zeros = self.let(f"call i32 @llvm.ctlz.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i1 false)")
+        # Neighbouring accesses count in different copies: one after the other in one word takes cycles each.
+        self._copy = (self._copy + 1) % REUSE_COPIES
+        offset = REUSE_OFFSET + 8 * REUSE_BINS * self._copy
+        histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
+        self.count_at(
+            self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}")
+        )
+
+    def time_before(self, budget: V) -> str:
+        """The time (an i32) of an instruction before which ``budget`` instructions may still run."""
+        end = self.let(f"load i64, ptr {self.state_pointer('touch_time')}, {INVARIANT}")
+        return self.let(f"trunc i64 {self.let(f'sub i64 {end}, {budget}')} to i32")
 
     # --- memory
     def check_address(self, base: V, address: V) -> None:

@@ -201,7 +201,8 @@ class Entry:
         addresses = self.compiler.compile(f"{_enter_ir()}\n{_leave_ir()}{_handler_ir()}", names)
         self.leave, self.miss = addresses["leave"], addresses["miss"]
         # A CFUNCTYPE call releases the GIL: background compilation goes on meanwhile.
-        self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(addresses["enter"])
+        self.enter_address = addresses["enter"]
+        self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.enter_address)
         self._machines = (ctypes.c_void_p * MAX_MACHINES).from_address(addresses["machines"])
         previous = (ctypes.c_void_p * 2).from_address(addresses["previous"])
         libc = ctypes.CDLL(None, use_errno=True)

@@ -13,6 +13,7 @@ import numpy as np
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
+from emulator.engine.lines import noted
 from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
 from emulator.events import TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
@@ -24,7 +25,8 @@ BOX = 0xFFFFFFFF_00000000
 
 OPERATION_DTYPE = np.dtype(
     [
-        ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"), ("pad", "u2"),
+        ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"),
+        ("noted", "u2"),  # 1 + the place in its block of an instruction whose access is noted, else 0
         ("imm", "i8"), ("pc", "u8"), ("next_pc", "u8"),
     ]
 )  # fmt: skip
@@ -53,8 +55,9 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     """The block as interpreter operations; the last one transfers control."""
     rows = []
     instructions = block.instructions[:-1] if block.slow else block.instructions
-    for instruction, pc in zip(instructions, block.pcs, strict=False):
-        rows.append(_operation(instruction, pc))
+    places = noted(instructions)
+    for place, (instruction, pc) in enumerate(zip(instructions, block.pcs, strict=False)):
+        rows.append(_operation(instruction, pc, 1 + place if places[place] else 0))
     if block.slow:
         rows.append((SLOW, 0, 0, 0, 0, 0, 0, block.pcs[-1], 0))
     elif not block.transfers:
@@ -62,7 +65,7 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     return np.array(rows, OPERATION_DTYPE)
 
 
-def _operation(instruction: Instruction, pc: int) -> tuple[int, ...]:
+def _operation(instruction: Instruction, pc: int, place: int) -> tuple[int, ...]:
     row = instruction.row
     handler = HANDLERS.get((row.index, instruction.rm))
     if handler is None:  # the rounding mode does not matter to this instruction
@@ -77,7 +80,7 @@ def _operation(instruction: Instruction, pc: int) -> tuple[int, ...]:
         number + (32 if kind == "f" else 0)
         for kind, number in zip(kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True)
     ]
-    return (handler, rd, *rs, 0, instruction.imm, pc, pc + instruction.length_bytes)
+    return (handler, rd, *rs, place, instruction.imm, pc, pc + instruction.length_bytes)
 
 
 class InterpreterEmitter(Emitter):
@@ -115,6 +118,7 @@ class InterpreterEmitter(Emitter):
         self.say("%vb = alloca i64")
         self.say("%vr = alloca ptr")
         self.say("%vpc = alloca i64")
+        self.say("%vt = alloca i32")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
         for n in PINNED:
@@ -160,6 +164,8 @@ class InterpreterEmitter(Emitter):
             row = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
             place = self.let(f"getelementptr i8, ptr %st, i64 {self.let(f'shl i64 {row}, 3')}")
             self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
+        if self.selection.line_bits:
+            self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
         operations = self.let(f"load ptr, ptr {descriptor}")
         self.say(f"store ptr {operations}, ptr %vop")
         self.say("br label %dispatch")
@@ -316,6 +322,18 @@ class InterpreterEmitter(Emitter):
         self.start(fine)
 
     def record_access(self, address: V) -> None:
+        if self.selection.line_bits:
+            place = self._field("noted")
+            is_noted = self.let(f"icmp ne i64 {place}, 0")
+            note, on = self.fresh_label("note"), self.fresh_label("on")
+            self.say(f"br i1 {is_noted}, label %{note}, label %{on}")
+            self.start(note)
+            later = self.let(
+                f"add i32 {self.let('load i32, ptr %vt')}, {self.let(f'trunc i64 {place} to i32')}"
+            )
+            self.touch(address, self.let(f"sub i32 {later}, 1"), self.selection)
+            self.say(f"br label %{on}")
+            self.start(on)
         if self.selection.addresses:
             record = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {self.let(f'trunc i64 {address} to i32')}, ptr {record}")

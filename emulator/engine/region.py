@@ -14,6 +14,7 @@ from typing import Any
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
+from emulator.engine.lines import noted
 from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
@@ -21,6 +22,7 @@ from emulator.isa.softfloat import F64, Format
 
 V = Any
 BOX = 0xFFFFFFFF_00000000
+MAX_UNCHECKED_INSTRUCTIONS = 256
 COUNTS = "counts"  # the symbol of a quick region's execution counters
 
 
@@ -77,6 +79,9 @@ class RegionEmitter(Emitter):
         self._checked: set[V] = set()  # values that were found to be addresses in this block
         self._sound: set[int] = set()  # registers that were found to hold addresses before it
         self._record_base = ""
+        self._time = ""  # of the block's first instruction
+        self._noted: list[bool] = []  # which of its accesses are noted
+        self._place_in_block = 0
         self._accesses = 0
         self._faults: list[tuple[str, V, int]] = []  # label of what notes it, address, pc
         self._leaves: list[tuple[str, V, int, set[int]]] = []  # label, pc, reason, registers to spill
@@ -182,6 +187,20 @@ class RegionEmitter(Emitter):
             self._checks = set(self.blocks)
         else:
             self._checks = self._loop_heads if self._quick else self._loop_heads | set(self.entries)
+            self._check_long_ways()
+
+    def _check_long_ways(self) -> None:
+        """Check the budget often enough that no way without a check is longer than `MAX_UNCHECKED_INSTRUCTIONS`."""
+        unchecked = dict.fromkeys(self.blocks, 0)  # instructions since the last check, at most
+        for pc, block in sorted(self.blocks.items()):  # what goes back goes to a loop head, which is checked
+            if (
+                pc not in self._checks
+                and unchecked[pc] + len(block.instructions) > MAX_UNCHECKED_INSTRUCTIONS
+            ):
+                self._checks = self._checks | {pc}
+            ran = (0 if pc in self._checks else unchecked[pc]) + len(block.instructions)
+            for successor in self._inner_edges(block):
+                unchecked[successor] = max(unchecked[successor], ran)
 
     def _sound_bases(self) -> dict[int, set[int]]:
         """Registers that were checked as bases of accesses, on every way to each block, and not written since."""
@@ -268,6 +287,9 @@ class RegionEmitter(Emitter):
         if self.selection.counts:
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 {COUNTS_OFFSET + 8 * block.number}"))
         self._accesses = 0
+        self._noted = noted(block.instructions) if self.selection.line_bits else []
+        if any(self._noted):
+            self._time = self.time_before(budget)
         if self.selection.blocks:
             self._record_base = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {block.number}, ptr {self._record_base}")
@@ -275,7 +297,9 @@ class RegionEmitter(Emitter):
         if block.slow:
             instructions = instructions[:-1]
         self._target = self._condition = None
-        for self._pc, self.instruction in zip(block.pcs, instructions, strict=False):
+        for self._place_in_block, (self._pc, self.instruction) in enumerate(
+            zip(block.pcs, instructions, strict=False)
+        ):
             self.rm = self.instruction.rm
             before = len(self.lines)
             self.instruction.row.semantics(self)
@@ -530,9 +554,12 @@ class RegionEmitter(Emitter):
         self.start(fine)
 
     def record_access(self, address: V) -> None:
+        if self.selection.line_bits and self._noted[self._place_in_block]:
+            time = self.let(f"add i32 {self._time}, {self._place_in_block}")
+            self.touch(address, time, self.selection)
+        self._accesses += 1
         if not self.selection.addresses:
             return
-        self._accesses += 1
         low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
         self.say(f"store i32 {low}, ptr {pointer}")

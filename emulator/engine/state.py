@@ -38,6 +38,8 @@ _FIELDS = (
     ("host_pc", 8),  # where the host faulted
     ("leave", 8),  # the host function that a translation ends with to return to Python
     ("miss", 8),  # the same, with reason MISS
+    ("touches", 8),  # table of u32: when each line was touched last
+    ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}
@@ -46,6 +48,14 @@ for _name, _size in _FIELDS:
     OFFSETS[_name] = _position
     _position += _size
 STATE_BYTES = _position
+
+# How often a line was touched again after how long, by leading zeros of the time in 32 bits (u64 each): the sum of
+# several copies.
+REUSE_OFFSET = 2048
+REUSE_BINS = 33
+REUSE_COPIES = 4
+# The time of the first instruction: lines never touched, 0 in the table, are half of all time ago.
+TOUCH_EPOCH = 1 << 31
 
 # Behind the state, where translated code reaches it without another pointer: executions of blocks, by number.
 COUNTS_OFFSET = 4096
@@ -84,7 +94,8 @@ class Exit(IntEnum):
 class Hart:
     """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns.
 
-    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it.
+    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it;
+    ``reuses``: (REUSE_COPIES, REUSE_BINS) int64, accesses by leading zeros of the time since the line's last one.
     """
 
     def __init__(self) -> None:
@@ -92,6 +103,8 @@ class Hart:
         everything = np.frombuffer(self._buffer, np.uint8)
         self.address = everything.ctypes.data
         self.counts = everything[COUNTS_OFFSET:].view(np.int64)
+        self.reuses = everything[REUSE_OFFSET:].view(np.int64)
+        self.reuses = self.reuses[: REUSE_COPIES * REUSE_BINS].reshape(REUSE_COPIES, REUSE_BINS)
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
         self.signed_words = view.view(np.int64)

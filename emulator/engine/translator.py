@@ -15,7 +15,7 @@ import threading
 
 import numpy as np
 
-from emulator.engine.archive import Archive, SavedProgram, SavedRegion, sources_identity
+from emulator.engine.archive import Archive, SavedCode, SavedRegion, sources_identity
 from emulator.engine.blocks import BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
@@ -65,7 +65,8 @@ class Translator:
         self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
         self._operations: list[np.ndarray] = []
         self._archive = archive
-        self._archived: tuple[int, int] = (0, 0)  # blocks and regions that came from there
+        self._archived_blocks = 0
+        self._archived_regions: dict[TraceSelection, int] = {}
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self.tier: Tier
@@ -98,8 +99,12 @@ class Translator:
             )
             address = self._compile_interpreter(selection, OPTIMISED_LEVEL if good else QUICK_LEVEL)
             tier = Tier(selection, address, interpret_only)
-            if self._archive is not None and not interpret_only and not self._tiers:
-                self._restore(tier, self._archive)
+            if self._archive is not None and not self._flushed:
+                if not self._tiers:
+                    self._restore_code(self._archive)
+                if not interpret_only:
+                    self._restore_regions(tier, self._archive)
+            self._interpret_known(tier)
             self._tiers[selection, interpret_only] = tier
             if not good:
                 self._poor.append(tier)
@@ -118,14 +123,30 @@ class Translator:
         One pointer changes, so this is how to end a stretch at a given instruction without a check in every
         translated block. What becomes hot meanwhile is translated for the tier that is left.
         """
+        self.tier = self.exact_tier() if on else self._translating
+        self.hart.set("slots", self.tier.slots.address)
+
+    def exact_tier(self) -> Tier:
+        """The tier that only interprets what is selected."""
         tier = self._translating
-        if on and not tier.interpret_only:
-            exact = self._tiers.get((tier.selection, True))
-            if exact is None:
-                exact = self._tiers[tier.selection, True] = Tier(tier.selection, tier.interpreter, True)
-            tier = exact
-        self.tier = tier
-        self.hart.set("slots", tier.slots.address)
+        if tier.interpret_only:
+            return tier
+        exact = self._tiers.get((tier.selection, True))
+        if exact is None:
+            exact = self._tiers[tier.selection, True] = Tier(tier.selection, tier.interpreter, True)
+            self._interpret_known(exact)
+        return exact
+
+    def fast_and_exact(self) -> tuple[Tier, Tier]:
+        """The tier in force and the one that only interprets; nothing is set."""
+        return self._translating, self.exact_tier()
+
+    def _interpret_known(self, tier: Tier) -> None:
+        """Let the interpreter of a new tier run the blocks that are known and not translated."""
+        slots = tier.slots.view("u8")
+        places = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
+        places = places[(self._index_view[places] != 0) & (slots[places] == 0)]
+        slots[places] = tier.interpreter
 
     def _compile_interpreter(self, selection: TraceSelection, level: int) -> int:
         name = "interpreter"
@@ -209,11 +230,10 @@ class Translator:
             self._index_view[pc >> 1] = 0
 
     # --- from one process to the next
-    def _restore(self, tier: Tier, archive: Archive) -> None:
-        saved = archive.load(tier.selection)
+    def _restore_code(self, archive: Archive) -> None:
+        saved = archive.load_code()
         if saved is None:
             return
-        addresses = self._compiler.load_all([r.image for r in saved.regions], [r.name for r in saved.regions])
         self.cache.restore(saved.blocks, saved.instructions)
         self._former.call_targets.extend(saved.call_targets)
         rows = np.flatnonzero(saved.n_operations)
@@ -224,41 +244,45 @@ class Translator:
         known["operations"] = saved.operations.ctypes.data + starts * OPERATION_DTYPE.itemsize
         known["n_instructions"] = saved.blocks["n_instructions"][rows]
         known["number"] = rows
-        places = saved.blocks["pc"][rows] >> 1
-        self._index_view[places] = np.arange(1, len(rows) + 1)
+        self._index_view[saved.blocks["pc"][rows] >> 1] = np.arange(1, len(rows) + 1)
+        self._archived_blocks = len(saved.blocks)
+
+    def _restore_regions(self, tier: Tier, archive: Archive) -> None:
         slots = tier.slots.view("u8")
-        slots[places] = tier.interpreter
-        for one in saved.regions:
+        regions = archive.load_regions(tier.selection, self.cache.facts.blocks)
+        addresses = self._compiler.load_all([r.image for r in regions], [r.name for r in regions])
+        for one in regions:
             region = Region(one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image)
             tier.regions.append(region)
             tier.copies.update(one.blocks)
             tier.optimised.update(one.entries)
             slots[np.array(one.entries) >> 1] = region.address
-        self._archived = len(saved.blocks), len(saved.regions)
+        if regions:
+            self._archived_regions[tier.selection] = len(regions)
 
     def save(self) -> None:
         """Leave to later processes what is known by now, if it is more than the archive gave."""
-        facts = self.cache.facts
-        archive, tier = self._archive, self.tier
-        if archive is None or self._flushed or tier.interpret_only:
+        facts, archive = self.cache.facts, self._archive
+        if archive is None or self._flushed:
             return
         with self._publishing:
-            slots = tier.slots.view("u8")
-            kept = [
-                region
-                for region in tier.regions
-                if region.optimised and any(slots[pc >> 1] == region.address for pc in region.entries)
-            ]
-            if (facts.n_blocks, len(kept)) == self._archived:
-                return
-            n_operations = np.zeros(facts.n_blocks, np.uint32)
-            for number, operations in enumerate(self._operations, 1):
-                n_operations[self._descriptor_view[number]["number"]] = len(operations)
-            archive.save(tier.selection, SavedProgram(
-                facts.blocks, facts.instructions, np.concatenate(self._operations), n_operations,
-                tuple(self._former.call_targets),
-                tuple(SavedRegion(r.name, tuple(r.entries), r.pcs, r.image) for r in kept),
-            ))  # fmt: skip
+            if facts.n_blocks > self._archived_blocks:
+                n_operations = np.zeros(facts.n_blocks, np.uint32)
+                for number, operations in enumerate(self._operations, 1):
+                    n_operations[self._descriptor_view[number]["number"]] = len(operations)
+                archive.save_code(SavedCode(
+                    facts.blocks, facts.instructions, np.concatenate(self._operations), n_operations,
+                    tuple(self._former.call_targets),
+                ))  # fmt: skip
+            for tier in self._tiers.values():
+                slots = tier.slots.view("u8")
+                kept = [
+                    SavedRegion(region.name, tuple(region.entries), region.pcs, region.image)
+                    for region in tier.regions
+                    if region.optimised and any(slots[pc >> 1] == region.address for pc in region.entries)
+                ]
+                if kept and len(kept) != self._archived_regions.get(tier.selection, 0):
+                    archive.save_regions(tier.selection, facts.blocks, kept)
 
     def close(self) -> None:
         """Stop compiling; what is under way is finished, what is wanted is not begun."""

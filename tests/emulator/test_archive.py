@@ -76,7 +76,7 @@ def test_the_second_process_optimises_nothing(
 ) -> None:
     first, second = Blocks(), Blocks()
     before = run(mixture, [first] if traced else [])
-    assert len([path for path in empty_cache.rglob("*") if path.is_file()]) == 1
+    assert len([path for path in empty_cache.rglob("*") if path.is_file()]) == 2
     names = compiled(monkeypatch)
     after = run(mixture, [second] if traced else [])
     assert not [name for name in names if name.startswith("o")]  # quick translations are not kept
@@ -90,14 +90,39 @@ def test_the_second_process_optimises_nothing(
 
 def test_damaged_files_are_ignored(mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = run(mixture, []).files.output(1)
-    (path,) = (path for path in empty_cache.rglob("*") if path.is_file())
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.write_bytes(raw)
-    names = compiled(monkeypatch)
-    assert run(mixture, []).files.output(1) == output
+    paths = [path for path in empty_cache.rglob("*") if path.is_file()]
+    for path in paths:
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2] ^= 1
+        path.write_bytes(raw)
+        names = compiled(monkeypatch)
+        assert run(mixture, []).files.output(1) == output
+        assert path.read_bytes() != bytes(raw)
     assert names
-    assert path.read_bytes() != bytes(raw)
+
+
+def test_regions_with_other_numbers_of_blocks_are_not_taken(
+    mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = run(mixture, []).files.output(1)
+    for path in empty_cache.rglob("*"):
+        if path.is_file() and b"numbering" not in path.read_bytes():
+            path.unlink()  # the blocks; other options lead to another order of discovery
+    names = compiled(monkeypatch)
+    monkeypatch.setattr(archive_module, "_numbering", lambda blocks: "others")
+    assert run(mixture, []).files.output(1) == output
+    assert [name for name in names if name.startswith("o")]
+
+
+def test_each_selection_has_its_translations(
+    mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(mixture, [])
+    run(mixture, [Blocks()])
+    names = compiled(monkeypatch)
+    run(mixture, [])
+    run(mixture, [Blocks()])
+    assert not [name for name in names if name.startswith("o")]
 
 
 def test_code_that_is_not_what_it_was_is_not_taken(

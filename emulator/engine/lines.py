@@ -1,0 +1,79 @@
+"""When each line of guest memory was touched last: enough to know what any cache with LRU replacement holds.
+
+Translations and the interpreter write the time of an access - the instructions executed before it - into a table
+with one word a line, and count how long the line had not been touched. (Barr, Pan, Zhang and Asanovic's memory
+timestamp record, ISPASS 2005, which serves caches of every size and associativity at once.) Times are 32 bits: a
+line not touched for 4.3 G instructions looks younger than it is.
+
+Accesses that all but surely touch what was touched a moment ago are left out (`noted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.state import REUSE_BINS, TOUCH_EPOCH, Hart
+from emulator.engine.tiers import Table
+from emulator.isa.decode import Instruction
+
+_STACK_POINTER = 2
+_NEARBY_BYTES = 32
+
+
+def noted(instructions: Sequence[Instruction]) -> list[bool]:
+    """Which instructions of a block have their access noted.
+
+    Not those of the stack pointer's frame, and not those within 32 bytes of one that the block made before
+    through the same register with the same value.
+    """
+    made: dict[int, list[int]] = {}
+    found = []
+    for instruction in instructions:
+        base, offset = instruction.rs1, instruction.imm
+        is_noted = bool(instruction.row.access) and base != _STACK_POINTER
+        if is_noted:
+            before = made.setdefault(base, [])
+            is_noted = all(abs(offset - other) >= _NEARBY_BYTES for other in before)
+            before.append(offset)
+        found.append(is_noted)
+        if instruction.row.register_kinds[0] == "x":
+            made.pop(instruction.rd, None)
+    return found
+
+
+class LineTable:
+    """The table of one hart, for lines of ``1 << line_bits`` bytes."""
+
+    def __init__(self, hart: Hart, line_bits: int) -> None:
+        if not 2 <= line_bits <= 12:
+            raise ValueError(f"lines of {1 << line_bits} bytes, expected 4 to 4096")
+        self.line_bits = line_bits
+        self._hart = hart
+        self._table = Table(4 << (32 - line_bits))
+        self._times: NDArray[np.uint32] = self._table.view("u4")
+        hart.set("touches", self._table.address)
+
+    def touch(self, address: int, time: int, reuse_times: bool) -> None:
+        """What a translated access does, for one that the oracle makes."""
+        line = (address & 0xFFFFFFFF) >> self.line_bits
+        age = (time - int(self._times[line])) & 0xFFFFFFFF
+        self._times[line] = time & 0xFFFFFFFF
+        if reuse_times:
+            self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
+
+    def recent(
+        self, pages: NDArray[np.int64], page_bits: int, now: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Addresses of the lines touched so far in ``pages``, (n,), and their ages in instructions, (n,).
+
+        ``pages``: their numbers, of ``1 << page_bits`` bytes each; ``now``: instructions executed so far.
+        """
+        per_page = 1 << (page_bits - self.line_bits)
+        times = self._times.reshape(-1, per_page)[pages]
+        page, line = np.nonzero(times)
+        addresses = (pages[page] << page_bits) + (line << self.line_bits)
+        ages = np.uint32((now + TOUCH_EPOCH) & 0xFFFFFFFF) - times[page, line]
+        return addresses.astype(np.uint32), ages

@@ -1,0 +1,119 @@
+"""Running interval after interval without going back to Python, as a numba kernel.
+
+An interval of 200,000 instructions takes some 40 us; what happens at its end should not take a tenth of that. The
+kernel runs translations up to shortly before the end, interprets the rest to stop exactly there, and puts down which
+blocks ran how often.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from emulator.engine.state import OFFSETS, TOUCH_EPOCH, Exit
+from emulator.jit import Integer, inline_kernel, kernel
+
+Longs = NDArray[np.int64]
+
+# Of ``job``: instructions so far; where the interval ends; where to stop for another reason; intervals done; entries
+# written; 1 while the slower tier that stops exactly is in force.
+INSTRUCTIONS, TARGET, STOP, DONE, ENTRIES, EXACTLY, JOB_FIELDS = range(7)
+FULL, STOPPED, DONE_ALL = 100, 101, 102  # beside the values of `Exit`: why the kernel returns
+
+_PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
+_SLOTS, _TOUCH_TIME = OFFSETS["slots"] >> 3, OFFSETS["touch_time"] >> 3
+_OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
+
+
+@intrinsic
+def _call(typing_context: Any, function: Any, argument: Any) -> Any:
+    """Call the host function at an address with one address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)])
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@inline_kernel
+def close_interval(
+    job: Longs, n_blocks: Integer, counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs,
+    starts: Longs, blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
+) -> None:  # fmt: skip
+    """Put down what ran since the last interval ended."""
+    done, entry = job[DONE], job[ENTRIES]
+    for block in range(n_blocks):
+        executed = counts[block] - before[block]
+        if executed:
+            blocks[entry] = block
+            executions[entry] = executed
+            before[block] = counts[block]
+            entry += 1
+    bins = reuse_times.shape[1]
+    for place in range(bins):
+        total = 0
+        for copy in range(reuses.shape[0]):
+            total += reuses[copy, bins - 1 - place]
+        reuse_times[done, place] = total - reuses_before[place]
+        reuses_before[place] = total
+    ends[done] = job[INSTRUCTIONS]
+    job[ENTRIES] = entry
+    job[DONE] = done + 1
+    starts[done + 1] = entry
+
+
+@kernel
+def run_intervals(
+    enter: Integer, state: Integer, words: Longs, fast: NDArray[np.uint64], exact: NDArray[np.uint64],
+    fast_slots: Integer, exact_slots: Integer, longest_path: Integer, length: Integer, job: Longs, n_blocks: Integer,
+    counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs, starts: Longs,
+    blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
+) -> Integer:  # fmt: skip
+    """Run until ``ends`` is full or Python is wanted; why it came back.
+
+    ``enter``: address of the function that runs translations; ``state``: address of the hart's state, whose
+    ``words`` are int64; ``fast``, ``exact``: tables of entry points by pc / 2, at addresses ``fast_slots``,
+    ``exact_slots``; ``longest_path``: what a translation may run beyond its budget [instructions].
+    """
+    while True:
+        at = job[INSTRUCTIONS]
+        if at >= job[TARGET]:
+            if job[DONE] == len(ends):
+                return DONE_ALL
+            if job[ENTRIES] + n_blocks > len(blocks):
+                return FULL
+            close_interval(
+                job, n_blocks, counts, before, reuses, reuses_before, ends, starts, blocks, executions, reuse_times
+            )  # fmt: skip
+            job[TARGET] = at + length
+        if job[DONE] == len(ends):
+            return DONE_ALL
+        if at >= job[STOP]:
+            return STOPPED
+        remaining = min(job[TARGET], job[STOP]) - at
+        place = words[_PC] >> 1
+        if remaining > longest_path:
+            budget = remaining - longest_path
+            job[EXACTLY] = 0
+            words[_SLOTS] = fast_slots
+            known = fast[place] != 0
+        else:
+            budget = remaining
+            job[EXACTLY] = 1
+            words[_SLOTS] = exact_slots
+            known = exact[place] != 0
+        if not known:
+            return _UNKNOWN
+        words[_BUDGET] = budget
+        words[_TOUCH_TIME] = TOUCH_EPOCH + at + budget
+        _call(enter, state)  # type: ignore[call-arg]  # numba gives the typing context
+        job[INSTRUCTIONS] = at + budget - words[_BUDGET]
+        if words[_REASON] != _OUT_OF_BUDGET:
+            return words[_REASON]

@@ -1,0 +1,184 @@
+"""Intervals, block counts and reuse times: the same from every tier, and what the record says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.engine.lines import noted
+from emulator.engine.state import REUSE_BINS
+from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
+from emulator.intervals import Intervals
+from emulator.isa.decode import decode
+from emulator.machine import Machine
+from instrumenter.build import build_program
+
+GUEST = Path(__file__).parent / "guest"
+LINE_BITS = 5
+EVERYTHING = TraceSelection(counts=True, line_bits=LINE_BITS, reuse_times=True)
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
+
+
+class Twin:
+    """Reuse times and last touches from the record, as one would write it."""
+
+    selection = FULL_RECORD
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.noted: dict[int, list[bool]] = {}
+        self.last: dict[int, int] = {}
+        self.reuses = np.zeros(REUSE_BINS, np.int64)
+        self.executions: dict[int, int] = {}
+        self.now = 0
+
+    def consume(self, facts: BlockFacts, stream: Any) -> None:
+        position = 0
+        while position < len(stream):
+            number = int(stream[position])
+            block = facts.blocks[number]
+            first, count = int(block["first_instruction"]), int(block["n_instructions"])
+            rows = facts.instructions[first : first + count]
+            if number not in self.noted:
+                code = [decode(self.machine._fetch(int(pc))) for pc in rows["pc"]]
+                self.noted[number] = noted([one for one in code if one is not None])
+            access = 0
+            for place in range(count):
+                if rows["access"][place]:
+                    access += 1
+                    if self.noted[number][place]:
+                        self.touch(int(stream[position + access]), self.now + place)
+            pc = int(block["pc"])
+            self.executions[pc] = self.executions.get(pc, 0) + 1
+            self.now += count
+            position += 1 + access
+
+    def touch(self, address: int, time: int) -> None:
+        line = address >> LINE_BITS
+        age = time - self.last[line] if line in self.last else time + (1 << 31)
+        self.last[line] = time
+        self.reuses[age.bit_length()] += 1
+
+
+def by_pc(machine: Machine) -> dict[int, int]:
+    counts = machine.block_counts
+    return {int(machine.facts.blocks["pc"][n]): int(counts[n]) for n in np.flatnonzero(counts)}
+
+
+TIERS: dict[str, dict[str, Any]] = {
+    "interpreted": {"hot_executions": 1 << 30, "optimise_executions": 1 << 30, "background": False},
+    "quick": {"hot_executions": 2, "optimise_executions": 1 << 30, "background": False},
+    "optimised": {"hot_executions": 2, "optimise_executions": 4, "background": False},
+    "background": {"hot_executions": 50, "optimise_executions": 20},
+}
+
+
+@pytest.fixture(scope="module")
+def expected(mixture: Path) -> Twin:
+    with Machine(mixture, ["1"]) as machine:
+        twin = Twin(machine)
+        machine.observe(TraceSelection(), [twin])
+        machine.run()
+        machine.drain()
+        return twin
+
+
+@pytest.mark.parametrize("tier", list(TIERS))
+def test_every_tier_counts_what_the_record_says(mixture: Path, expected: Twin, tier: str) -> None:
+    with Machine(mixture, ["1"], **TIERS[tier]) as machine:
+        machine.observe(EVERYTHING)
+        machine.run()
+        assert by_pc(machine) == expected.executions
+        assert machine.reuse_times.tolist() == expected.reuses.tolist()
+        addresses, ages = machine.touched_lines()
+        times = machine.instructions - ages.astype(np.int64)
+        found = dict(zip((addresses >> LINE_BITS).tolist(), times.tolist(), strict=True))
+        mapped = {line: time for line, time in expected.last.items() if line in found}
+        assert found == mapped
+        assert len(mapped) > 0.9 * len(expected.last)  # the rest was unmapped before the end
+
+
+def intervals_of(machine: Machine, length: int, at_most: int) -> Intervals:
+    machine.observe(EVERYTHING)
+    parts = []
+    while machine.ending is None:
+        parts.append(machine.run_intervals(length, at_most))
+    entries = np.cumsum([0, *(len(part.blocks) for part in parts)])
+    return Intervals(
+        np.concatenate([part.ends for part in parts]),
+        np.concatenate(
+            [[0], *(part.starts[1:] + first for part, first in zip(parts, entries, strict=False))]
+        ),
+        np.concatenate([machine.facts.blocks["pc"][part.blocks] for part in parts]),
+        np.concatenate([part.executions for part in parts]),
+        np.concatenate([part.reuse_times for part in parts]),
+    )
+
+
+def told(found: Intervals) -> list[dict[int, int]]:
+    """Executions by pc of each interval."""
+    return [
+        dict(zip(found.blocks[a:b].tolist(), found.executions[a:b].tolist(), strict=True))
+        for a, b in zip(found.starts[:-1], found.starts[1:], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tier", "at_most"), [("interpreted", 7), ("quick", 1), ("optimised", 64), ("background", 5)]
+)
+def test_intervals_are_the_same_from_every_tier(
+    mixture: Path, expected: Twin, tier: str, at_most: int
+) -> None:
+    length = 5_000
+    with Machine(mixture, ["1"], **TIERS[tier]) as machine:
+        found = intervals_of(machine, length, at_most)
+    with Machine(mixture, ["1"], **TIERS["interpreted"]) as machine:
+        machine.observe(EVERYTHING)
+        ends, counts = [], []
+        while machine.ending is None:
+            machine.advance_to_instructions(machine.instructions + length)
+            ends.append(machine.instructions)
+            counts.append(by_pc(machine))
+    assert found.ends.tolist() == ends
+    total: dict[int, int] = {}
+    for executed, so_far in zip(told(found), counts, strict=True):
+        for pc, count in executed.items():
+            total[pc] = total.get(pc, 0) + count
+        assert total == so_far
+    assert found.reuse_times.sum(axis=0).tolist() == expected.reuses.tolist()
+
+
+def test_intervals_of_the_oracle(mixture: Path) -> None:
+    def first(engine: str) -> Intervals:
+        with Machine(mixture, ["1"], engine=engine) as machine:
+            machine.observe(EVERYTHING)
+            found = machine.run_intervals(2_000, 4)
+            return Intervals(
+                found.ends, found.starts, machine.facts.blocks["pc"][found.blocks], found.executions,
+                found.reuse_times,
+            )  # fmt: skip
+
+    oracle, translated = first("oracle"), first("translated")
+    assert oracle.ends.tolist() == translated.ends.tolist()
+    assert told(oracle) == told(translated)
+    assert oracle.reuse_times.tolist() == translated.reuse_times.tolist()
+
+
+def test_accesses_that_are_left_out() -> None:
+    def load(rd: int, base: int, offset: int) -> Any:
+        return decode(offset << 20 | base << 15 | 3 << 12 | rd << 7 | 0x03)
+
+    code = [load(5, 2, 0), load(6, 10, 0), load(7, 10, 8), load(28, 10, 48), load(10, 10, 8), load(5, 10, 0)]
+    assert noted(code) == [False, True, False, True, False, True]
+
+
+def test_lines_of_two_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="lines of 32 and of 64 bytes"):
+        TraceSelection(line_bits=5) | TraceSelection(line_bits=6)
