@@ -38,6 +38,8 @@ class IntervalWriter:
         self._hart = hart
         self.counts_before = np.zeros(MAX_BLOCKS, np.int64)  # only what is touched takes memory
         self.reuses_before = np.zeros(REUSE_BINS, np.int64)
+        self.blocks = np.zeros(1 << 16, np.uint32)
+        self.executions = np.zeros(1 << 16, np.int64)
         self.job = np.zeros(0, np.int64)
         self._begin = 0
 
@@ -51,8 +53,6 @@ class IntervalWriter:
         self.job[kernel.TARGET] = instructions + length
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
-        self.blocks = np.zeros(1 << 16, np.uint32)
-        self.executions = np.zeros(1 << 16, np.int64)
         self.reuse_times = np.zeros((at_most, REUSE_BINS), np.int64)
 
     @property
@@ -105,6 +105,6 @@ class IntervalWriter:
         """What was put down since `begin`."""
         done, entries = int(self.job[self._kernel.DONE]), int(self.job[self._kernel.ENTRIES])
         return Intervals(
-            self.ends[:done], self.starts[: done + 1], self.blocks[:entries], self.executions[:entries],
-            self.reuse_times[:done],
+            self.ends[:done], self.starts[: done + 1], self.blocks[:entries].copy(),
+            self.executions[:entries].copy(), self.reuse_times[:done],
         )  # fmt: skip

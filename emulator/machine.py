@@ -212,12 +212,24 @@ class Machine:
         last, ``(REUSE_BINS,)``: entry b counts times from 2**(b - 1) to 2**b - 1."""
         return self.hart.reuses.sum(axis=0)[::-1]
 
-    def touched_lines(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Addresses of the lines touched while ``line_bits`` was selected, (n,), and instructions since then, (n,)."""
+    def touched_lines(self, at_most: int = 1 << 20) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Addresses of the lines touched last while ``line_bits`` was selected, (n,), and instructions since, (n,).
+
+        All that were touched within a power of two instructions, the largest with which there are not more than
+        ``at_most``; in mapped memory, in no order.
+        """
+        from emulator.lines_kernel import recent_lines
+
+        addresses, ages = np.zeros(at_most, np.uint32), np.zeros(at_most, np.uint32)
         if self._lines is None:
-            return np.zeros(0, np.uint32), np.zeros(0, np.uint32)
+            return addresses[:0], ages[:0]
+        bits = self._lines.line_bits
         pages = np.flatnonzero(self.memory.perm & MAPPED)
-        return self._lines.recent(pages, PAGE_SHIFT, self.instructions)
+        found = recent_lines(
+            self._lines.times, pages, 1 << (PAGE_SHIFT - bits), (self.instructions + TOUCH_EPOCH) & 0xFFFFFFFF,
+            addresses, ages, np.zeros(33, np.int64),
+        )  # fmt: skip
+        return addresses[:found] << np.uint32(bits), ages[:found]
 
     # --- time
     @property

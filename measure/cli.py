@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from measure.phases.cli import phases
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -205,10 +207,15 @@ def programs(catalogue: Path) -> None:
               help="What predicts the next phase.")  # fmt: skip
 @click.option("--unsampled", type=click.Choice(["none", "last", "closest"]), default="last", show_default=True,
               help="Estimate of an interval whose phase has no sample.")  # fmt: skip
-@click.option("--warm-up", default="50000,50000", show_default=True, metavar="M,B",
-              help="References and branches before a sample that warm caches and predictors; 0,0: none.")  # fmt: skip
+@click.option("--warm-up", default="lines", show_default=True, metavar="lines|M,B",
+              help="What a sample begins with: every line touched last, which serves caches of any size, or "
+              "the last M references and B branches; 0,0: nothing.")  # fmt: skip
+@click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000),
+              help="Sample intervals of one phase apart that wait for memory so differently "
+              "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip
+@click.option("--paper", is_flag=True, help="As the paper has it: --warm-up 50000,50000 --wait-step 0.")
 @click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
-              help="Run the program twice: find the phases first, then simulate each N times.")  # fmt: skip
+              help="Run the program twice: find the phases first, then simulate each at least N times.")  # fmt: skip
 @click.option(
     "--validate", is_flag=True, help="Simulate everything, too, and tell how far the estimates are off."
 )
@@ -231,6 +238,8 @@ def cycleclose(
     predictor: str,
     unsampled: str,
     warm_up: str,
+    wait_step: float,
+    paper: bool,
     samples: int | None,
     validate: bool,
     stdin: Path | None,
@@ -242,19 +251,21 @@ def cycleclose(
 
     The program is emulated fast; its phases are found as it runs, and only some intervals of each are simulated
     in detail. PROGRAM is a static riscv64 Linux executable, or a C file. Leaves DIR/trace.parquet, trace.png and
-    summary.json; Ctrl-C ends the trace and keeps it.
+    summary.json. In a terminal the trace is shown as it grows: p pauses, any key goes on, q or Ctrl-C ends the
+    trace and keeps it.
 
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
     """
     from measure.campaign import parse_count
-    from measure.cycleclose.command import Job, parse_pair, run_cycleclose
+    from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
     from measure.cycleclose.predictors import predictor_named
     from measure.cycleclose.tracer import Settings
     from measure.errors import RunError
 
     try:
-        references, branches = parse_pair(warm_up, ("M", "B"))
+        by_lines = warm_up == "lines" and not paper
+        references, branches = (50_000, 50_000) if by_lines or paper else parse_warm_up(warm_up)
         predictor_named(predictor)
         length = parse_count(interval)
         if length < 1000:
@@ -263,7 +274,8 @@ def cycleclose(
         raise click.UsageError(str(error)) from None
     settings = Settings(
         length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
-        unsampled, references, branches,  # type: ignore[arg-type]
+        unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
+        0.0 if paper else wait_step / 100,
     )  # fmt: skip
     directory = out or Path("results") / f"cycleclose-{program.stem}"
     job = Job(program, arguments, machine, stdin, seed, samples or 0)
@@ -323,64 +335,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
         raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
-              help="Simulate everything on this machine, too, and compare.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
-              help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
-@click.option("--interval", default="10M", show_default=True, help="Length of an interval [instructions].")
-@click.option("--max-k", default=30, show_default=True, type=click.IntRange(1), help="Most phases to try.")
-@click.option(
-    "--starts", default=5, show_default=True, type=click.IntRange(1), help="Starts of k-means for each k."
-)
-@click.option("--threshold", default=90.0, show_default=True, type=click.FloatRange(0, 100),
-              help="The smallest k whose score reaches so much of the range of scores [%].")  # fmt: skip
-@click.option(
-    "--dimensions", default=15, show_default=True, type=click.IntRange(1), help="Of the projection."
-)
-@click.option(
-    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
-)
-@click.option(
-    "--seed", default=1, show_default=True, help="Seed of the projection, of k-means and of the machine."
-)
-@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM|FILE.bb")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def phases(
-    machine: Path | None,
-    out: Path | None,
-    interval: str,
-    max_k: int,
-    starts: int,
-    threshold: float,
-    dimensions: int,
-    stdin: Path | None,
-    seed: int,
-    program: Path,
-    arguments: tuple[str, ...],
-) -> None:
-    """Find the phases of PROGRAM, and the intervals that stand for it (SimPoint).
-
-    PROGRAM is a static riscv64 Linux executable or a C file; FILE.bb holds basic block vectors of Valgrind, gem5
-    or QEMU. Leaves DIR/NAME.bb, .simpoints, .weights, .labels, phases.png and summary.json.
-
-    \b
-      measure phases --interval 1M --machine configs/machines/strongarm.yaml experiments/workloads/bwtzip.c medium
-    """
-    from measure.campaign import parse_count
-    from measure.cycleclose.command import Job
-    from measure.simpoint.command import Search, run_phases
-
-    try:
-        length = parse_count(interval)
-        if length < 1000:
-            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    search = Search(length, max_k, starts, threshold / 100, dimensions, seed)
-    job = Job(program, arguments, machine or Path(), stdin, seed)
-    directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
-    run_phases(job, machine, search, directory, _console())
+main.add_command(phases)
 
 
 def _console() -> Console:

@@ -21,7 +21,16 @@ def cache_directory() -> Path:
 
 def njit(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first use, free of the interpreter lock, and keep the code for other processes."""
+    return _compiler(fastmath=False)(function)
+
+
+def njit_relaxed(function: Callable[..., Any]) -> Any:
+    """As `njit`, for estimates: a product and a sum may be rounded once, minima come in any order, no NaN is met."""
+    return _compiler(fastmath={"contract", "nnan", "nsz"})(function)
+
+
+def _compiler(fastmath: bool | set[str]) -> Any:
     import numba
 
     numba.config.CACHE_DIR = str(cache_directory() / "numba")  # type: ignore[attr-defined]
-    return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)

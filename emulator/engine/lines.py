@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.state import REUSE_BINS, TOUCH_EPOCH, Hart
+from emulator.engine.state import REUSE_BINS, Hart
 from emulator.engine.tiers import Table
 from emulator.isa.decode import Instruction
 
@@ -64,16 +64,7 @@ class LineTable:
         if reuse_times:
             self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
 
-    def recent(
-        self, pages: NDArray[np.int64], page_bits: int, now: int
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Addresses of the lines touched so far in ``pages``, (n,), and their ages in instructions, (n,).
-
-        ``pages``: their numbers, of ``1 << page_bits`` bytes each; ``now``: instructions executed so far.
-        """
-        per_page = 1 << (page_bits - self.line_bits)
-        times = self._times.reshape(-1, per_page)[pages]
-        page, line = np.nonzero(times)
-        addresses = (pages[page] << page_bits) + (line << self.line_bits)
-        ages = np.uint32((now + TOUCH_EPOCH) & 0xFFFFFFFF) - times[page, line]
-        return addresses.astype(np.uint32), ages
+    @property
+    def times(self) -> NDArray[np.uint32]:
+        """When each line was touched last, by line number; 0 for never."""
+        return self._times

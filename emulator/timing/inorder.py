@@ -36,9 +36,12 @@ from emulator.timing.config import MachineConfig
 from emulator.timing.counters import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.inorder_kernel import decode, run
 from emulator.timing.issue_kernel import elapse
-from emulator.timing.memory_kernel import pollute
+from emulator.timing.memory_kernel import pollute, touch_data
 
 _FOREIGN_LINES = 1 << 27  # how many different lines the other address spaces have
+_SETS_ARE_FULL = (
+    8  # so many times a cache's lines, the most recent ones, hold the ways of every set but odd ones
+)
 _MAX_TRANSFER_WORDS = 1 << 30  # of one call, so that 32-bit execution counts cannot overflow
 
 
@@ -121,6 +124,22 @@ class InOrderCore:
                 return
             samples = self._ledger.samples
             self._ledger = self._ledger._replace(samples=np.concatenate([samples, np.zeros_like(samples)]))
+
+    @property
+    def lines_to_warm(self) -> int:
+        """How many of the lines touched last say what the data caches hold."""
+        caches = (self.config.l1d, self.config.l2)
+        lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
+        return _SETS_ARE_FULL * lines
+
+    def warm_data(self, addresses: NDArray[np.uint32], ages: NDArray[np.uint32]) -> None:
+        """Put into data caches and TLB what they would hold had the guest touched ``addresses`` so long ago.
+
+        ``addresses``, ``ages`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any order. Exact for
+        LRU replacement but for dirty lines: all are clean. Takes no time; the events of loading count.
+        """
+        oldest_first = np.argsort(ages, kind="stable")[::-1]
+        touch_data(self._longs, self._words, addresses[oldest_first])
 
     def add_overhead(self, cycles: int) -> None:
         """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
 
 from measure.campaign import Campaign, Count, Sampling, StrictModel, load_campaign_as
 from measure.cycleclose.predictors import predictor_named
@@ -52,11 +53,31 @@ class Way(StrictModel):
     unsampled: Literal["last", "closest"] = Field(
         "last", description="Estimate of an interval whose phase has no sample. Default: last"
     )
+    warm_up: Literal["queues", "lines"] = Field(
+        "queues",
+        description="What a sample begins with: the last references and branches, or every line touched last. "
+        "Default: queues",
+    )
     warm_references: Count = Field(
         50_000, ge=0, description="Memory references that warm up before a sample. Default: 50k"
     )
     warm_branches: Count = Field(
         50_000, ge=0, description="Branches that warm up before a sample. Default: 50k"
+    )
+    wait_step: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="Sample intervals of a phase apart that wait for memory so differently, in shares of an "
+        "instruction's time; 0: phases are code alone. Default: 0",
+    )
+    every: Count = Field(
+        0,
+        ge=0,
+        description="Length of an interval in instructions, a multiple of the check's; 0: the check's. Default: 0",
+    )
+    everything: bool = Field(
+        False, description="Simulate everything: the control, which ought to be equivalent. Default: false"
     )
     samples: int = Field(
         0, ge=0, description="Samples of each phase when the program is run twice; 0: run once. Default: 0"
@@ -72,7 +93,36 @@ class Way(StrictModel):
 class SamplingCheck(Campaign):
     """A campaign whose variants are ways of sampling."""
 
-    ways: dict[str, Way] = Field(min_length=1, description="Ways of sampling to compare with full simulation")
+    ways: dict[str, Way] = Field(default={}, description="Ways of sampling to compare with full simulation")
+    sweep: dict[str, list[str | int | float]] = Field(
+        default={},
+        description="A setting of a way, or warm for references and branches together, to values in order; each "
+        "gives a way of the name SETTING=VALUE",
+    )
+    common: dict[str, Any] = Field(default={}, description="Settings of the ways of the sweep")
+
+    @model_validator(mode="after")
+    def _something_to_check(self) -> Self:
+        if not self.ways and not self.sweep:
+            raise ValueError("'ways' is missing: expected ways of sampling, or a sweep")
+        for way in self.all_ways().values():
+            length, _ = self.sampling.interval
+            if way.every % length:
+                raise ValueError(
+                    f"got ways of {way.every} instructions an interval, expected multiples of {length}"
+                )
+        return self
+
+    def all_ways(self) -> dict[str, Way]:
+        """The ways, those of the sweep last."""
+        found = dict(self.ways)
+        for setting, values in self.sweep.items():
+            for value in values:
+                names = ("warm_references", "warm_branches") if setting == "warm" else (setting,)
+                found[f"{setting}={value}"] = Way.model_validate(
+                    {**self.common, **dict.fromkeys(names, value)}
+                )
+        return found
 
 
 @dataclass(frozen=True)
@@ -112,14 +162,16 @@ def plan_check(check: SamplingCheck, document: Document, notify: Callable[[str],
             f"{document.where('sampling', 'every')}: got an interval in cycles, expected instructions: the cycles are "
             "what is estimated"
         )
+    ways = check.all_ways()
+    runs = check.baselines + check.replicates * len(ways)
     together = check.model_copy(
         update={
-            "software_metrics": {}, "variants": {}, "baselines": check.baselines + check.replicates * len(check.ways),
+            "software_metrics": {}, "variants": {}, "baselines": runs,
             "sampling": Sampling(mode="ideal", every=f"{length} instructions"),
         }
     )  # fmt: skip
     plan = make_plan(together, document, notify, "cycleclose")
-    names = list(check.ways)
+    names = list(ways)
     specs = []
     for spec in plan.specs:
         extra = spec.replicate - check.baselines
@@ -127,15 +179,16 @@ def plan_check(check: SamplingCheck, document: Document, notify: Callable[[str],
             names[extra // check.replicates], extra % check.replicates
         )  # fmt: skip
         specs.append(replace(
-            spec, group=group, replicate=replicate, counters=((SIMULATED, "", 0),), cycleclose=_settings(check, group)
+            spec, group=group, replicate=replicate, counters=((SIMULATED, "", 0),),
+            interval=length if extra < 0 else ways[group].every or length, cycleclose=_settings(ways, group),
         ))  # fmt: skip
     return replace(plan, specs=tuple(specs), keys=tuple(content_key(spec) for spec in specs))
 
 
-def _settings(check: SamplingCheck, group: str) -> tuple[tuple[str, Any], ...]:
+def _settings(ways: dict[str, Way], group: str) -> tuple[tuple[str, Any], ...]:
     if group == BASELINE:
         return (("everything", True),)
-    return tuple(sorted(check.ways[group].model_dump().items()))
+    return tuple(sorted(ways[group].model_dump(exclude={"every"}).items()))
 
 
 def analyse_check(
@@ -147,24 +200,58 @@ def analyse_check(
     if len(baselines) < 2:
         raise MeasureError(f"{len(baselines)} full simulations succeeded, expected at least 2")
     values = [run.trace.columns(metrics) for run in baselines]
-    correlations = [spearman(one, metrics) for one in values]
+    length = check.sampling.interval[0]
     full_seconds = float(np.mean([run.seconds for run in baselines]))
-    aligned: dict[Any, Any] = {}
+    aligned: dict[int, Any] = {}
+    correlations: dict[int, Any] = {}
     results = []
-    for name, way in check.ways.items():
+    for name, way in check.all_ways().items():
         runs = [run for run in outcome.runs if run.spec.group == name]
         if not runs:
             continue
         mine = [run.trace.columns(metrics) for run in runs]
         levels: dict[str, Any] = {"delta": check.delta, "alpha": check.alpha, "seed": check.seed}
+        times = max(1, way.every // length)
+        full = [longer(one, times) for one in values]
+        if times not in correlations:
+            correlations[times] = [spearman(one, metrics) for one in full]
         progress(f"{name}: within runs")
-        inner = inner_perturbation(correlations, [spearman(one, metrics) for one in mine], **levels)
+        inner = inner_perturbation(correlations[times], [spearman(one, metrics) for one in mine], **levels)
         progress(f"{name}: across runs")
-        outer = outer_perturbation(values, mine, metrics, held_out=True, memo=aligned, **levels)
+        memo = aligned.setdefault(times, {})
+        outer = outer_perturbation(full, mine, metrics, held_out=True, memo=memo, **levels)
         simulated = float(np.mean([run.trace.columns((SIMULATED,))[0, 0] for run in runs])) / 1e6
         seconds = float(np.mean([run.seconds for run in runs]))
         results.append(WayResult(name, way, simulated, seconds, full_seconds / seconds, inner, outer))
     return results
+
+
+def longer(values: NDArray[np.float64], times: int) -> NDArray[np.float64]:
+    """A trace of events, (n, metrics), in intervals so many times as long; what is left over at the end is left out."""
+    whole = len(values) // times
+    return np.asarray(values[: whole * times].reshape(whole, times, -1).sum(axis=1))
+
+
+def equivalent_from(
+    check: SamplingCheck, results: Sequence[WayResult]
+) -> dict[str, dict[str, str | int | float | None]]:
+    """For each setting that is swept: the first value from which on all are equivalent, within a run (``inner``), and
+    in both respects (``both``); None when the last one is not."""
+    by_name = {one.name: one for one in results}
+    found: dict[str, dict[str, str | int | float | None]] = {}
+    for setting, values in check.sweep.items():
+        mine = [by_name[f"{setting}={value}"] for value in values if f"{setting}={value}" in by_name]
+        kinds = {
+            "inner": [one.inner.verdict == "equivalent" for one in mine],
+            "both": [one.verdict == "equivalent" for one in mine],
+        }
+        found[setting] = {}
+        for kind, good in kinds.items():
+            first = len(good)
+            while first and good[first - 1]:
+                first -= 1
+            found[setting][kind] = values[first] if first < len(good) else None
+    return found
 
 
 def summary_of(check: SamplingCheck, results: Sequence[WayResult], outcome: Outcome) -> dict[str, Any]:
@@ -174,6 +261,7 @@ def summary_of(check: SamplingCheck, results: Sequence[WayResult], outcome: Outc
         "check": check.name,
         "interval_instructions": check.sampling.interval[0],
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
+        "equivalent_from": equivalent_from(check, results),
         "ways": {
             one.name: {
                 "verdict": one.verdict,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from measure.cycleclose.check import SamplingCheck, Way, WayResult
+from measure.cycleclose.check import SamplingCheck, Way, WayResult, equivalent_from
 from measure.perturbation_types import Perturbation
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
 
@@ -51,6 +51,22 @@ def headline(results: Sequence[WayResult]) -> str:
     return "No way of sampling is shown to be equivalent to full simulation."
 
 
+def swept(check: SamplingCheck, results: Sequence[WayResult]) -> list[str]:
+    """From which value of each swept setting on sampling is equivalent."""
+    sentences = []
+    for setting, found in equivalent_from(check, results).items():
+        name, last = setting.replace("_", " "), check.sweep[setting][-1]
+        inner, both = found["inner"], found["both"]
+        if inner is None:
+            sentences.append(
+                f"{name}: at {last}, the last value tried, not shown to be equivalent within a run."
+            )
+            continue
+        across = "not even at the last value" if both is None else f"from {both} on"
+        sentences.append(f"{name}: equivalent within a run from {inner} on; across runs, too, {across}.")
+    return sentences
+
+
 def _coloured(found: Perturbation) -> str:
     return f'<span style="color:{VERDICTS[found.verdict]}">{found.verdict}, {worst(found):.2f}</span>'
 
@@ -78,6 +94,8 @@ def print_check(console: Console, check: SamplingCheck, results: Sequence[WayRes
         )  # fmt: skip
     console.print(table)
     console.print(headline(results), style="bold")
+    for sentence in swept(check, results):
+        console.print(sentence)
     console.print("In brackets: the largest change of z, of which "
                   f"{check.delta:g} still counts as none.", style="dim")  # fmt: skip
     for one in results:
@@ -133,6 +151,7 @@ def render_check(check: SamplingCheck, results: Sequence[WayResult]) -> str:
 <h1>{escape(headline(results))}</h1>
 <p class="lead">{escape(check.name)}: cycle-close traces of {check.sampling.interval[0]:,} instructions an interval,
 {check.replicates} of each way, against {check.baselines} full simulations. Metrics: {escape(metrics)}.</p>
+{"".join(f"<p>{escape(one)}</p>" for one in swept(check, results))}
 <div class="scroll"><table><tr><th>way</th><th class=text>settings</th><th class=text>verdict</th><th>simulated</th>
 <th>times faster</th><th>within a run, largest change of z</th><th>across runs</th></tr>{"".join(rows)}</table></div>
 <p>A change of z up to {check.delta:g} counts as none. <i>Equivalent</i> means that every pair's interval lies within

@@ -67,8 +67,9 @@ class SignatureTable:
 
     def distances(self, signature: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distance to each entry in use as a fraction of the base."""
-        length = max(int(signature.sum()), 1)
-        apart = np.abs(self._signatures[: self._used] - signature / length).sum(axis=1)
+        from measure.cycleclose.signature_kernel import manhattan
+
+        apart: NDArray[np.float64] = manhattan(self._signatures, self._used, signature)
         return apart if self.base == "L" else apart / 2
 
     def closest(self, signature: NDArray[np.int64], among: NDArray[np.bool_] | None = None) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from instrumenter.errors import InstrumenterError
 from measure.cycleclose.metrics import ENERGY, RATES, deviations, table_of
 from measure.cycleclose.rerun import profile, trace_again
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
+from measure.cycleclose.watch import Watch
 from measure.errors import CampaignError, MeasureError
 from measure.store import write_atomically
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SUMMARY_FORMAT = "perturbation-cycleclose-1"
-_SHOW_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,9 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
         try:
             for interval in tracer.intervals():
                 found.append(interval)
-                if watch is not None:
-                    watch.show(machine, interval, config)
+                if watch is not None and not watch.show(machine, interval, config):
+                    interrupted = True
+                    break
         except KeyboardInterrupt:
             interrupted = True
         seconds = time.perf_counter() - started
@@ -100,7 +100,7 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
     started = time.perf_counter()
     with machine_for(job, elf) as machine:
-        known = profile(machine, settings)
+        known = profile(machine, core.config, settings)
         machine.save_translations()
         problem = _bad_ending(machine)
     with machine_for(job, elf) as machine:
@@ -127,45 +127,6 @@ def _bad_ending(machine: Machine) -> str | None:
 
 def _table(found: list[Interval], config: MachineConfig) -> pd.DataFrame:
     return table_of(found, config.energy.picojoules() if config.energy is not None else None)
-
-
-class Watch:
-    """Shows, while the program runs, where it is and what is estimated there. Ctrl-Z pauses it."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.live import Live
-
-        self._live = Live(console=console, refresh_per_second=1 / _SHOW_SECONDS, transient=True)
-        self._next = 0.0
-        self._sampled = 0
-
-    def __enter__(self) -> Watch:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self._live.__exit__(*details)
-
-    def show(self, machine: Machine, interval: Interval, config: MachineConfig) -> None:
-        self._sampled += interval.category is Category.SIMULATED
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _SHOW_SECONDS
-        pc = machine.hart.pc
-        line = machine.image.source_line(pc)
-        place = f"{pc:#x} {machine.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
-        row = _table([interval], config).iloc[0]
-        values = "  ".join(
-            f"{name.replace('_', ' ')} {row[name]:.3f}"
-            for name in (*RATES, ENERGY)
-            if name in row and np.isfinite(row[name])
-        )
-        self._live.update(
-            f"interval {interval.number:,}  {interval.end_instructions / 1e6:,.1f} M instructions  "
-            f"phase {interval.phase} ({interval.category.name.lower()}), {self._sampled:,} simulated\n"
-            f"{place}\n{values}"
-        )
 
 
 def run_cycleclose(
@@ -298,9 +259,9 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         console.print(f"The program ended badly: {traced.ending}", style="red")
 
 
-def parse_pair(text: str, names: Sequence[str]) -> tuple[int, int]:
+def parse_warm_up(text: str) -> tuple[int, int]:
     """``M,B`` as two counts. Raises ValueError."""
     parts = text.split(",")
     if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
-        raise ValueError(f"got '{text}', expected two counts {names[0]},{names[1]}, such as 50000,50000")
+        raise ValueError(f"got '{text}', expected 'lines' or two counts M,B, such as 50000,50000")
     return int(parts[0]), int(parts[1])

@@ -16,67 +16,76 @@ from numpy.typing import NDArray
 
 from emulator.events import TraceSelection
 from emulator.machine import Machine
+from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
+from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.samples import PhaseSamples, Sample, spread
 from measure.cycleclose.signature import SignatureMaker
 from measure.cycleclose.tracer import Category, CoreObserver, Interval, Settings
 from measure.errors import MeasureError
 
+_BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C is heard
 _INSTRUCTIONS_A_REFERENCE = 3  # about; the window before an interval is in instructions here
 
 
 @dataclass(frozen=True)
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
-    ``phases``, ``distances``: (n,)."""
+    ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked.
+    """
 
     ends: NDArray[np.int64]
     signatures: NDArray[np.int64]
     phases: NDArray[np.int64]
     distances: NDArray[np.float64]
+    waits: NDArray[np.float64]
 
 
-def profile(machine: Machine, settings: Settings) -> Profile:
-    """Run the program once, counting blocks only, and find its phases."""
+def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
+    """Run the program once, counting blocks and, with ``wait_step``, reuse times, and find its phases."""
     table = SignatureTable(
         settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
         settings.when_full,
     )  # fmt: skip
-    maker = SignatureMaker(settings.dimensions)
-    machine.observe(TraceSelection(counts=True))
-    ends, signatures, matches = [0], [], []
-    running = True
-    while running:
-        running = machine.advance_to_instructions(ends[-1] + settings.interval_instructions)
-        if machine.instructions == ends[-1]:
+    maker, model = SignatureMaker(settings.dimensions), WaitModel(config)
+    with_waits = settings.wait_step > 0
+    line_bits = model.line_bits if with_waits else 0
+    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
+    at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
+    ends, signatures, reuses, matches = [np.zeros(1, np.int64)], [], [], []
+    while machine.ending is None:
+        ran = machine.run_intervals(settings.interval_instructions, at_most)
+        if len(ran) == 0:
             break
-        ends.append(machine.instructions)
-        signatures.append(maker.take(machine.facts, machine.block_counts))
-        matches.append(table.classify(signatures[-1]))
+        ends.append(ran.ends)
+        reuses.append(ran.reuse_times)
+        signatures.append(maker.make(machine.facts, ran))
+        matches += [table.classify(signature) for signature in signatures[-1]]
+    boundaries = np.concatenate(ends)
+    lengths = np.diff(boundaries)
+    waits = (
+        model.cycles_each(np.concatenate(reuses), lengths)
+        if with_waits and reuses
+        else np.zeros(len(lengths))
+    )
     return Profile(
-        np.array(ends, np.int64),
-        np.array(signatures, np.int64).reshape(len(matches), settings.dimensions),
+        boundaries,
+        np.concatenate(signatures) if signatures else np.zeros((0, settings.dimensions), np.int64),
         np.array([match.phase for match in matches], np.int64),
         np.array([match.distance for match in matches], np.float64),
+        waits,
     )
 
 
-def representatives(found: Profile, samples: int) -> dict[int, list[int]]:
-    """Up to ``samples`` intervals of each phase to simulate, by phase, ascending.
-
-    The phase's intervals are cut into so many stretches in time; of each the one whose signature is closest to
-    the stretch's mean stands for it, the earliest of equals. A phase of few intervals gets one or as many.
-    """
-    lengths = np.diff(found.ends)
-    shares = found.signatures / np.maximum(lengths, 1)[:, None]
+def representatives(found: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
+    """The intervals of each phase to simulate, at least ``samples`` if it has so many, by phase, ascending."""
+    shares = found.signatures / np.maximum(np.diff(found.ends), 1)[:, None]
     chosen: dict[int, list[int]] = {}
     for phase in np.unique(found.phases).tolist():
         members = np.flatnonzero(found.phases == phase)
-        mine = []
-        for stretch in np.array_split(members, min(samples, len(members))):
-            mean = shares[stretch].mean(axis=0)
-            mine.append(int(stretch[np.abs(shares[stretch] - mean).sum(axis=1).argmin()]))
-        chosen[phase] = mine
+        picked = spread(found.waits[members], shares[members], settings.wait_step, samples)
+        chosen[phase] = members[picked].tolist()
     return chosen
 
 
@@ -85,19 +94,25 @@ def trace_again(
 ) -> Iterator[Interval]:
     """Run the program a second time and yield its intervals when all samples are there.
 
-    An interval gets the events of that sample of its phase that is nearest in time. Raises `MeasureError` when
-    the program did not do the same again.
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what is
+    between those that waited for memory nearly as long. Raises `MeasureError` when the program did not do the same
+    again.
     """
-    chosen = representatives(found, samples)
-    warm = _INSTRUCTIONS_A_REFERENCE * max(settings.warm_references, settings.warm_branches)
+    chosen = representatives(found, settings, samples)
     each: dict[int, NDArray[np.float64]] = {}
+    exact_lines = settings.warm_up == "lines"
+    fast = TraceSelection(line_bits=WaitModel(core.config).line_bits if exact_lines else 0)
+    wanted = settings.warm_branches if exact_lines else max(settings.warm_references, settings.warm_branches)
+    window = _INSTRUCTIONS_A_REFERENCE * wanted
     detail = CoreObserver(core)
     for number in sorted(number for mine in chosen.values() for number in mine):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
-        if machine.instructions < begin - warm:
-            machine.observe(TraceSelection())
-            machine.advance_to_instructions(begin - warm)
-        machine.observe(TraceSelection(), [detail])
+        if machine.instructions < begin - window:
+            machine.observe(fast)
+            machine.advance_to_instructions(begin - window)
+            if exact_lines:
+                core.warm_data(*machine.touched_lines(core.lines_to_warm))
+        machine.observe(fast, [detail])
         machine.advance_to_instructions(begin)
         machine.drain()
         before = core.snapshot()
@@ -109,12 +124,24 @@ def trace_again(
                 f"instructions, and after {end} in the first run"
             )
         each[number] = (core.snapshot() - before) / (end - begin)
+    by_wait: dict[int, PhaseSamples] = {}
+    for phase, mine in chosen.items():
+        by_wait[phase] = PhaseSamples()
+        for number in mine:
+            by_wait[phase].add(Sample(number, float(found.waits[number]), each[number]))
     for number, phase in enumerate(found.phases.tolist()):
-        source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
-        category = Category.SIMULATED if source == number else Category.MATCHED
+        if number in each:
+            category, events, source = Category.SIMULATED, each[number], number
+        elif by_wait[phase].differ(settings.wait_step):
+            category = Category.MATCHED
+            events, source = by_wait[phase].estimate(float(found.waits[number]))
+        else:
+            category = Category.MATCHED
+            source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
+            events = each[source]
         yield Interval(
-            number, begin, end, phase, category, source, float(found.distances[number]), each[source] * (end - begin)
+            number, begin, end, phase, category, source, float(found.distances[number]), events * (end - begin)
         )  # fmt: skip
 
 
@@ -123,7 +150,7 @@ def trace_in_two_runs(
 ) -> list[Interval]:
     """The trace, from two machines that ``make_machine`` makes alike."""
     with make_machine() as machine:
-        found = profile(machine, settings)
+        found = profile(machine, core.config, settings)
         machine.save_translations()
     with make_machine() as machine:
         return list(trace_again(machine, core, settings, found, samples))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.events import BlockFacts, OpClass
+from emulator.intervals import Intervals
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: neighbouring addresses spread
 
@@ -23,27 +24,26 @@ def entry_of(addresses: NDArray[np.int64], dimensions: int) -> NDArray[np.int64]
 
 
 class SignatureMaker:
-    """Turns running totals of block executions into the signature of each interval."""
+    """Turns block executions into the signature of each interval."""
 
     def __init__(self, dimensions: int = 32) -> None:
         if dimensions < 1:
             raise ValueError(f"a signature of {dimensions} entries, expected at least 1")
         self.dimensions = dimensions
-        self._before = np.zeros(0, np.int64)
         self._entries = np.zeros(0, np.int64)
         self._lengths = np.zeros(0, np.int64)
 
-    def take(self, facts: BlockFacts, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The signature, ``(dimensions,)`` instructions, of what ran since the last call.
+    def make(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
+        """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
+        from measure.cycleclose.signature_kernel import fill_signatures
 
-        ``counts``: executions of each block so far, ``(n_blocks,)``.
-        """
-        if len(counts) > len(self._entries):
-            self._learn(facts, len(counts))
-        executed = counts - self._before
-        self._before += executed
-        weights = executed * self._lengths
-        return np.bincount(self._entries, weights, self.dimensions).astype(np.int64)
+        if facts.n_blocks > len(self._entries):
+            self._learn(facts, facts.n_blocks)
+        out = np.zeros((len(intervals), self.dimensions), np.int64)
+        fill_signatures(
+            intervals.starts, intervals.blocks, intervals.executions, self._entries, self._lengths, out
+        )
+        return out
 
     def _learn(self, facts: BlockFacts, n_blocks: int) -> None:
         blocks = facts.blocks[:n_blocks]
@@ -63,4 +63,3 @@ class SignatureMaker:
                 addresses[number] = int(facts.instructions["pc"][last[at]])
         self._entries = entry_of(addresses, self.dimensions)
         self._lengths = blocks["n_instructions"].astype(np.int64)
-        self._before = np.concatenate([self._before, np.zeros(n_blocks - len(self._before), np.int64)])

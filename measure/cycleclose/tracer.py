@@ -16,15 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.events import BlockFacts, TraceSelection
+from emulator.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.predictors import predictor_named
+from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
 from measure.cycleclose.signature import SignatureMaker
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_COUNTS = TraceSelection(counts=True)
+_BUCKETS = 1024  # ranges of waiting that are told apart
+
+WarmUp = Literal["queues", "lines"]
 
 
 class Category(IntEnum):
@@ -48,8 +53,12 @@ class Settings:
     update: Update = "sample"
     predictor: str = "rle-2"
     unsampled: Literal["none", "last", "closest"] = "last"
+    warm_up: WarmUp = "queues"
     warm_references: int = 50_000
     warm_branches: int = 50_000
+    wait_step: float = (
+        0.0  # samples of a phase are no further apart in their waiting for memory; 0: code alone
+    )
     everything: bool = False  # simulate all intervals: the full trace that the others are compared with
 
 
@@ -71,12 +80,6 @@ class Interval:
     @property
     def instructions(self) -> int:
         return self.end_instructions - self.begin_instructions
-
-
-@dataclass(frozen=True)
-class _Sample:
-    number: int
-    events_each: NDArray[np.float64]  # per instruction
 
 
 class CoreObserver:
@@ -111,13 +114,16 @@ class Tracer:
         )  # fmt: skip
         self._predictor = predictor_named(settings.predictor)
         self._signatures = SignatureMaker(settings.dimensions)
-        self._samples: dict[int, _Sample] = {}
-        self._last: _Sample | None = None
+        self._waits = WaitModel(core.config)
+        self._samples: dict[int, PhaseSamples] = {}
+        self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
+        self._last: Sample | None = None
         self._detail = CoreObserver(core)
-        warm = settings.warm_references > 0 or settings.warm_branches > 0
+        self._profiled = profiling(settings, self._waits)
+        asked = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
-            if warm and not settings.everything
+            if asked and settings.warm_up == "queues" and not settings.everything
             else None
         )
 
@@ -125,21 +131,20 @@ class Tracer:
         """Run the program; yields each interval as soon as it has run, the last one however short."""
         machine, number = self.machine, 0
         watching = [self._queue] if self._queue is not None else []
-        machine.observe(_COUNTS, watching)
-        running = True
-        while running:
+        machine.observe(self._profiled, watching)
+        while machine.ending is None:
             begin = machine.instructions
-            in_detail = self.wants_detail()
-            before = self._enter_detail(watching) if in_detail else None
-            running = machine.advance_to_instructions(begin + self.settings.interval_instructions)
+            before = self._enter_detail(watching) if self.wants_detail() else None
+            ran = machine.run_intervals(self.settings.interval_instructions, 1)
+            counted = None
             if before is not None:
                 machine.drain()
                 counted = (self.core.snapshot() - before).astype(np.float64)
                 if not self.settings.everything:
-                    machine.observe(_COUNTS, watching)
-            if machine.instructions == begin:
+                    machine.observe(self._profiled, watching)
+            if len(ran) == 0:
                 return
-            yield self._classify(number, begin, counted if before is not None else None)
+            yield self._classify(number, begin, ran, counted)
             number += 1
 
     def wants_detail(self) -> bool:
@@ -147,7 +152,10 @@ class Tracer:
         if self.settings.everything:
             return True
         predicted = self._predictor.next_phase()
-        return predicted is not None and self.table.knows(predicted) and predicted not in self._samples
+        if predicted is None:
+            return False
+        phase, bucket = divmod(predicted, _BUCKETS)
+        return self.table.knows(phase) and (phase, bucket) not in self._sampled
 
     def _enter_detail(self, watching: list[RecordQueue]) -> NDArray[np.int64]:
         """Warm the core up; its counters where the interval begins."""
@@ -155,40 +163,62 @@ class Tracer:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
-        self.machine.observe(_COUNTS, [self._detail, *watching])
+        if self.settings.warm_up == "lines" and not self.settings.everything:
+            self.core.warm_data(*self.machine.touched_lines(self.core.lines_to_warm))
+        self.machine.observe(self._profiled, [self._detail, *watching])
         return self.core.snapshot()
 
-    def _classify(self, number: int, begin: int, counted: NDArray[np.float64] | None) -> Interval:
-        machine = self.machine
-        end = machine.instructions
-        signature = self._signatures.take(machine.facts, machine.block_counts)
+    def _classify(
+        self, number: int, begin: int, ran: Intervals, counted: NDArray[np.float64] | None
+    ) -> Interval:
+        end = int(ran.ends[0])
+        instructions = end - begin
+        signature = self._signatures.make(self.machine.facts, ran)[0]
+        wait = 0.0
+        if self.settings.wait_step:
+            wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
         match = self.table.classify(signature)
         phase = match.phase
-        self._predictor.observe(phase)
+        bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
+        self._predictor.observe(phase * _BUCKETS + bucket)
         if counted is not None:
-            category, sample = Category.SIMULATED, _Sample(number, counted / (end - begin))
-            if phase not in self._samples or not self.settings.everything:
-                self._samples[phase] = sample
+            category = Category.SIMULATED
+            sample = Sample(number, wait, counted / instructions)
+            self._samples.setdefault(phase, PhaseSamples()).add(sample)
+            self._sampled.add((phase, bucket))
             self.table.sampled(phase, signature)
         elif phase in self._samples:
-            category, sample = Category.MATCHED, self._samples[phase]
+            category = Category.MATCHED
+            sample = Sample(*self._estimate(phase, wait))
         else:
-            category, guessed = Category.UNSAMPLED, self._guess(signature)
+            category, guessed = Category.UNSAMPLED, self._guess(signature, wait)
             if guessed is None:
                 nothing = np.full(len(self.core.counters), np.nan)
                 return Interval(number, begin, end, phase, category, -1, match.distance, nothing)
             sample = guessed
         self._last = sample
         return Interval(
-            number, begin, end, phase, category, sample.number, match.distance, sample.events_each * (end - begin)
+            number, begin, end, phase, category, sample.number, match.distance, sample.events_each * instructions
         )  # fmt: skip
 
-    def _guess(self, signature: NDArray[np.int64]) -> _Sample | None:
+    def _estimate(self, phase: int, wait: float) -> tuple[int, float, NDArray[np.float64]]:
+        events_each, source = self._samples[phase].estimate(wait)
+        return source, wait, events_each
+
+    def _guess(self, signature: NDArray[np.int64], wait: float) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
         if self.settings.unsampled == "closest" and self._samples:
             sampled = np.zeros(self.table.phases, np.bool_)
             sampled[list(self._samples)] = True
             closest = self.table.closest(signature, sampled)
-            return None if closest is None else self._samples[closest]
+            return None if closest is None else Sample(*self._estimate(closest, wait))
         return None
+
+
+def profiling(settings: Settings, waits: WaitModel) -> TraceSelection:
+    """What is observed of an interval that is not simulated."""
+    lines = settings.warm_up == "lines" or settings.wait_step > 0
+    if settings.everything or not lines:
+        return TraceSelection(counts=True)
+    return TraceSelection(counts=True, line_bits=waits.line_bits, reuse_times=settings.wait_step > 0)

@@ -83,7 +83,12 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
             "predictor: last-2, threshold: 1,",
             "c.yaml:9: ways.loose.predictor: got the predictor",
         ),
-        ("ways:", "variants:", "'ways' is missing"),
+        ("ways:", "sweep: {warm: []}\nvariants: {}\nx:", "unknown key 'x'"),
+        (
+            "samples: 1000}",
+            "every: 7k}",
+            "c.yaml:2: the file: got ways of 7000 instructions an interval, expected multiples of 5000",
+        ),
     ],
 )
 def test_messages(folder: Path, old: str, new: str, message: str) -> None:

@@ -1,0 +1,42 @@
+"""Signatures from block executions, and the closest of those known, as numba kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.jit import njit
+
+
+@njit
+def fill_signatures(
+    starts: NDArray[np.int64],
+    blocks: NDArray[np.uint32],
+    executions: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    out: NDArray[np.int64],
+) -> None:
+    """Add each interval's instructions to the entry of the transfer that its block belongs to.
+
+    ``entries``, ``lengths``: of each block; ``out``: (n, dimensions), zeros.
+    """
+    for row in range(len(out)):
+        for place in range(starts[row], starts[row + 1]):
+            block = blocks[place]
+            out[row, entries[block]] += executions[place] * lengths[block]
+
+
+@njit
+def manhattan(
+    signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Distance of ``signature``, divided by its sum, from each of the first ``used`` rows."""
+    total = max(signature.sum(), 1)
+    out = np.zeros(used)
+    for row in range(used):
+        apart = 0.0
+        for entry in range(len(signature)):
+            apart += abs(signatures[row, entry] - signature[entry] / total)
+        out[row] = apart
+    return out

@@ -1,0 +1,126 @@
+"""The command ``measure phases``: its options and their help. What it does is left to `command`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+_EPILOG = """\b
+The phases of a program, and how well the points stand for it on a machine:
+  measure phases --interval 1M --machine configs/machines/strongarm.yaml experiments/workloads/bwtzip.c medium
+
+\b
+Vectors of Valgrind's exp-bbv, QEMU's bbv plugin or gem5, by SimPoint 3.2's rules:
+  measure phases --compat simpoint-3.2 --max-k 30 bb.out.bb
+
+\b
+Points that another tool found, against full simulation:
+  measure phases --points p.simpoints --weights p.weights --interval 1M --machine M.yaml PROGRAM"""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, epilog=_EPILOG
+)
+@click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
+              help="Simulate everything on this machine, too, and compare.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
+@click.option(
+    "--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions]."
+)
+@click.option(
+    "--max-k", default=30, show_default=True, type=click.IntRange(1), metavar="K", help="Most phases to try."
+)
+@click.option("--k", type=click.IntRange(1), metavar="K", help="Exactly so many phases, without a search.")
+@click.option("--search", type=click.Choice(["all", "bisect"]),
+              help="Try every k up to --max-k, or find it by bisection: faster, and it may choose a larger k. "
+                   "Default: all; with --compat bisect.")  # fmt: skip
+@click.option("--threshold", default=90.0, show_default=True, type=click.FloatRange(0, 100), metavar="PERCENT",
+              help="The smallest k whose score gets so far from the worst to the best.")  # fmt: skip
+@click.option("--starts", default=5, show_default=True, type=click.IntRange(1), metavar="N",
+              help="Starts of k-means for each k; the one that scores best counts.")  # fmt: skip
+@click.option("--start-method", type=click.Choice(["kmeans++", "sample", "furthest"]),
+              help="First centres: drawn by distance, drawn evenly, or each the furthest from the others. "
+                   "Default: kmeans++; with --compat sample.")  # fmt: skip
+@click.option("--dimensions", default=15, show_default=True, type=click.IntRange(1), metavar="N",
+              help="Of the random projection.")  # fmt: skip
+@click.option("--coverage", default=100.0, show_default=True, type=click.FloatRange(0, 100, min_open=True),
+              metavar="PERCENT", help="Points only for the largest phases that make up so much.")  # fmt: skip
+@click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000), metavar="PERCENT",
+              help="With --machine: cut phases where their intervals wait for its memory differently, by more "
+                   "than this share of an instruction's time; 0: phases are code alone, as with --compat.")  # fmt: skip
+@click.option("--fixed-length/--variable", default=None,
+              help="Whether intervals weigh alike, or by their instructions. Default: --variable; with --compat "
+                   "--fixed-length.")  # fmt: skip
+@click.option(
+    "--compat",
+    type=click.Choice(["simpoint-3.2"]),
+    help="Follow this program's rules: its random numbers, starts, score and choice, and so its labels.",
+)
+@click.option("--points", type=click.Path(path_type=Path), metavar="FILE.simpoints",
+              help="Do not look for phases: take these simulation points. Needs --weights and --machine.")  # fmt: skip
+@click.option(
+    "--weights", type=click.Path(path_type=Path), metavar="FILE.weights", help="The weights of --points."
+)
+@click.option(
+    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
+)
+@click.option("--seed", type=int, metavar="N",
+              help="Of the projection, of k-means and of the machine. Default: 1. With --compat of k-means "
+                   "(-seedkm) and of the machine.")  # fmt: skip
+@click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM|FILE.bb")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def phases(program: Path, arguments: tuple[str, ...], machine: Path | None, out: Path | None, interval: str,
+           stdin: Path | None, points: Path | None, weights: Path | None, **told: Any) -> None:  # fmt: skip
+    """Find the phases of PROGRAM, and the intervals that stand for it (SimPoint).
+
+    PROGRAM is a static riscv64 Linux executable or a C file; FILE.bb[.gz] holds basic block vectors. Intervals that
+    run the same code in the same proportions are of one phase: vectors are projected to a few dimensions, clustered
+    by k-means for k = 1 to --max-k, and scored (BIC). The interval nearest to the centre of its phase stands for it.
+
+    Leaves DIR/NAME.bb, .simpoints, .weights and .labels, which SimPoint's users know, phases.png (similarity matrix,
+    metrics over time, phases) and summary.json; with --machine trace.parquet and homogeneity.csv, too.
+    """
+    from rich.console import Console
+
+    from measure.campaign import parse_count
+    from measure.cycleclose.command import Job
+    from measure.errors import RunError
+    from measure.phases.command import Options, is_vectors_file, run_phases, run_points
+
+    try:
+        length = parse_count(interval)
+        if length < 1000:
+            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    compat = told.pop("compat") is not None
+    if compat and told["start_method"] == "kmeans++":
+        raise click.UsageError("SimPoint 3.2 has no kmeans++: give --start-method sample or furthest")
+    if is_vectors_file(program) and (machine is not None or points is not None):
+        raise click.UsageError(
+            f"{program} is a file of vectors: --machine and --points need the program itself"
+        )
+    if (points is None) != (weights is None):
+        raise click.UsageError(
+            "--points and --weights go together: which intervals, and how much each stands for"
+        )
+    for share in ("threshold", "coverage", "wait_step"):
+        told[share] /= 100
+    if machine is None or compat:
+        told["wait_step"] = 0.0
+    options = Options(length, compat=compat, **told)
+    seed = 1 if options.seed is None else options.seed
+    job = Job(program, arguments, machine or Path(), stdin, seed)
+    directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
+    console = Console(stderr=False, highlight=False)
+    if points is not None and weights is not None:
+        if machine is None:
+            raise click.UsageError("--points needs --machine M.yaml: the machine to simulate the points on")
+        ending = run_points(job, machine, options, (points, weights), directory, console)
+    else:
+        ending = run_phases(job, machine, options, directory, console)
+    if ending is not None:
+        raise RunError(f"{program}: {ending}")

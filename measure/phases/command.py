@@ -1,0 +1,285 @@
+"""What `measure phases` does: vectors, phases, simulation points, and how well they stand for the program."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.errors import EmulatorError
+from emulator.timing.load import load_machine
+from measure.cycleclose.command import Job, machine_for, program_file, trace_job
+from measure.cycleclose.metrics import ENERGY, RATES
+from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.tracer import Settings
+from measure.errors import CampaignError, MeasureError
+from measure.phases.bbv import BasicBlockVectors
+from measure.phases.choose import Phases, Search, find_phases
+from measure.phases.compat import find_phases_simpoint32
+from measure.phases.data import split_by_waits
+from measure.phases.estimates import estimates
+from measure.phases.formats import (
+    PhaseFileError,
+    read_bb,
+    read_points,
+    write_bb,
+    write_labels,
+    write_simpoints,
+    write_weights,
+)
+from measure.phases.homogeneity import homogeneity, similarity
+from measure.phases.kmeans import Starts
+from measure.phases.points import SimulationPoints, simulation_points
+from measure.phases.profile import profile_blocks
+from measure.phases.projection import project
+from measure.phases.terminal import print_estimates, print_phases
+from measure.store import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+SUMMARY_FORMAT = "perturbation-phases-1"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to look for phases. None: what `find_phases`, or with ``compat`` `find_phases_simpoint32`, has itself.
+
+    ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
+    alike, else by their instructions; ``coverage``: the largest phases that make up this share get a point;
+    ``wait_step``: phases are cut where their intervals wait for memory differently by this share of time (0: not).
+    """
+
+    interval_instructions: int = 10_000_000
+    max_k: int = 30
+    k: int | None = None
+    starts: int = 5
+    start_method: Starts | None = None
+    search: Search | None = None
+    threshold: float = 0.9
+    dimensions: int = 15
+    coverage: float = 1.0
+    fixed_length: bool | None = None
+    seed: int | None = None
+    compat: bool = False
+    wait_step: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Profiled:
+    """``waits``: as `BlockProfile` has them; ``table``: all intervals simulated in detail, if they were; ``ending``:
+    what ended the guest badly."""
+
+    vectors: BasicBlockVectors
+    waits: NDArray[np.float64] | None
+    table: pd.DataFrame | None
+    ending: str | None
+
+
+def is_vectors_file(program: Path) -> bool:
+    """Whether it is a file of vectors: ``.bb``, ``.bb.gz``, or QEMU's ``.0.bb``."""
+    return ".bb" in program.suffixes
+
+
+def phases_of(
+    vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None
+) -> Phases:
+    """The phases of the vectors, cut by ``waits`` if there are any.
+
+    Raises `MeasureError` for options that do not go together.
+    """
+    told: dict[str, Any] = {"max_k": options.max_k, "seeds": options.starts, "threshold": options.threshold}
+    told |= {"k": options.k}
+    chosen = {"search": options.search, "starts": options.start_method}
+    told |= {name: value for name, value in chosen.items() if value is not None}
+    try:
+        if options.compat:
+            if options.seed is not None:
+                told["seed_kmeans"] = options.seed
+            fixed = options.fixed_length is not False
+            return find_phases_simpoint32(vectors, dimensions=options.dimensions, fixed_length=fixed, **told)
+        seed = 1 if options.seed is None else options.seed
+        length = np.ones(vectors.n_intervals) if options.fixed_length else vectors.instructions.astype(float)
+        points = project(vectors, options.dimensions, seed)
+        found = find_phases(points, weights=length, seed=seed, **told)
+        return found if waits is None else split_by_waits(found, points, waits, length, options.wait_step)
+    except ValueError as error:
+        raise CampaignError(str(error)) from None
+
+
+def run_phases(
+    job: Job, machine: Path | None, options: Options, directory: Path, console: Console
+) -> str | None:
+    """Find the phases of a program or of a file of vectors, write what was found to ``directory``, and print.
+
+    Returns what ended the guest, when that was no success.
+    """
+    started = time.perf_counter()
+    profiled = _profile(job, machine, options, console)
+    vectors, table = profiled.vectors, profiled.table
+    vector_seconds = time.perf_counter() - started
+    found = phases_of(vectors, options, profiled.waits)
+    points = simulation_points(found, options.coverage)
+    phase_seconds = time.perf_counter() - started - vector_seconds
+    about = _summary(job, options, vectors, found, points)
+    if table is not None:
+        about["estimates"] = _plain(estimates(table, points))
+    _write(directory, job, vectors, found, points, table)
+    _write_summary(directory, about)
+    uniform = _homogeneity(found, table) if table is not None else None
+    print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
+    if table is not None:
+        print_estimates(console, estimates(table, points))
+    console.print(f"Results: {directory}", style="dim")
+    return profiled.ending
+
+
+def run_points(
+    job: Job, machine: Path, options: Options, files: tuple[Path, Path], directory: Path, console: Console
+) -> str | None:
+    """What simulation points found elsewhere, in the ``files`` of points and of weights, say of the program.
+
+    Simulates all of it on ``machine``, too, writes DIR/trace.parquet and summary.json, and prints. Returns what
+    ended the guest, when that was no success.
+    """
+    points = read_points(*files)
+    table, ending = _simulate(job, machine, options, console)
+    beyond = points.intervals >= len(table)
+    if beyond.any():
+        raise PhaseFileError(
+            f"{files[0]}: got interval {points.intervals[beyond][0]}, expected 0 to {len(table) - 1}: with intervals "
+            f"of {options.interval_instructions:,} instructions {job.program} has {len(table)}; "
+            "give --interval the length that the points were made with"
+        )
+    told = estimates(table, points)
+    write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
+    _write_summary(directory, _described(job, options, points) | {"estimates": _plain(told)})
+    print_estimates(console, told)
+    console.print(f"Results: {directory}", style="dim")
+    return ending
+
+
+def _profile(job: Job, machine: Path | None, options: Options, console: Console) -> _Profiled:
+    if is_vectors_file(job.program):
+        return _Profiled(read_bb(job.program), None, None, None)
+    try:
+        elf = program_file(job.program, console)
+        model = None
+        if machine is not None and options.wait_step and not options.compat:
+            model = WaitModel(load_machine(machine))
+        with machine_for(job, elf) as emulated:
+            profile = profile_blocks(emulated, options.interval_instructions, model)
+            emulated.save_translations()
+            ending = emulated.ending
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    problem = None
+    if ending is not None and ending.status != 0:
+        problem = ending.message or f"exit status {ending.status}"
+    if profile.vectors.n_intervals == 0:
+        raise MeasureError(f"{job.program}: nothing was executed ({problem or 'it ended at once'})")
+    table = _simulate(job, machine, options, console)[0] if machine is not None else None
+    return _Profiled(profile.vectors, profile.waits, table, problem)
+
+
+def _simulate(job: Job, machine: Path, options: Options, console: Console) -> tuple[pd.DataFrame, str | None]:
+    """All intervals in detail, and what ended the guest badly."""
+    try:
+        elf = program_file(job.program, console)
+        config = load_machine(machine)
+        with console.status("simulating everything in detail"):
+            full = Settings(options.interval_instructions, everything=True)
+            traced = trace_job(replace(job, samples=0), elf, config, full, None)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    if traced.interrupted:
+        raise KeyboardInterrupt
+    return traced.table, traced.ending
+
+
+def _metrics(table: pd.DataFrame) -> pd.DataFrame:
+    return table[[name for name in (*RATES, ENERGY) if name in table and table[name].notna().any()]]
+
+
+def _homogeneity(found: Phases, table: pd.DataFrame) -> pd.DataFrame:
+    return homogeneity(found.labels, _metrics(table), table["instructions"])
+
+
+def _described(job: Job, options: Options, points: SimulationPoints) -> dict[str, Any]:
+    listed = zip(points.phases.tolist(), points.intervals.tolist(), points.weights.tolist(), strict=True)
+    return {
+        "format": SUMMARY_FORMAT,
+        "program": str(job.program),
+        "arguments": list(job.arguments),
+        "interval_instructions": options.interval_instructions,
+        "simulation_points": [
+            {"phase": phase, "interval": interval, "weight": weight} for phase, interval, weight in listed
+        ],
+    }
+
+
+def _summary(
+    job: Job, options: Options, vectors: BasicBlockVectors, found: Phases, points: SimulationPoints
+) -> dict[str, Any]:
+    return _described(job, options, points) | {
+        "rules": "simpoint-3.2" if options.compat else "own",
+        "wait_step": options.wait_step,
+        "intervals": vectors.n_intervals,
+        "blocks": vectors.n_dims,
+        "k": found.k,
+        "scores": {str(k): found.scores[k] for k in sorted(found.scores)},
+        "weights": found.weights.tolist(),
+    }
+
+
+def _plain(told: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """With null for what is not a number."""
+    return {
+        way: {
+            metric: {name: value if math.isfinite(value) else None for name, value in one.items()}
+            for metric, one in metrics.items()
+        }
+        for way, metrics in told.items()
+    }
+
+
+def _write_summary(directory: Path, about: dict[str, Any]) -> None:
+    text = json.dumps(about, indent=1, allow_nan=False)
+    write_atomically(directory / "summary.json", lambda path: _write_text(path, text))
+
+
+def _write(
+    directory: Path,
+    job: Job,
+    vectors: BasicBlockVectors,
+    found: Phases,
+    points: SimulationPoints,
+    table: pd.DataFrame | None,
+) -> None:
+    from measure.phases.figure import phases_figure
+
+    name = job.program.name.split(".")[0]
+    if not is_vectors_file(job.program):
+        write_bb(directory / f"{name}.bb", vectors)
+    write_simpoints(directory / f"{name}.simpoints", points.intervals, points.phases)
+    write_weights(directory / f"{name}.weights", points.weights, points.phases)
+    write_labels(directory / f"{name}.labels", found.labels, found.distances)
+    metrics = None
+    if table is not None:
+        shown, metrics = table.assign(phase=found.labels), _metrics(table)
+        write_atomically(directory / "trace.parquet", lambda path: shown.to_parquet(path))
+        uniform = _homogeneity(found, table)
+        write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
+    figure = phases_figure(similarity(vectors), found, points, vectors.instructions, metrics, name)
+    write_atomically(directory / "phases.png", lambda path: figure.savefig(path, dpi=110, format="png"))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,1 +1,0 @@
-"""Program phases offline: basic block vectors, clustering, simulation points (SimPoint)."""
