@@ -63,6 +63,11 @@ class IntervalWriter:
             self.blocks, self.executions, self.reuse_times,
         )  # fmt: skip
 
+    def forget(self) -> None:
+        """Take the totals of now for those at the last boundary."""
+        self.counts_before[:] = self._hart.counts
+        self.reuses_before[:] = self._hart.reuses.sum(axis=0)[::-1]
+
     @property
     def is_full(self) -> bool:
         return bool(self.job[self._kernel.DONE] == len(self.ends))

@@ -47,6 +47,7 @@ from emulator.memory import (
     GuestMemory,
     MemoryFault,
 )
+from emulator.snapshot import Snapshot, return_to, take_snapshot
 
 RECORD_WORDS = 1 << 18
 # A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
@@ -315,6 +316,32 @@ class Machine:
             if self.ending is not None and writer.is_open:
                 writer.close(self.instructions, facts.n_blocks)
         return writer.taken()
+
+    # --- going back
+    def snapshot(self) -> Snapshot:
+        """The guest's state, to `restore`; a few milliseconds for each 10 MB that it has mapped.
+
+        Raises `EmulatorError` for a guest that uses the host's files or streams.
+        """
+        self.drain()
+        without = [self, self.memory, self.image, self.process, self.hart, self.core, self.counters]
+        return take_snapshot(
+            self.memory, self.hart, self.facts.n_blocks, self._lines, [self.kernel, self.files], without,
+            self.instructions,
+        )  # fmt: skip
+
+    def restore(self, saved: Snapshot) -> None:
+        """Go back. Observers keep what they have seen; a timing core keeps its state."""
+        self.drain()
+        return_to(saved, self.memory, self.hart, self.facts.n_blocks, self._lines)
+        self.instructions = saved.instructions
+        self.ending = None
+        self._selected = False
+
+    def count_from_here(self) -> None:
+        """Let the next interval of `run_intervals` begin here, whatever ran since the last one."""
+        if self._intervals is not None:
+            self._intervals.forget()
 
     def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
         """Run the guest; note how it ended if it did."""

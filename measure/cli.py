@@ -214,6 +214,8 @@ def programs(catalogue: Path) -> None:
               help="Sample intervals of one phase apart that wait for memory so differently "
               "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip
 @click.option("--paper", is_flag=True, help="As the paper has it: --warm-up 50000,50000 --wait-step 0.")
+@click.option("--roll-back", is_flag=True,
+              help="Do not predict: emulate a stretch, go back, and simulate what was new in it.")  # fmt: skip
 @click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
               help="Run the program twice: find the phases first, then simulate each at least N times.")  # fmt: skip
 @click.option(
@@ -240,6 +242,7 @@ def cycleclose(
     warm_up: str,
     wait_step: float,
     paper: bool,
+    roll_back: bool,
     samples: int | None,
     validate: bool,
     stdin: Path | None,
@@ -272,10 +275,14 @@ def cycleclose(
             raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if roll_back and samples:
+        raise click.UsageError(
+            "--roll-back and --twice are two ways of leaving nothing unsampled: give one of them"
+        )
     settings = Settings(
         length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
-        0.0 if paper else wait_step / 100,
+        0.0 if paper else wait_step / 100, roll_back,
     )  # fmt: skip
     directory = out or Path("results") / f"cycleclose-{program.stem}"
     job = Job(program, arguments, machine, stdin, seed, samples or 0)

@@ -42,6 +42,11 @@ _FIELDS = (
     ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
+# Of the process and not of the guest: addresses of the host's.
+HOST_FIELDS = (
+    "record", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "leave", "miss", "touches"
+)  # fmt: skip
+
 OFFSETS: dict[str, int] = {}
 _position = 0
 for _name, _size in _FIELDS:
@@ -94,13 +99,14 @@ class Exit(IntEnum):
 class Hart:
     """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns.
 
+    ``everything``: all of it, uint8, the counts at `COUNTS_OFFSET`.
     ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it;
     ``reuses``: (REUSE_COPIES, REUSE_BINS) int64, accesses by leading zeros of the time since the line's last one.
     """
 
     def __init__(self) -> None:
         self._buffer = mmap.mmap(-1, COUNTS_OFFSET + 8 * MAX_BLOCKS)  # only what is touched takes memory
-        everything = np.frombuffer(self._buffer, np.uint8)
+        self.everything = everything = np.frombuffer(self._buffer, np.uint8)
         self.address = everything.ctypes.data
         self.counts = everything[COUNTS_OFFSET:].view(np.int64)
         self.reuses = everything[REUSE_OFFSET:].view(np.int64)

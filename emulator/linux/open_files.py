@@ -106,6 +106,11 @@ class Stream(OpenFile):
         self._budget = budget
         self.is_terminal = is_terminal
 
+    @property
+    def is_host(self) -> bool:
+        """Whether a stream of the host is passed through."""
+        return isinstance(self._host, int)
+
     def read(self, n_bytes: int) -> bytes:
         if isinstance(self._host, int):
             return os.read(self._host, n_bytes)

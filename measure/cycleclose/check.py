@@ -79,6 +79,10 @@ class Way(StrictModel):
     everything: bool = Field(
         False, description="Simulate everything: the control, which ought to be equivalent. Default: false"
     )
+    roll_back: bool = Field(
+        False,
+        description="Go back and simulate what turned out to be new instead of predicting. Default: false",
+    )
     samples: int = Field(
         0, ge=0, description="Samples of each phase when the program is run twice; 0: run once. Default: 0"
     )

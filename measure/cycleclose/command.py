@@ -21,6 +21,7 @@ from instrumenter.build import build_program
 from instrumenter.errors import InstrumenterError
 from measure.cycleclose.metrics import ENERGY, RATES, deviations, table_of
 from measure.cycleclose.rerun import profile, trace_again
+from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.cycleclose.watch import Watch
 from measure.errors import CampaignError, MeasureError
@@ -80,7 +81,8 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
     interrupted = False
     started = time.perf_counter()
     with machine_for(job, elf) as machine:
-        tracer = Tracer(machine, core, settings)
+        rolls_back = settings.roll_back and not settings.everything
+        tracer = (RollBackTracer if rolls_back else Tracer)(machine, core, settings)
         try:
             for interval in tracer.intervals():
                 found.append(interval)

@@ -19,14 +19,13 @@ from emulator.machine import Machine
 from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
+from measure.cycleclose.detail import DetailedRun
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, spread
 from measure.cycleclose.signature import SignatureMaker
-from measure.cycleclose.tracer import Category, CoreObserver, Interval, Settings
-from measure.errors import MeasureError
+from measure.cycleclose.tracer import Category, Interval, Settings
 
 _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C is heard
-_INSTRUCTIONS_A_REFERENCE = 3  # about; the window before an interval is in instructions here
 
 
 @dataclass(frozen=True)
@@ -99,31 +98,11 @@ def trace_again(
     again.
     """
     chosen = representatives(found, settings, samples)
-    each: dict[int, NDArray[np.float64]] = {}
-    exact_lines = settings.warm_up == "lines"
-    fast = TraceSelection(line_bits=WaitModel(core.config).line_bits if exact_lines else 0)
-    wanted = settings.warm_branches if exact_lines else max(settings.warm_references, settings.warm_branches)
-    window = _INSTRUCTIONS_A_REFERENCE * wanted
-    detail = CoreObserver(core)
-    for number in sorted(number for mine in chosen.values() for number in mine):
-        begin, end = int(found.ends[number]), int(found.ends[number + 1])
-        if machine.instructions < begin - window:
-            machine.observe(fast)
-            machine.advance_to_instructions(begin - window)
-            if exact_lines:
-                core.warm_data(*machine.touched_lines(core.lines_to_warm))
-        machine.observe(fast, [detail])
-        machine.advance_to_instructions(begin)
-        machine.drain()
-        before = core.snapshot()
-        machine.advance_to_instructions(end)
-        machine.drain()
-        if machine.instructions != end:
-            raise MeasureError(
-                f"the program did not do the same again: interval {number} ends after {machine.instructions} "
-                f"instructions, and after {end} in the first run"
-            )
-        each[number] = (core.snapshot() - before) / (end - begin)
+    run = DetailedRun(machine, core, settings)
+    each = {
+        number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
+        for number in sorted(number for mine in chosen.values() for number in mine)
+    }
     by_wait: dict[int, PhaseSamples] = {}
     for phase, mine in chosen.items():
         by_wait[phase] = PhaseSamples()

@@ -59,6 +59,7 @@ class Settings:
     wait_step: float = (
         0.0  # samples of a phase are no further apart in their waiting for memory; 0: code alone
     )
+    roll_back: bool = False  # do not predict: go back and simulate what turned out to be new
     everything: bool = False  # simulate all intervals: the full trace that the others are compared with
 
 

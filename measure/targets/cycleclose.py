@@ -15,6 +15,7 @@ from emulator.pmu import select_metrics
 from emulator.timing.counters import Event
 from emulator.timing.load import parse_machine
 from measure.cycleclose.rerun import trace_in_two_runs
+from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
 from measure.targets.emulated import FEWEST_RECORDS, check_ending, core_of, layout_of
@@ -54,7 +55,8 @@ class CycleCloseTarget:
                 found = trace_in_two_runs(make, core, settings, samples)
             else:
                 with make() as machine:
-                    found = list(Tracer(machine, core, settings).intervals())
+                    tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
+                    found = list(tracer.intervals())
             check_ending(machines[0], machines[0].files)
         except EmulatorError as error:
             raise RunError(str(error)) from error

@@ -41,7 +41,9 @@ def cycleclose(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["cycleclose", *map(str, arguments)])
 
 
-@pytest.mark.parametrize("extra", [[], ["--paper"], ["--twice", "2"], ["--twice", "1", "--wait-step", "0"]])
+@pytest.mark.parametrize(
+    "extra", [[], ["--paper"], ["--roll-back"], ["--twice", "2"], ["--twice", "1", "--wait-step", "0"]]
+)
 def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: list[str]) -> None:
     result = cycleclose(
         "--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source
@@ -57,7 +59,7 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     assert about["intervals"] == len(table)
     assert sum(about["share"].values()) == pytest.approx(1)
     assert about["validation"]["metrics"]["cpi"]["deviation_percent"] < 10
-    assert (about["share"]["unsampled"] == 0) == ("--twice" in extra)
+    assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
 
 

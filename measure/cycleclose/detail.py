@@ -1,0 +1,60 @@
+"""Simulating chosen intervals of a program in detail while all the rest is emulated."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.events import TraceSelection
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.tracer import CoreObserver, Settings
+from measure.errors import MeasureError
+
+_INSTRUCTIONS_A_REFERENCE = 3  # about; the window before an interval is in instructions here
+
+
+class DetailedRun:
+    """Runs ``machine`` forward, from one chosen interval to the next."""
+
+    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
+        self.machine = machine
+        self._core = core
+        self._detail = CoreObserver(core)
+        self._exact_lines = settings.warm_up == "lines"
+        line_bits = WaitModel(core.config).line_bits
+        self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        branches, references = settings.warm_branches, settings.warm_references
+        self._window = _INSTRUCTIONS_A_REFERENCE * (
+            branches if self._exact_lines else max(references, branches)
+        )
+
+    def advance(self, instructions: int) -> None:
+        """Emulate up to ``instructions``."""
+        if self.machine.instructions < instructions:
+            self.machine.observe(self._fast)
+            self.machine.advance_to_instructions(instructions)
+
+    def simulate(self, begin: int, end: int) -> NDArray[np.float64]:
+        """Events an instruction of the interval from ``begin`` to ``end``, (N_EVENTS,), warmed up by what is before it.
+
+        Raises `MeasureError` when no block ends at ``end``: the program does not do what it did before.
+        """
+        machine, core = self.machine, self._core
+        if machine.instructions < begin - self._window:
+            self.advance(begin - self._window)
+            if self._exact_lines:
+                core.warm_data(*machine.touched_lines(core.lines_to_warm))
+        machine.observe(self._fast, [self._detail])
+        machine.advance_to_instructions(begin)
+        machine.drain()
+        before = core.snapshot()
+        machine.advance_to_instructions(end)
+        machine.drain()
+        if machine.instructions != end:
+            raise MeasureError(
+                f"the program did not do the same again: the interval from {begin} ends after {machine.instructions} "
+                f"instructions, and after {end} the first time"
+            )
+        return np.asarray((core.snapshot() - before) / (end - begin))

@@ -1,0 +1,133 @@
+"""Sampling that sees data, goes back, or warms up from lines, on a program that is one loop over changing data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.load import load_machine
+from instrumenter.build import build_program
+from measure.cycleclose.metrics import deviations, table_of
+from measure.cycleclose.rerun import trace_in_two_runs
+from measure.cycleclose.rollback import RollBackTracer
+from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
+
+MACHINE = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
+# The same loop over 1 KiB to 512 KiB: phases of code see one phase, caches eight.
+SOURCE = """
+#include <stdio.h>
+static volatile int data[1 << 17];
+int main(void) {
+  unsigned long s = 1, state = 88172645463325252ul;
+  for (int round = 0; round < 24; round++) {
+    unsigned long mask = (256ul << (round * 7 % 10)) - 1;
+    for (long i = 0; i < 12000; i++) {
+      state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+      s += data[state & mask];
+    }
+  }
+  printf("%lu\\n", s);
+  return 0;
+}
+"""
+CODE = Settings(interval_instructions=10_000, warm_references=3_000, warm_branches=3_000)
+DATA = replace(CODE, wait_step=0.2)
+WAYS = {
+    "predicting": replace(DATA, unsampled="closest"),
+    "predicting, lines": replace(DATA, warm_up="lines", unsampled="closest"),
+    "rolling back": replace(DATA, roll_back=True),
+    "rolling back, lines": replace(DATA, roll_back=True, warm_up="lines"),
+    "two runs": DATA,
+    "two runs, lines": replace(DATA, warm_up="lines"),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("data") / "data.c"
+    source.write_text(SOURCE)
+    return build_program([source], ["-O1"]).elf_path
+
+
+def traced(program: Path, way: str, settings: Settings, **options: object) -> list[Interval]:
+    core = InOrderCore(MACHINE, 1)
+
+    def make() -> Machine:
+        return Machine(program, background=False, **options)  # type: ignore[arg-type]
+
+    if way.startswith("two runs"):
+        return trace_in_two_runs(make, core, settings, 1)
+    with make() as machine:
+        tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
+        return list(tracer.intervals())
+
+
+@pytest.fixture(scope="module")
+def full(program: Path) -> list[Interval]:
+    return traced(program, "full", replace(CODE, everything=True))
+
+
+def deviation(full: list[Interval], found: list[Interval]) -> float:
+    compared = deviations(table_of(full), table_of(found)).set_index("metric")
+    return float(compared.loc["cpi", "deviation_percent"])
+
+
+def test_code_alone_cannot_tell_the_data_apart(program: Path, full: list[Interval]) -> None:
+    assert deviation(full, traced(program, "predicting", CODE)) > 15
+    assert deviation(full, traced(program, "two runs", CODE)) > 15
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_waiting_for_memory_tells_it_apart(program: Path, full: list[Interval], way: str) -> None:
+    found = traced(program, way, WAYS[way])
+    assert [one.end_instructions for one in found] == [one.end_instructions for one in full]
+    assert deviation(full, found) < 6
+    simulated = [one for one in found if one.category is Category.SIMULATED]
+    assert len(simulated) < 0.4 * len(found)
+    for one in simulated:
+        assert one.source == one.number
+    if "predicting" not in way:
+        assert not [one for one in found if one.category is Category.UNSAMPLED]
+
+
+@pytest.mark.parametrize(
+    "way", ["rolling back", "rolling back, lines", "predicting, lines", "two runs, lines"]
+)
+def test_a_trace_does_not_depend_on_translations(program: Path, way: str) -> None:
+    def events(**options: object) -> list[object]:
+        return [
+            (one.phase, one.source, one.events.tolist()) for one in traced(program, way, WAYS[way], **options)
+        ]
+
+    assert events(hot_executions=2, optimise_executions=4) == events(
+        hot_executions=1 << 30, optimise_executions=1 << 30
+    )
+
+
+def test_lines_hold_what_the_caches_would_hold(program: Path, full: list[Interval]) -> None:
+    """With no reference to warm up with, the first loads of a sample miss as if all had been simulated."""
+    nothing = replace(DATA, warm_references=0, warm_branches=0)
+    cold = traced(program, "two runs", nothing)
+    warm = traced(program, "two runs, lines", replace(nothing, warm_up="lines"))
+
+    def missed(found: list[Interval]) -> float:
+        table, truth = table_of(found), table_of(full)
+        mine = (table["category"] == "simulated").to_numpy()
+        apart = (table["l1d_misses"] - truth["l1d_misses"]).abs()[mine].sum()
+        return float(apart / truth["l1d_misses"][mine].sum())
+
+    assert missed(warm) < 0.02
+    assert missed(warm) < 0.2 * missed(cold)
+
+
+def test_what_is_simulated_is_simulated_as_in_full(program: Path, full: list[Interval]) -> None:
+    for way in ("rolling back, lines", "two runs, lines"):
+        for one in traced(program, way, WAYS[way]):
+            if one.category is Category.SIMULATED:
+                truth = full[one.number].events
+                assert (np.abs(one.events - truth) <= 0.02 * np.maximum(truth, one.instructions)).all()
