@@ -135,8 +135,8 @@ class InOrderCore:
     def warm_data(self, addresses: NDArray[np.uint32], ages: NDArray[np.uint32]) -> None:
         """Put into data caches and TLB what they would hold had the guest touched ``addresses`` so long ago.
 
-        ``addresses``, ``ages`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any order. As exact as
-        the ages are for LRU replacement, but for dirty lines: all are clean. Takes no time; the events of loading count.
+        ``addresses``, ``ages`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any order. As exact
+        as the ages are for LRU replacement, but for dirty lines: all are clean. Takes no time; loading them counts.
         """
         oldest_first = np.argsort(ages, kind="stable")[::-1]
         touch_data(self._longs, self._words, addresses[oldest_first])

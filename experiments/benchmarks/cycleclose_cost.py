@@ -1,16 +1,20 @@
-"""What observing costs: plain emulation, signatures, warm-up queues, full simulation, cycle-close tracing.
+"""What observing costs: plain emulation, signatures, warm-up state, full simulation, cycle-close tracing.
 
     python experiments/benchmarks/cycleclose_cost.py [--size large] [--interval 200000] [--repeats 2] [--out results.md]
 
 Seconds of the guest's execution in one process each, after a first process has left its translations, best of
 several rounds; every round takes all ways one after the other.
 
-``plain``       nothing is observed
-``signatures``  blocks are counted, the signature is made and classified at every interval
-``queues``      signatures, and the last 50,000 references and branches are kept at all times
-``full``        everything is simulated in detail
-``cycle-close`` the paper's way: predict, simulate what has no sample, warm up from the queues
-``twice``       phases in a first run, samples in a second (`measure cycleclose --twice 1`)
+``plain``        nothing is observed
+``signatures``   blocks are counted; a signature is made and classified at every interval
+``+ lines``      and when each line was touched last: warm-up state for caches of every size
+``+ waiting``    and reuse times: how long an interval waits for memory
+``+ queues``     signatures, and the last 50,000 references and branches are kept at all times, as in the paper
+``full``         everything is simulated in detail
+``predicting``   cycle-close, one run, `--wait-step 0`: signatures, lines, samples of phases that are predicted
+``data``         the same with waiting, the default of `measure cycleclose`
+``roll back``    `--roll-back`, ``two runs`` `--twice 1`: both with waiting
+``paper``        cycle-close as the paper has it: queues
 """
 
 from __future__ import annotations
@@ -33,43 +37,61 @@ from emulator.machine import Machine  # noqa: E402
 from emulator.timing.inorder import InOrderCore  # noqa: E402
 from emulator.timing.load import load_machine  # noqa: E402
 from instrumenter.build import build_program  # noqa: E402
-from measure.cycleclose.rerun import profile, trace_in_two_runs  # noqa: E402
+from measure.cycleclose.rerun import trace_in_two_runs  # noqa: E402
+from measure.cycleclose.rollback import RollBackTracer  # noqa: E402
 from measure.cycleclose.tracer import Settings, Tracer  # noqa: E402
 
-PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")
-WAYS = ("plain", "signatures", "queues", "full", "cycle-close", "twice")
+PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
+LINES = Settings(warm_up="lines")
+WAITING = replace(LINES, wait_step=0.2)
+WAYS = {
+    "plain": None,
+    "signatures": Settings(warm_references=0, warm_branches=0),
+    "+ lines": LINES,
+    "+ waiting": WAITING,
+    "+ queues": Settings(),
+    "full": Settings(everything=True),
+    "predicting": LINES,
+    "data": WAITING,
+    "roll back": Settings(wait_step=0.2, roll_back=True),
+    "two runs": Settings(wait_step=0.2),
+    "paper": Settings(),
+}
+ONLY_WATCHED = ("signatures", "+ lines", "+ waiting", "+ queues")
 
 
 def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     """Seconds of one way, and the share of instructions that were simulated."""
-    settings = Settings(interval_instructions=interval)
-    core = InOrderCore(load_machine(ROOT / "configs" / "machines" / "strongarm.yaml"), 1)
+    config = load_machine(ROOT / "configs" / "machines" / "strongarm.yaml")
+    core = InOrderCore(config, 1)
 
     def make() -> Machine:
         return Machine(elf, [size], keep_translations=True)
 
+    settings = WAYS[way]
+    simulated, instructions = 0, 1
     start = time.perf_counter()
-    if way == "twice":
+    if settings is None:
+        with make() as machine:
+            machine.run()
+            seconds = time.perf_counter() - start
+            machine.save_translations()
+            return {"seconds": seconds, "simulated": 0.0}
+    settings = replace(settings, interval_instructions=interval)
+    if way == "two runs":
         found = trace_in_two_runs(make, core, settings, 1)
         seconds = time.perf_counter() - start
-        simulated = sum(one.instructions for one in found if one.category == 1)
-        return {"seconds": seconds, "simulated": simulated / found[-1].end_instructions}
-    with make() as machine:
-        simulated = 0
-        if way == "plain":
-            machine.run()
-        elif way == "signatures":
-            profile(machine, settings)
-        else:
-            # With no phase ever wanted in detail the tracer keeps its queues and simulates nothing.
-            settings = replace(settings, everything=way == "full")
-            tracer = Tracer(machine, core, settings)
-            if way == "queues":
-                tracer.wants_detail = lambda: False  # type: ignore[method-assign]
-            simulated = sum(one.instructions for one in tracer.intervals() if one.category == 1)
-        seconds = time.perf_counter() - start
-        machine.save_translations()
-        return {"seconds": seconds, "simulated": simulated / machine.instructions}
+    else:
+        with make() as machine:
+            tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
+            if way in ONLY_WATCHED:
+                tracer.wants_detail = lambda: False  # type: ignore[union-attr,method-assign]
+            found = list(tracer.intervals())
+            seconds = time.perf_counter() - start
+            machine.save_translations()
+    simulated = sum(one.instructions for one in found if one.category == 1)
+    instructions = found[-1].end_instructions
+    return {"seconds": seconds, "simulated": simulated / instructions}
 
 
 def main() -> None:
@@ -94,6 +116,8 @@ def main() -> None:
             mine = best.setdefault(program, {})
             for round_ in range(options.repeats + 1):
                 for way in WAYS:
+                    if way == "full" and round_ > 1:
+                        continue  # long, and nothing that a second time would improve
                     command = [sys.executable, __file__, "--size", options.size, "--interval", str(options.interval),
                                "--run", way, str(elf)]  # fmt: skip
                     done = subprocess.run(
@@ -104,28 +128,54 @@ def main() -> None:
                         mine[way] = min(mine.get(way, math.inf), told["seconds"])
                         shares.setdefault(program, {})[way] = told["simulated"]
             print(program, mine, file=sys.stderr, flush=True)
-    lines = [
-        f"Size `{options.size}`, intervals of {options.interval:,} instructions, best of {options.repeats}.",
+    text = "\n".join(tables(options, best, shares))
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+def tables(
+    options: argparse.Namespace, best: dict[str, dict[str, float]], shares: dict[str, dict[str, float]]
+) -> list[str]:
+    """Seconds, ratios to plain emulation, and what a trace costs beyond its watching and its samples."""
+    head = f"Size `{options.size}`, intervals of {options.interval:,} instructions, strongarm, "
+    head += f"best of {options.repeats}."
+    lines = [head, "", "Seconds:", "", "| program | " + " | ".join(WAYS) + " |", "|---|" + "---|" * len(WAYS)]
+    for program, mine in best.items():
+        lines.append(f"| {program} | " + " | ".join(f"{mine[way]:.2f}" for way in WAYS) + " |")
+    others = [way for way in WAYS if way != "plain"]
+    lines += [
         "",
+        "Over plain emulation:",
+        "",
+        "| program | " + " | ".join(others) + " |",
+        "|---|" + "---|" * len(others),
     ]
-    lines += ["Seconds:", "", "| program | " + " | ".join(WAYS) + " | simulated: cycle-close | twice |"]
-    lines.append("|---|" + "---|" * (len(WAYS) + 2))
     for program, mine in best.items():
-        share = [f"{100 * shares[program][way]:.2f}%" for way in ("cycle-close", "twice")]
-        lines.append(f"| {program} | " + " | ".join([*(f"{mine[way]:.2f}" for way in WAYS), *share]) + " |")
-    lines += ["", "Over plain emulation:", "", "| program | " + " | ".join(WAYS[1:]) + " |"]
-    lines.append("|---|" + "---|" * (len(WAYS) - 1))
-    for program, mine in best.items():
-        ratios = (f"{mine[way] / mine['plain']:.2f}" for way in WAYS[1:])
-        lines.append(f"| {program} | " + " | ".join(ratios) + " |")
+        lines.append(
+            f"| {program} | " + " | ".join(f"{mine[way] / mine['plain']:.2f}" for way in others) + " |"
+        )
     means = (
         math.exp(sum(math.log(mine[way] / mine["plain"]) for mine in best.values()) / len(best))
-        for way in WAYS[1:]
+        for way in others
     )
     lines.append("| **geometric mean** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |")
-    print("\n".join(lines))
-    if options.out:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    traces = {"predicting": "+ lines", "data": "+ waiting", "roll back": "+ waiting", "two runs": "+ waiting"}
+    lines += [
+        "", "Tracing without its samples (the share simulated of full simulation's time), over watching alone, and the",
+        "share simulated:", "", "| program | " + " | ".join(traces) + " |", "|---|" + "---|" * len(traces),
+    ]  # fmt: skip
+    ratios: dict[str, list[float]] = {way: [] for way in traces}
+    for program, mine in best.items():
+        cells = []
+        for way, watching in traces.items():
+            share = shares[program][way]
+            ratios[way].append((mine[way] - share * mine["full"]) / mine[watching])
+            cells.append(f"{ratios[way][-1]:.2f} ({100 * share:.2f}%)")
+        lines.append(f"| {program} | " + " | ".join(cells) + " |")
+    means = (math.exp(sum(map(math.log, each)) / len(each)) for each in ratios.values())
+    lines.append("| **geometric mean** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |")
+    return lines
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ def test_lines_hold_what_the_caches_would_hold(program: Path, full: list[Interva
 
 def test_what_is_simulated_is_simulated_as_in_full(program: Path, full: list[Interval]) -> None:
     for way in ("rolling back, lines", "two runs, lines"):
-        for one in traced(program, way, WAYS[way]):
+        for one in traced(program, way, WAYS[way])[:-1]:
             if one.category is Category.SIMULATED:
                 truth = full[one.number].events
                 assert (np.abs(one.events - truth) <= 0.04 * np.maximum(truth, one.instructions)).all()
