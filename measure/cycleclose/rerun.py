@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.config import MachineConfig
+from emulator.timing.counters import N_STATIC
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
 from measure.cycleclose.detail import DetailedRun
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, spread
-from measure.cycleclose.signature import SignatureMaker
+from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.tracer import Category, Interval, Settings
 
 _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C is heard
@@ -31,7 +32,8 @@ _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C
 @dataclass(frozen=True)
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
-    ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked.
+    ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked;
+    ``known``: (n, N_STATIC) events that follow from the blocks.
     """
 
     ends: NDArray[np.int64]
@@ -39,6 +41,7 @@ class Profile:
     phases: NDArray[np.int64]
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
+    known: NDArray[np.int64]
 
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
@@ -52,13 +55,16 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     line_bits = model.line_bits if with_waits else 0
     machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
+    counter = KnownEvents()
     ends, signatures, reuses, matches = [np.zeros(1, np.int64)], [], [], []
+    known = [np.zeros((0, N_STATIC), np.int64)]
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions, at_most)
         if len(ran) == 0:
             break
         ends.append(ran.ends)
         reuses.append(ran.reuse_times)
+        known.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
     boundaries = np.concatenate(ends)
@@ -74,6 +80,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         np.array([match.phase for match in matches], np.int64),
         np.array([match.distance for match in matches], np.float64),
         waits,
+        np.concatenate(known),
     )
 
 
@@ -119,9 +126,8 @@ def trace_again(
             category = Category.MATCHED
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
             events = each[source]
-        yield Interval(
-            number, begin, end, phase, category, source, float(found.distances[number]), events * (end - begin)
-        )  # fmt: skip
+        estimate = with_known(events * (end - begin), found.known[number])
+        yield Interval(number, begin, end, phase, category, source, float(found.distances[number]), estimate)
 
 
 def trace_in_two_runs(

@@ -19,7 +19,7 @@ from measure.cycleclose.classifier import Match, SignatureTable
 from measure.cycleclose.detail import DetailedRun
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
-from measure.cycleclose.signature import SignatureMaker
+from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.tracer import Category, Interval, Settings, profiling
 
 _STRETCH_INSTRUCTIONS = (
@@ -38,6 +38,7 @@ class RollBackTracer:
             settings.when_full,
         )  # fmt: skip
         self._signatures = SignatureMaker(settings.dimensions)
+        self._known = KnownEvents()
         self._waits = WaitModel(core.config)
         self._profiled = profiling(settings, self._waits)
         self._run = DetailedRun(machine, core, settings)
@@ -70,15 +71,16 @@ class RollBackTracer:
                     self._sampled.add((match.phase, wait_bucket(wait, self.settings.wait_step)))
                     self.table.sampled(match.phase, signature)
                 self._run.advance(int(ran.ends[-1]) + int(ended))
-            chosen = set(wanted)
+            known = self._known.count(machine.facts, ran)
             for place, (match, _, wait) in enumerate(found):
-                events, source = self._samples[match.phase].estimate(wait)
-                simulated = place in chosen
+                events_each, source = self._samples[match.phase].estimate(wait)
                 begin, end = int(begins[place]), int(ran.ends[place])
+                simulated = source == number + place
+                events = with_known(events_each * (end - begin), known[place])
+                category = Category.SIMULATED if simulated else Category.MATCHED
                 yield Interval(
-                    number + place, begin, end, match.phase, Category.SIMULATED if simulated else Category.MATCHED,
-                    number + place if simulated else source, match.distance, events * (end - begin),
-                )  # fmt: skip
+                    number + place, begin, end, match.phase, category, source, match.distance, events
+                )
             number += len(found)
 
     def _look(self, ran: Intervals, begins: np.ndarray) -> list[tuple[Match, np.ndarray, float]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.events import BlockFacts, OpClass
 from emulator.intervals import Intervals
+from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, static_events
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: neighbouring addresses spread
 
@@ -21,6 +22,30 @@ def entry_of(addresses: NDArray[np.int64], dimensions: int) -> NDArray[np.int64]
     """The signature entry, below ``dimensions``, that each address of a control transfer is hashed to."""
     mixed = (addresses.astype(np.uint64) >> np.uint64(1)) * _MULTIPLIER
     return ((mixed >> np.uint64(32)) % np.uint64(dimensions)).astype(np.int64)
+
+
+class KnownEvents:
+    """Counts the events that follow from which blocks ran: loads, branches, operations. They need no estimate."""
+
+    def __init__(self) -> None:
+        self._each = np.zeros((0, N_STATIC), np.uint8)
+
+    def count(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
+        """The events of each interval, ``(n, N_STATIC)`` from `FIRST_STATIC` on."""
+        from measure.cycleclose.signature_kernel import add_up
+
+        known = len(self._each)
+        if facts.n_blocks > known:
+            self._each = np.concatenate([self._each, static_events(facts, known, facts.n_blocks)])
+        out = np.zeros((len(intervals), N_STATIC), np.int64)
+        add_up(intervals.starts, intervals.blocks, intervals.executions, self._each, out)
+        return out
+
+
+def with_known(events: NDArray[np.float64], known: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Estimated ``events``, (N_EVENTS,), but for those that are ``known``, (N_STATIC,)."""
+    events[FIRST_STATIC:FIRST_DYNAMIC] = known
+    return events
 
 
 class SignatureMaker:

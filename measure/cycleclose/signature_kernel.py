@@ -1,4 +1,4 @@
-"""Signatures from block executions, and the closest of those known, as numba kernels."""
+"""Signatures and event counts from block executions, and the closest of those known, as numba kernels."""
 
 from __future__ import annotations
 
@@ -25,6 +25,22 @@ def fill_signatures(
         for place in range(starts[row], starts[row + 1]):
             block = blocks[place]
             out[row, entries[block]] += executions[place] * lengths[block]
+
+
+@njit
+def add_up(
+    starts: NDArray[np.int64],
+    blocks: NDArray[np.uint32],
+    executions: NDArray[np.int64],
+    each: NDArray[np.uint8],
+    out: NDArray[np.int64],
+) -> None:
+    """Add to each interval's row what its blocks do: ``each`` (n_blocks, m) of one execution; ``out`` (n, m)."""
+    for row in range(len(out)):
+        for place in range(starts[row], starts[row + 1]):
+            block, times = blocks[place], executions[place]
+            for column in range(out.shape[1]):
+                out[row, column] += times * each[block, column]
 
 
 @njit

@@ -23,7 +23,7 @@ from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.predictors import predictor_named
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
-from measure.cycleclose.signature import SignatureMaker
+from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
@@ -115,6 +115,7 @@ class Tracer:
         )  # fmt: skip
         self._predictor = predictor_named(settings.predictor)
         self._signatures = SignatureMaker(settings.dimensions)
+        self._known = KnownEvents()
         self._waits = WaitModel(core.config)
         self._samples: dict[int, PhaseSamples] = {}
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
@@ -198,9 +199,10 @@ class Tracer:
                 return Interval(number, begin, end, phase, category, -1, match.distance, nothing)
             sample = guessed
         self._last = sample
-        return Interval(
-            number, begin, end, phase, category, sample.number, match.distance, sample.events_each * instructions
-        )  # fmt: skip
+        events = sample.events_each * instructions
+        if category is not Category.SIMULATED:
+            events = with_known(events, self._known.count(self.machine.facts, ran)[0])
+        return Interval(number, begin, end, phase, category, sample.number, match.distance, events)
 
     def _estimate(self, phase: int, wait: float) -> tuple[int, float, NDArray[np.float64]]:
         events_each, source = self._samples[phase].estimate(wait)

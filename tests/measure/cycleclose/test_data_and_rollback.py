@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emulator.machine import Machine
+from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
 from instrumenter.build import build_program
@@ -132,3 +133,12 @@ def test_what_is_simulated_is_simulated_as_in_full(program: Path, full: list[Int
             if one.category is Category.SIMULATED:
                 truth = full[one.number].events
                 assert (np.abs(one.events - truth) <= 0.04 * np.maximum(truth, one.instructions)).all()
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_what_follows_from_the_blocks_is_not_estimated(program: Path, full: list[Interval], way: str) -> None:
+    estimated = [one for one in traced(program, way, WAYS[way]) if one.source >= 0]
+    assert estimated
+    for one in estimated:
+        truth = full[one.number].events[FIRST_STATIC:FIRST_DYNAMIC]
+        assert one.events[FIRST_STATIC:FIRST_DYNAMIC] == pytest.approx(truth)
