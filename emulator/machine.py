@@ -28,9 +28,9 @@ from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
 from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import GuestFault, InstructionLimit
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
 from emulator.intervals import Intervals, IntervalWriter
 from emulator.isa.decode import decode
-from emulator.isa.disassemble import disassemble
 from emulator.linux.abi import Signal, signal_name
 from emulator.linux.elf import ElfImage, load_image
 from emulator.linux.files import VirtualFiles
@@ -39,11 +39,9 @@ from emulator.linux.process import Layout, build_process
 from emulator.linux.syscalls import LinuxKernel
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
-    EXEC,
     GUARD_BYTES,
     MAPPED,
     PAGE_SHIFT,
-    READ,
     GuestMemory,
     MemoryFault,
 )
@@ -57,7 +55,6 @@ UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
 LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
-_SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
 _CYCLE, _TIME, _INSTRET, _CONTROL = 0xC00, 0xC01, 0xC02, 0x800
 
 
@@ -353,7 +350,7 @@ class Machine:
                 message = f"ended by signal {exit_.signal} ({signal_name(exit_.signal)})"
             self.ending = Ending(exit_.status, exit_.signal, message)
         except GuestFault as fault:
-            self.ending = Ending(128 + fault.signal, fault.signal, self._explain(fault))
+            self.ending = Ending(128 + fault.signal, fault.signal, explain(fault, self.process, self._fetch))
         if self.ending is not None:
             self.drain()
 
@@ -400,7 +397,7 @@ class Machine:
             if self.instructions >= limit:
                 raise InstructionLimit(
                     f"the program did not end within {limit} instructions; it is now at "
-                    f"{self._where(self.hart.pc)}. Raise the limit or give it less work"
+                    f"{place_of(self.process, self.hart.pc)}. Raise the limit or give it less work"
                 )
             most = min(most, limit - self.instructions)
         deadline = self.kernel.next_timer_deadline_nanoseconds()
@@ -490,7 +487,7 @@ class Machine:
                         if self._oracle_record is None:
                             oracle.on_access = None
             except MemoryFault as fault:
-                self._deliver_or_raise(self._as_fault(fault, hart.pc))
+                self._deliver_or_raise(fault_of(fault, hart.pc))
             except GuestFault as fault:
                 self._deliver_or_raise(fault)
             if self._since_drain >= BATCH_INSTRUCTIONS or self.kernel.pending_signal() is not None:
@@ -583,69 +580,18 @@ class Machine:
         try:
             action(*arguments)
         except MemoryFault as fault:
-            self._deliver_or_raise(self._as_fault(fault, self.hart.pc))
+            self._deliver_or_raise(fault_of(fault, self.hart.pc))
         except GuestFault as fault:
             self._deliver_or_raise(fault)
         else:
             return True
         return False
 
-    def _as_fault(self, fault: MemoryFault, pc: int) -> GuestFault:
-        kinds = {READ: "load from", EXEC: "jump to"}
-        why = "not allowed there" if fault.mapped else "nothing is mapped there"
-        found = GuestFault(
-            f"{kinds.get(fault.access, 'store to')} {fault.address:#x}: {why}",
-            Signal.SIGSEGV,
-            pc,
-            fault.address,
-        )
-        found.mapped = fault.mapped
-        return found
-
     def _raise_fault(self) -> None:
-        hart = self.hart
-        host_pc, address = hart.get("host_pc"), hart.get("fault_address")
-        pc: int | None = hart.get("fault_pc")
-        if host_pc:
-            hart.set("host_pc", 0)
-            pc = self._translator.guest_pc_of(host_pc)
-        mapped = address < ADDRESS_SPACE_BYTES and bool(self.memory.perm[address >> PAGE_SHIFT])
-        kind = "access to"
-        if pc is not None:
-            hart.pc = pc
-            instruction = decode(self._fetch(pc))
-            if instruction is not None:
-                kind = "store to" if instruction.row.access & 2 else "load from"
-        why = "the page does not allow it" if mapped else "nothing is mapped there"
-        fault = GuestFault(
-            f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address
-        )
-        fault.mapped = mapped
-        raise fault
+        raise reported_fault(self.hart, self.memory, self._fetch, self._translator.guest_pc_of)
 
     def _deliver_or_raise(self, fault: GuestFault) -> None:
-        code = {Signal.SIGILL: _ILL_ILLOPC, Signal.SIGTRAP: _TRAP_BRKPT}.get(
-            Signal(fault.signal), _SEGV_ACCERR if fault.mapped else _SEGV_MAPERR
-        )
         self.hart.pc = fault.pc
-        if not self.kernel.deliver_fault(self.hart, fault.signal, code, fault.address or fault.pc):
+        code, address = signal_code(fault), fault.address or fault.pc
+        if not self.kernel.deliver_fault(self.hart, fault.signal, code, address):
             raise fault
-
-    def _where(self, pc: int) -> str:
-        line = self.image.source_line(pc)
-        place = f" ({line[0]}:{line[1]})" if line else ""
-        return f"{pc:#x} {self.image.symbolize(pc)}{place}"
-
-    def _explain(self, fault: GuestFault) -> str:
-        name = signal_name(fault.signal)
-        try:
-            code = disassemble(self._fetch(fault.pc), fault.pc)
-        except MemoryFault:
-            code = "(no code there)"
-        what = str(fault)
-        if fault.address is not None and self.process.is_stack_overflow(fault.address):
-            what += (
-                f"; the stack of {self.process.layout.stack_bytes >> 20} MiB has overflowed "
-                "(endless recursion, or a large local array)"
-            )
-        return f"{name}: {what}\n  at {self._where(fault.pc)}: {code}"

@@ -38,11 +38,14 @@ def metrics_of(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)[list(METRICS)]
 
 
-def phases_of(vectors: Vectors, search: PhaseSearch, wait_step: float = 0.0) -> Phases:
-    """The phases paper's steps 2 to 5, with this project's clustering; with ``wait_step`` cut by waiting for memory."""
+def phases_of(vectors: Vectors, search: PhaseSearch, wait_step: float = 0.0, k: int | None = None) -> Phases:
+    """The phases paper's steps 2 to 5, with this project's clustering.
+
+    ``wait_step``: cut them by waiting for memory; ``k``: so many phases, without a search.
+    """
     points, weights = project(vectors.blocks, search.dimensions), vectors.blocks.instructions
     found = find_phases(
-        points, max_k=search.max_k, seeds=search.seeds, threshold=search.score_share, weights=weights
+        points, max_k=search.max_k, seeds=search.seeds, threshold=search.score_share, weights=weights, k=k
     )
     return split_by_waits(found, points, vectors.waits, weights.astype(float), wait_step)
 
