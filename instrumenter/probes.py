@@ -36,7 +36,8 @@ class ProbeError(InstrumenterError):
 class Probe:
     """Counts a metric in a run of the plain program.
 
-    ``pcs``: addresses of instructions, whose executions are summed. ``store_ranges``: half-open address ranges, in
+    ``pcs``: addresses of instructions, whose executions are summed; one that several events begin with, such as the call
+    and its argument in ``f(f(x))``, is there as often. ``store_ranges``: half-open address ranges, in
     which stores are counted. One of the two is empty; both are when the event's code does not exist (count 0).
     """
 
@@ -102,7 +103,7 @@ class ProbeFinder:
                 f"metric '{metric}': in optimised code no instruction stands for {spec.describe()} alone; "
                 "build the program with -O0"
             )
-        return Probe(metric, pcs=tuple(sorted(set(self._anchored(metric)))))
+        return Probe(metric, pcs=tuple(sorted(self._anchored(metric))))
 
     def _refuse_inexact(self, metric: str, spec: MetricSpec) -> None:
         if spec.add is not None or spec.event == "alloc_bytes":

@@ -24,7 +24,7 @@ from instrumenter.toolchain import GUEST_TARGET, Toolchain
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux")
 
 WORKLOADS = Path(__file__).parents[2] / "experiments" / "workloads"
-PROGRAMS = ("bwtzip", "chess", "nbody", "netsimplex", "ooosim")
+PROGRAMS = ("bwtzip", "chess", "jpegish", "lz77", "nbody", "netsimplex", "ooosim")
 LIMIT_INSTRUCTIONS = 200_000_000
 # What is left without an exact probe, and why, in words of the refusal.
 REASONS = {
