@@ -36,8 +36,8 @@ class ProbeError(InstrumenterError):
 class Probe:
     """Counts a metric in a run of the plain program.
 
-    ``pcs``: addresses of instructions, whose executions are summed; one that several events begin with, such as the call
-    and its argument in ``f(f(x))``, is there as often. ``store_ranges``: half-open address ranges, in
+    ``pcs``: addresses of instructions, whose executions are summed; one that several events begin with, such as the
+    call and its argument in ``f(f(x))``, is there as often. ``store_ranges``: half-open address ranges, in
     which stores are counted. One of the two is empty; both are when the event's code does not exist (count 0).
     """
 

@@ -33,6 +33,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
+from emulator.events import TraceSelection  # noqa: E402
 from emulator.machine import Machine  # noqa: E402
 from emulator.timing.inorder import InOrderCore  # noqa: E402
 from emulator.timing.load import load_machine  # noqa: E402
@@ -57,6 +58,8 @@ WAYS = {
     "two runs": Settings(wait_step=0.2),
     "paper": Settings(),
 }
+LINES_ONLY = TraceSelection(counts=True, line_bits=5)
+SWITCHES = 3000
 ONLY_WATCHED = ("signatures", "+ lines", "+ waiting", "+ queues")
 
 
@@ -94,6 +97,21 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     return {"seconds": seconds, "simulated": simulated / instructions}
 
 
+def switching(elf: str, size: str) -> float:
+    """Microseconds that changing what is observed takes at a boundary, with all translations made before."""
+    kinds = [TraceSelection(), LINES_ONLY, TraceSelection(blocks=True, addresses=True)]
+    seconds = {}
+    with Machine(elf, [size], keep_translations=True) as machine:
+        for switched in (False, True, False, True):  # the first two rounds translate
+            start = time.perf_counter()
+            for number in range(SWITCHES):
+                machine.observe(kinds[number % 3 if switched else number * 3 // SWITCHES])
+                machine.advance_to_instructions(machine.instructions + 10_000)
+                machine.drain()
+            seconds[switched] = time.perf_counter() - start
+    return 1e6 * (seconds[True] - seconds[False]) / SWITCHES
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", default="large", help="size argument of the workloads (default: large)")
@@ -128,7 +146,13 @@ def main() -> None:
                         mine[way] = min(mine.get(way, math.inf), told["seconds"])
                         shares.setdefault(program, {})[way] = told["simulated"]
             print(program, mine, file=sys.stderr, flush=True)
-    text = "\n".join(tables(options, best, shares))
+    elf = build_program([ROOT / "experiments" / "workloads" / "chess.c"], ["-O2"], libraries=["-lm"]).elf_path
+    lines = tables(options, best, shares)
+    lines += [
+        "",
+        f"Changing what is observed at a boundary: {switching(str(elf), options.size):.1f} microseconds.",
+    ]
+    text = "\n".join(lines)
     print(text)
     if options.out:
         options.out.write_text(text + "\n", encoding="utf-8")

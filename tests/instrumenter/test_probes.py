@@ -276,7 +276,8 @@ def test_a_call_in_the_argument_of_a_call_counts_too(tmp_path: Path) -> None:
     path = tmp_path / "nested.c"
     path.write_text(
         "static int half(int n) { return n / 2; }\n"
-        "int main(void) {\n  int s = 0;\n  for (int i = 0; i < 7; i++) s += half(1 + half(half(i)));\n  return s < 0;\n}\n"
+        "int main(void) {\n  int s = 0;\n  for (int i = 0; i < 7; i++) s += half(1 + half(half(i)));\n"
+        "  return s < 0;\n}\n"
     )
     found, plain = finder(path, ["-O0"], calls={"event": "call", "callee": "half"})
     assert count(plain, found.probe_for("calls")) == 21
