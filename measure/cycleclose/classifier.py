@@ -84,19 +84,21 @@ class SignatureTable:
     def classify(self, signature: NDArray[np.int64]) -> Match:
         """Which phase the interval belongs to; a new one if none is near enough. The smallest distance wins, of
         equal ones the oldest phase."""
+        from measure.cycleclose.signature_kernel import nearest
+
         self._clock += 1
-        apart = self.distances(signature)
-        place = int(apart.argmin()) if len(apart) else -1
+        place, apart = nearest(self._signatures, self._used, signature)
+        if self.base == "2L":
+            apart /= 2
         full = self._used == len(self._phases)
-        if place >= 0 and (apart[place] < self.threshold or (full and self.when_full == "closest")):
+        if place >= 0 and (apart < self.threshold or (full and self.when_full == "closest")):
             self._met[place] = self._clock
             self._members[place] += 1
             if self.update == "mean":
                 share = 1 / self._members[place]
                 mean = signature / max(int(signature.sum()), 1)
                 self._signatures[place] += share * (mean - self._signatures[place])
-            return Match(int(self._phases[place]), float(apart[place]), False)
-        nearest = float(apart[place]) if place >= 0 else np.inf
+            return Match(int(self._phases[place]), apart, False)
         if full:
             place = int(self._met.argmin())
             del self._place[int(self._phases[place])]
@@ -111,7 +113,7 @@ class SignatureTable:
         self._met[place] = self._clock
         self._members[place] = 1
         self._signatures[place] = signature / max(int(signature.sum()), 1)
-        return Match(phase, nearest, True)
+        return Match(phase, apart, True)
 
     def sampled(self, phase: int, signature: NDArray[np.int64]) -> None:
         """An interval of ``phase`` was simulated in detail."""

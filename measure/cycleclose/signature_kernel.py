@@ -56,3 +56,17 @@ def manhattan(
             apart += abs(signatures[row, entry] - signature[entry] / total)
         out[row] = apart
     return out
+
+
+@njit
+def nearest(signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]) -> tuple[int, float]:
+    """The row closest to ``signature``, the first of equals, and its distance as `manhattan` has it; -1 for no rows."""
+    total = max(signature.sum(), 1)
+    place, least = -1, np.inf
+    for row in range(used):
+        apart = 0.0
+        for entry in range(len(signature)):
+            apart += abs(signatures[row, entry] - signature[entry] / total)
+        if apart < least:
+            place, least = row, apart
+    return place, least
