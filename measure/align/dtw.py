@@ -1,11 +1,11 @@
 """Dynamic time warping of two traces, exact where it can be, and moving values along the path.
 
-Chooses the window and the memory plan; the inner loops are in `measure.align.dtw_kernel`. What aligned traces
+Chooses the window and the memory plan; the inner loops are in `measure.align.diagonal_kernel`. What aligned traces
 are compared for is left to `measure.perturbation`.
 
-Method names: ``full`` keeps every predecessor (one byte a cell); ``checkpoint`` keeps one row of costs in
-every sqrt(n) and computes the predecessors of each block again on the way back: the same path, in little
-memory; ``band`` stays near the straight line between the corners and widens while the path touches the band's
+Method names: ``full`` keeps every predecessor (one byte a cell); ``checkpoint`` keeps the costs of one
+anti-diagonal in every few hundred and computes the predecessors between them again on the way back: the same path, in
+little memory; ``band`` stays near the straight line between the corners and widens while the path touches the band's
 edge; ``multiresolution`` aligns averaged traces, then refines in a corridor around that path: not exact;
 ``tslearn`` asks that library.
 """
@@ -261,40 +261,56 @@ def _solve(
 
     ``keep_all`` None: whichever the number of cells suggests. Both give the same path.
     """
-    from measure.align.dtw_kernel import advance_rows, walk_back
+    from measure.align.diagonal_kernel import advance, stretches, walk_back
 
     if keep_all is None:
         keep_all = window.cells <= FULL_CELLS
-    rows = reference.shape[1]
-    by_record = np.ascontiguousarray(reference.T)
-    low, high = window.low, window.high
-    block = rows if keep_all else int(np.ceil(np.sqrt(rows)))
-    starts = list(range(0, rows, block))
-    row = np.full(window.columns + 1, np.inf)
-    row[0] = 0.0
-    no_pointers = np.empty((0, 1), np.int8)
+    rows, columns = reference.shape[1], window.columns
+    backwards = np.ascontiguousarray(other[:, ::-1])
+    first, last = stretches(window.low, window.high)
+    sizes = last - first + 1
+    diagonals = len(first)
+    # A block's pointers, one byte a cell, take as much memory as the costs kept between blocks, 16 bytes a row.
+    block = diagonals if keep_all else int(np.ceil(4 * np.sqrt(diagonals)))
+    begins = list(range(0, diagonals, block))
+    costs = np.full((3, rows + 2), np.inf)
+    costs[1, 0] = 0.0  # (-2) % 3: what lies across the origin
+    no_pointers = np.empty(0, np.int8)
     checkpoints = []
-    for first in starts:
-        # Of the last row before the block, only the columns that the block can reach are needed.
-        checkpoints.append(row[low[first - 1] if first else 0 : high[first] + 1].copy())
+    for begin in begins:
+        checkpoints.append(_narrow(costs, begin, first, last))
         if not keep_all:
-            last = min(first + block, rows)
-            advance_rows(by_record, other, low, high, first, last, row, penalty, no_pointers, False)
-    path = np.empty((rows + window.columns, 2), np.int64)
-    end = len(path)
-    i, j = rows - 1, window.columns - 1
-    cost = row[-1]
-    for first, saved in zip(reversed(starts), reversed(checkpoints), strict=True):
-        last = min(first + block, rows)
-        row.fill(np.inf)
-        left = low[first - 1] if first else 0
-        row[left : left + len(saved)] = saved
-        pointers = np.empty((int((high[first:last] - low[first:last]).sum()), 1), np.int8)
-        advance_rows(by_record, other, low, high, first, last, row, penalty, pointers, True)
-        if last == rows:
-            cost = row[-1]
-        i, j, end = walk_back(pointers, 0, low, high, first, i, j, path, end)
-    return path[end:].copy(), float(np.sqrt(cost))
+            end = min(begin + block, diagonals)
+            advance(reference, backwards, first, last, begin, end, costs, penalty, no_pointers, False)
+    path = np.empty((rows + columns, 2), np.int64)
+    filled = len(path)
+    i, j = rows - 1, columns - 1
+    cost = 0.0
+    for begin, (offset, saved) in zip(reversed(begins), reversed(checkpoints), strict=True):
+        end = min(begin + block, diagonals)
+        if i + j < begin:
+            continue  # a diagonal step passed by the block's only anti-diagonal
+        costs.fill(np.inf)
+        costs[:, offset : offset + saved.shape[1]] = saved
+        pointers = np.empty(int(sizes[begin:end].sum()), np.int8)
+        advance(reference, backwards, first, last, begin, end, costs, penalty, pointers, True)
+        if end == diagonals:
+            cost = costs[(diagonals - 1) % 3, rows]
+        i, j, filled = walk_back(pointers, first, last, begin, i, j, path, filled)
+    return path[filled:].copy(), float(np.sqrt(cost))
+
+
+def _narrow(
+    costs: NDArray[np.float64], begin: int, first: NDArray[np.int64], last: NDArray[np.int64]
+) -> tuple[int, NDArray[np.float64]]:
+    """What the anti-diagonals from ``begin`` on need of the costs before, and where it belongs."""
+    if begin == 0:
+        return 0, costs[:, :2].copy()
+    low = int(first[max(begin - 2, 0) : begin].min())
+    high = int(last[max(begin - 2, 0) : begin].max()) + 3
+    kept = costs[:, low:high].copy()
+    kept[begin % 3] = np.inf  # is overwritten before it is read
+    return low, kept
 
 
 def _alignment(path: NDArray[np.int64], cost: float, method: str, band: float | None = None) -> Alignment:

@@ -1,0 +1,153 @@
+"""Dynamic time warping by anti-diagonals: the inner loops, and the way back.
+
+The cells of a row wait for one another; those of an anti-diagonal do not, so that a processor's vectors take eight at
+once. A *window* gives, for each row (record of the reference), the half-open range of columns (records of the other
+trace) that the path may use; both ends never decrease from row to row, and neighbouring ranges meet. Of an
+anti-diagonal it leaves one stretch, whose ends move by at most one row to the next.
+
+Ties: of equally cheap predecessors the diagonal one is taken, then the one a row up, then the one to the left.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.jit import njit
+
+DIAGONAL, UP, LEFT = 0, 1, 2
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+
+@njit
+def stretches(low: Longs, high: Longs) -> tuple[Longs, Longs]:
+    """First and last row of the window on each anti-diagonal, ``(n + m - 1,)`` each."""
+    n, m = len(low), high[-1]
+    first, last = np.empty(n + m - 1, np.int64), np.empty(n + m - 1, np.int64)
+    top, bottom = 0, -1
+    for diagonal in range(n + m - 1):
+        while high[top] + top <= diagonal:
+            top += 1
+        while bottom + 1 < n and low[bottom + 1] + bottom + 1 <= diagonal:
+            bottom += 1
+        first[diagonal], last[diagonal] = top, bottom
+    return first, last
+
+
+@njit
+def add_squares(local: Floats, reference: Floats, other: Floats) -> None:
+    """Add the squared differences of two stretches."""
+    for k in range(len(local)):
+        gap = reference[k] - other[k]
+        local[k] += gap * gap
+
+
+@njit
+def choose(across: Floats, up: Floats, left: Floats, local: Floats, penalty: float, out: Floats) -> None:
+    """Cumulative costs of a stretch from those of its cells' predecessors."""
+    for k in range(len(local)):
+        a, b, c = across[k], up[k] + penalty, left[k] + penalty
+        best = b if b < a else a
+        out[k] = (c if c < best else best) + local[k]
+
+
+@njit
+def choose_and_point(
+    across: Floats,
+    up: Floats,
+    left: Floats,
+    local: Floats,
+    penalty: float,
+    out: Floats,
+    pointers: NDArray[np.int8],
+) -> None:
+    """As `choose`; ``pointers`` gets the predecessors."""
+    for k in range(len(local)):
+        a, b, c = across[k], up[k] + penalty, left[k] + penalty
+        best = b if b < a else a
+        pointer = np.int8(UP) if b < a else np.int8(DIAGONAL)
+        pointers[k] = np.int8(LEFT) if c < best else pointer
+        out[k] = (c if c < best else best) + local[k]
+
+
+@njit
+def advance(
+    reference: Floats,
+    other_reversed: Floats,
+    first: Longs,
+    last: Longs,
+    begin: int,
+    end: int,
+    costs: Floats,
+    penalty: float,
+    pointers: NDArray[np.int8],
+    keep: bool,
+) -> None:
+    """Advance ``costs`` from anti-diagonals ``begin - 2`` and ``begin - 1`` to ``end - 2`` and ``end - 1``.
+
+    ``reference`` ``(c, n)``; ``other_reversed`` ``(c, m)``, the last record first; ``first``, ``last``: as `stretches`
+    gives them; ``costs`` ``(3, n + 2)``: row d % 3 has anti-diagonal d, entry i + 1 row i, inf outside the window;
+    before the first one entry 0 of row 1 is 0. With ``keep``, ``pointers`` receives the chosen predecessors, one
+    stretch after the other. Local cost: squared Euclidean distance over channels, plus ``penalty`` on steps that are
+    not diagonal.
+    """
+    channels, m = other_reversed.shape
+    local_room = np.empty(reference.shape[1])
+    position = 0
+    for diagonal in range(begin, end):
+        top, bottom = first[diagonal], last[diagonal]
+        width = bottom - top + 1
+        local = local_room[:width]
+        local[:] = 0.0
+        begins = m - 1 - diagonal + top
+        for channel in range(channels):
+            add_squares(
+                local, reference[channel, top : bottom + 1], other_reversed[channel, begins : begins + width]
+            )
+        before, just = costs[(diagonal - 2) % 3], costs[(diagonal - 1) % 3]
+        now = costs[diagonal % 3]
+        across, up, left = before[top : top + width], just[top : top + width], just[top + 1 : top + 1 + width]
+        out = now[top + 1 : top + 1 + width]
+        if keep:
+            choose_and_point(across, up, left, local, penalty, out, pointers[position : position + width])
+            position += width
+        else:
+            choose(across, up, left, local, penalty, out)
+        now[top] = np.inf
+        now[bottom + 2] = np.inf
+        if diagonal == 0:
+            before[0] = np.inf  # the origin has no predecessor but this once
+
+
+@njit
+def walk_back(
+    pointers: NDArray[np.int8], first: Longs, last: Longs, begin: int, i: int, j: int, path: Longs, end: int
+) -> tuple[int, int, int]:
+    """Follow ``pointers`` of the anti-diagonals from ``begin`` to that of ``(i, j)``, until one before, or the origin.
+
+    Fills ``path`` ``(k, 2)`` backwards from row ``end - 1``, the cell ``(i, j)`` included; returns the next cell, not
+    yet on the path, and the index of the last path row that was filled. The next cell has ``i = -1`` when the
+    origin was reached.
+    """
+    diagonal = i + j
+    position = 0
+    for k in range(begin, diagonal):
+        position += last[k] - first[k] + 1
+    while True:
+        end -= 1
+        path[end, 0] = i
+        path[end, 1] = j
+        if diagonal == 0:
+            return -1, -1, end
+        pointer = pointers[position + i - first[diagonal]]
+        steps = 2 if pointer == DIAGONAL else 1
+        if pointer != UP:
+            j -= 1
+        if pointer != LEFT:
+            i -= 1
+        for _ in range(steps):
+            diagonal -= 1
+            if diagonal < begin:
+                return i, j, end
+            position -= last[diagonal] - first[diagonal] + 1
