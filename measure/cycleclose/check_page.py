@@ -30,13 +30,14 @@ img { max-width: 100%; } .scroll { overflow-x: auto; }
 def describe(way: Way) -> str:
     """The settings that are not the paper's, for people."""
     paper = Way.model_validate({})
-    changed = [
-        f"{name.replace('_', ' ')} {value:,}"
-        if isinstance(value, int)
-        else f"{name.replace('_', ' ')} {value}"
-        for name, value in way.model_dump().items()
-        if value != getattr(paper, name)
-    ]
+    changed = []
+    for name, value in way.model_dump().items():
+        if value == getattr(paper, name):
+            continue
+        words = name.replace("_", " ")
+        if not isinstance(value, bool):
+            words += f" {value:,}" if isinstance(value, int) else f" {value}"
+        changed.append(words)
     return ", ".join(changed) or "as in the paper"
 
 

@@ -105,3 +105,33 @@ def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
         describe(Way.model_validate({"warm_references": 0, "predictor": "last"}))
         == "predictor last, warm references 0"
     )
+    assert describe(Way.model_validate({"roll_back": True, "every": "20k"})) == "every 20,000, roll back"
+
+
+def test_a_sweep_gives_ways_and_says_from_where_on_they_are_equivalent(folder: Path) -> None:
+    path = folder / "c.yaml"
+    ways = path.read_text()[path.read_text().index("ways:") : path.read_text().index("baselines:")]
+    swept = (
+        "ways: {control: {everything: true}, long: {every: 10k, samples: 1000, threshold: 0.000001}}\n"
+        "common: {samples: 1000, threshold: 0.000001}\nsweep: {warm: [0, 3k], threshold: [1.0, 0.000001]}\n"
+    )
+    path.write_text(path.read_text().replace(ways, swept))
+    result = check(folder)
+    assert result.exit_code == 0, result.output
+    about = json.loads((folder / "out" / "summary.json").read_text())
+    assert set(about["ways"]) == {"control", "long", "warm=0", "warm=3k", "threshold=1.0", "threshold=1e-06"}
+    assert about["ways"]["warm=0"]["settings"]["warm_references"] == 0
+    assert about["ways"]["warm=3k"]["settings"]["warm_branches"] == 3000
+    assert about["ways"]["threshold=1e-06"]["settings"]["samples"] == 1000
+    assert about["ways"]["long"]["settings"]["every"] == 10_000
+    assert about["ways"]["control"]["simulated_share"] == 1
+    assert set(about["equivalent_from"]) == {"warm", "threshold"}
+    for setting, found in about["equivalent_from"].items():
+        for kind, value in found.items():
+            verdicts = [
+                one["inner"]["verdict"] if kind == "inner" else one["verdict"]
+                for name, one in about["ways"].items()
+                if name.startswith(f"{setting}=")
+            ]
+            assert (value is None) == (verdicts[-1] != "equivalent")
+    assert "threshold: " in result.output
