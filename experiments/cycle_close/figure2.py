@@ -82,7 +82,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
             full.loc[programs], places, s=46, marker="D", color="#d55e00", zorder=3, label="full simulation"
         )
         axis.set_xscale("log")
-        axis.set_title({"paper": "cycle-close, the paper's way"}.get(way, f"cycle-close, {way}"))
+        axis.set_title({"paper": "the paper's way"}.get(way, way))
         axis.set_xlabel("seconds")
         axis.grid(axis="y", visible=False)
         low, high = axis.get_xlim()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.events import BlockFacts, OpClass
 from emulator.intervals import Intervals
-from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, static_events
+from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, N_STATIC, Event, static_events
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: neighbouring addresses spread
 
@@ -42,9 +42,25 @@ class KnownEvents:
         return out
 
 
-def with_known(events: NDArray[np.float64], known: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Estimated ``events``, (N_EVENTS,), but for those that are ``known``, (N_STATIC,)."""
+# What happens to some of the known events is in proportion to those, so that rates of them stay rates.
+_HAPPENS_TO = {
+    Event.BRANCHES_TAKEN: Event.BRANCHES_CONDITIONAL,
+    Event.BRANCHES_MISPREDICTED: Event.BRANCHES_CONDITIONAL,
+    Event.L1D_MISSES: Event.L1D_ACCESSES,
+    Event.L1D_LOAD_MISSES: Event.LOADS,
+    Event.L1D_STORE_MISSES: Event.STORES,
+    Event.L1D_WRITEBACKS: Event.L1D_ACCESSES,
+}
+_PARTS = np.array([*_HAPPENS_TO], np.int64)
+_WHOLES = np.array([*_HAPPENS_TO.values()], np.int64)
+
+
+def with_known(estimate: NDArray[np.float64], known: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The events of an interval, (N_EVENTS,): an ``estimate``, but what is ``known``, (N_STATIC,), as it is."""
+    events = estimate.copy()
     events[FIRST_STATIC:FIRST_DYNAMIC] = known
+    guessed, actual = estimate[_WHOLES], events[_WHOLES]
+    events[_PARTS] *= np.divide(actual, guessed, out=np.ones(len(guessed)), where=guessed > 0)
     return events
 
 

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.timing.counters import FIRST_STATIC, N_STATIC, Event
 from measure.cycleclose.classifier import SignatureTable
+from measure.cycleclose.signature import with_known
 
 
 def signature(*values: int) -> np.ndarray:
@@ -103,3 +105,16 @@ def test_invariants(rows: list[list[int]], threshold: float, base: str) -> None:
 def test_bad_settings(threshold: float, entries: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         SignatureTable(4, threshold, entries=entries)
+
+
+def test_misses_stay_within_the_accesses_that_are_known() -> None:
+    estimate = np.full(len(Event), 100.0)
+    estimate[Event.L1D_ACCESSES], estimate[Event.L1D_MISSES], estimate[Event.CYCLES] = 50, 20, 300
+    known = np.full(N_STATIC, 100)
+    known[Event.L1D_ACCESSES - FIRST_STATIC] = 5
+    events = with_known(estimate, known)
+    assert events[Event.L1D_ACCESSES] == 5
+    assert events[Event.L1D_MISSES] == 2
+    assert events[Event.CYCLES] == 300
+    estimate[Event.L1D_ACCESSES] = estimate[Event.L1D_MISSES] = 0
+    assert with_known(estimate, known)[Event.L1D_MISSES] == 0
