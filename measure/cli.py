@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from measure.cycleclose.cli import check_sampling, cycleclose
+from measure.foreign.cli import perturb
+from measure.merge.cli import merge
+from measure.partition.cli import partition
 from measure.phases.cli import phases
 
 if TYPE_CHECKING:
@@ -185,7 +188,7 @@ def programs(catalogue: Path) -> None:
             click.echo(f"{'':<12}from {program.package.archive}")
 
 
-for command in (phases, cycleclose, check_sampling):
+for command in (partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
 

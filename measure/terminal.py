@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
@@ -25,7 +27,7 @@ def print_result(console: Console, data: ReportData) -> None:
     for variant in data.variants:
         table.add_row(
             escape(variant.name), _styled(variant.verdict),
-            f"{variant.instructions_percent.mean():+.2f}%", f"{variant.cycles_percent.mean():+.2f}%",
+            _percent(variant.instructions_percent.mean()), _percent(variant.cycles_percent.mean()),
             _verdict(variant.inner), _verdict(variant.outer_held_out),
         )  # fmt: skip
     console.print(table)
@@ -53,3 +55,8 @@ def _verdict(perturbation: Perturbation | None) -> str:
         return "not compared"
     p = perturbation.p_value
     return perturbation.verdict + ("" if np.isnan(p) else f" (p = {p:.3f})" if p >= 0.001 else " (p < 0.001)")
+
+
+def _percent(value: float) -> str:
+    """A change in percent; traces of other tools may not tell it."""
+    return f"{value:+.2f}%" if math.isfinite(value) else "unknown"

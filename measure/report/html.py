@@ -42,7 +42,7 @@ def render(data: ReportData) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(
-        p_text=_p_text, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table
+        p_text=_p_text, percent=percent, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table
     )
     drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
     drawn["across_runs"] = as_data_uri(figures.across_runs(data))
@@ -78,7 +78,14 @@ def _p_text(perturbation: Perturbation) -> str:
     return " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})"
 
 
+def percent(value: float) -> str:
+    """A change in percent; traces of other tools may not tell it."""
+    return f"{value:+.2f}%" if np.isfinite(value) else "unknown"
+
+
 def _spread(values: NDArray[np.float64]) -> str:
+    if not np.isfinite(values).all():
+        return percent(float("nan"))
     spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
     return f"{values.mean():+.2f}{spread}%"
 

@@ -1,0 +1,92 @@
+"""The command ``measure perturb``: its options and their help. What it does is left to `command`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_EPILOG = """\b
+Runs of a program as it is and instrumented, in turns so that drift of the machine meets both:
+  E=cycles,instructions,cache-misses
+  for i in $(seq 20); do
+    perf stat -I 10 -x\\; -e $E -o base$i.csv ./plain; perf stat -I 10 -x\\; -e $E -o run$i.csv ./counted
+  done
+  measure perturb --baseline base*.csv --run run*.csv
+
+\b
+Two variants, files by pattern:
+  measure perturb --baseline 'base/*.parquet' --run 'light=light/*.parquet' --run 'heavy=heavy/*.parquet'"""
+
+_FORMATS = ["csv", "parquet", "perf-csv", "perf-json", "papi", "likwid"]
+_SEVERAL = ("--baseline", "--run")
+
+
+class _SeveralFiles(click.Command):
+    """Lets `--baseline a.csv b.csv` take all that follows up to the next option, as shells expand patterns."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        option, fresh = None, False
+        for argument in args:
+            name, equals, _ = argument.partition("=")
+            if name in _SEVERAL:
+                option, fresh = name, not equals
+                spread.append(argument)
+            elif argument.startswith("-"):
+                option = None
+                spread.append(argument)
+            elif option is not None:
+                spread += [argument] if fresh else [option, argument]
+                fresh = False
+            else:
+                spread.append(argument)
+        return super().parse_args(context, spread)
+
+
+@click.command(cls=_SeveralFiles, epilog=_EPILOG)
+@click.option("--baseline", multiple=True, required=True, metavar="FILE...",
+              help="Traces of runs without instrumentation, or patterns; a run each.")  # fmt: skip
+@click.option("--run", "runs", multiple=True, required=True, metavar="[NAME=]FILE...",
+              help="Traces of instrumented runs, or patterns; NAME groups those of one variant.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", default=Path("results/perturb"),
+              show_default=True, help="Where results go.")  # fmt: skip
+@click.option("--align/--no-align", default=True, show_default=True,
+              help="Compare across aligned runs (outer perturbation), too.")  # fmt: skip
+@click.option("--metrics", metavar="A,B,...", help="Compare these only. Default: all that every trace has.")
+@click.option(
+    "--format", "format_", type=click.Choice(_FORMATS), help="Default: told by each file's content."
+)
+@click.option("--delta", default=0.2, show_default=True, type=click.FloatRange(0, min_open=True),
+              help="The change of z = atanh(rho) that still counts as none.")  # fmt: skip
+@click.option("--alpha", default=0.05, show_default=True,
+              type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
+              help="The chance of a false alarm in a comparison.")  # fmt: skip
+@click.option("--seed", default=1, show_default=True, type=int, help="Of the labellings that are drawn.")
+def perturb(
+    baseline: tuple[str, ...],
+    runs: tuple[str, ...],
+    out: Path,
+    align: bool,
+    metrics: str | None,
+    format_: str | None,
+    delta: float,
+    alpha: float,
+    seed: int,
+) -> None:
+    """Compare traces that any tool took: did instrumentation change how the metrics relate?
+
+    Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
+    high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
+    is emulated. Leaves DIR/summary.json and DIR/report.html.
+    """
+    from rich.console import Console
+
+    from measure.foreign.command import run_perturb
+    from measure.foreign.compare import Levels
+
+    chosen = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
+    run_perturb(
+        baseline, runs, out, Levels(delta, alpha, seed, align), metrics=chosen, format=format_,
+        console=Console(stderr=False, highlight=False),
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""What `measure perturb` does: gather, compare, write the report and the summary, print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from measure.foreign.compare import Levels, compare, summary_of
+from measure.foreign.gather import gather, grouped, matching
+from measure.report.html import write_page
+from measure.store import write_atomically
+from measure.terminal import print_result
+
+
+def run_perturb(
+    baseline: Sequence[str],
+    runs: Sequence[str],
+    directory: Path,
+    levels: Levels,
+    *,
+    metrics: Sequence[str] = (),
+    format: str | None = None,
+    console: Console,
+) -> None:
+    """Compare traces; leaves ``directory``/summary.json and report.html. Raises `MeasureError`."""
+    paths = [path for pattern in baseline for path in matching(pattern)]
+    with console.status("reading traces") as status:
+        gathered = gather(paths, grouped(runs), metrics=metrics, format=format)
+        data = compare(
+            gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}")
+        )
+        text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
+        write_atomically(directory / "summary.json", lambda path: _write(path, text))
+        status.update("drawing the report")
+        write_page(data, directory / "report.html")
+    print_result(console, data)
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,194 @@
+"""The analysis of `measure run` on gathered traces: the same tests, the same report, nothing about an emulator."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.analysis import summary
+from measure.executor import Outcome
+from measure.foreign.gather import Gathered, measured
+from measure.foreign.trace import ForeignTrace
+from measure.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation_types import DEFAULT_DELTA, Perturbation
+from measure.report.model import ReportData, Signals, VariantReport
+from measure.stats.correlation import MIN_RECORDS, spearman
+
+INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
+CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How to compare. ``align``: whether to compare across aligned runs, too."""
+
+    delta: float = DEFAULT_DELTA
+    alpha: float = 0.05
+    seed: int = 1
+    align: bool = True
+
+
+def compare(
+    gathered: Gathered, levels: Levels, title: str, progress: Callable[[str], None] = lambda what: None
+) -> ReportData:
+    """Compare every variant with the baselines, as `measure.analysis.analyse` does for a campaign."""
+    metrics = gathered.metrics
+    chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
+    baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
+    only_after = _only_after(gathered)
+    memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
+    variants = []
+    for name, tables in gathered.variants.items():
+        progress(f"{name}: within runs")
+        correlations = [spearman(values, metrics) for values in tables]
+        inner = inner_perturbation(baseline_correlations, correlations, **chosen)
+        outer: dict[bool, Perturbation | None] = {False: None, True: None}
+        if levels.align:
+            for held_out in (False, True):
+                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
+                outer[held_out] = outer_perturbation(
+                    gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen
+                )
+        traces = gathered.variant_traces[name]
+        variants.append(
+            VariantReport(
+                name=name,
+                software_metrics=only_after[name],
+                descriptions=only_after[name] or ("the same metrics as the baselines",),
+                rho=np.array([one.rho for one in correlations]),
+                instructions_percent=_percent(traces, gathered.baseline_traces, INSTRUCTIONS),
+                cycles_percent=_percent(traces, gathered.baseline_traces, CYCLES),
+                code_percent=float("nan"),
+                inner=inner,
+                outer_joint=outer[False],
+                outer_held_out=outer[True],
+                example=_signals(name, traces[0], (*metrics, *only_after[name]), metrics),
+            )
+        )
+    runs = ", ".join(f"{len(tables)} {name}" for name, tables in gathered.variants.items())
+    records = int(np.median([trace.n_records for trace in gathered.traces]))
+    return ReportData(
+        title=title,
+        subtitle=f"{len(gathered.baselines)} baselines; runs: {runs}; about {records:,} records a run",
+        hardware_metrics=metrics,
+        baseline_rho=np.array([one.rho for one in baseline_correlations]),
+        baseline_example=_signals("baseline", gathered.baseline_traces[0], metrics, metrics),
+        variants=tuple(variants),
+        findings=_findings(variants, gathered),
+        provenance=_provenance(gathered, levels),
+        interval=gathered.baseline_traces[0].interval,
+    )
+
+
+def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
+    """`summary.json` as `measure run` writes it, with the files and formats in addition."""
+    document = summary(data, Outcome((), (), 0, ()))
+    document["runs"] = {"done": len(gathered.traces), "reused": 0, "failed": 0}
+    document["files"] = {
+        group: [
+            {"path": str(trace.path), "format": trace.format, "records": trace.n_records} for trace in traces
+        ]
+        for group, traces in (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
+    }
+    document["warnings"] = list(gathered.warnings)
+    for variant in document["variants"].values():
+        overhead = variant["overhead_percent"]
+        variant["overhead_percent"] = {
+            key: None if value is None or np.isnan(value) else value for key, value in overhead.items()
+        }
+    return document
+
+
+def _only_after(gathered: Gathered) -> dict[str, tuple[str, ...]]:
+    """By variant the metrics that all its runs have and no baseline has: what it collects."""
+    before = {metric for trace in gathered.baseline_traces for metric in trace.metrics}
+    found = {}
+    for name, traces in gathered.variant_traces.items():
+        every = set.intersection(*(set(measured(trace)) for trace in traces))
+        found[name] = tuple(metric for metric in traces[0].metrics if metric in every - before)
+    return found
+
+
+def _signals(label: str, trace: ForeignTrace, metrics: Sequence[str], compared: Sequence[str]) -> Signals:
+    """The intervals in which all of ``metrics`` were measured; of ``compared`` alone when these are too few."""
+    values = trace.columns(metrics)
+    whole = values[np.isfinite(values).all(axis=1)]
+    if len(whole) >= MIN_RECORDS:
+        return Signals(label, tuple(metrics), whole)
+    return _signals(label, trace, compared, compared)
+
+
+def _percent(
+    traces: Sequence[ForeignTrace], baselines: Sequence[ForeignTrace], names: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """Change [%] of a total against the mean baseline, (r,); nan where it is not known for every run.
+
+    A total with intervals that were not counted in it is not known.
+    """
+    everything = (*baselines, *traces)
+    for name in names:
+        found = [_total(trace, name) for trace in everything]
+        totals = [total for total in found if total is not None]
+        if len(totals) == len(everything):
+            mean = np.mean(totals[: len(baselines)])
+            if np.isfinite(totals).all() and mean > 0:
+                return 100 * (np.array(totals[len(baselines) :]) / mean - 1)
+    return np.full(len(traces), np.nan)
+
+
+def _total(trace: ForeignTrace, name: str) -> float | None:
+    """Events of the whole run of the metric ``name`` or ``name:modifiers``; None where it was not measured."""
+    if name in trace.totals:
+        return trace.totals[name]
+    metric = next((metric for metric in trace.metrics if metric.split(":")[0] == name), None)
+    if metric is None:
+        return None
+    return trace.totals.get(metric, float(trace.columns([metric]).sum()))
+
+
+def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[str, ...]:
+    """Sentences, the gravest first, each with what to do next."""
+    told = []
+    for verdict in ("perturbed", "inconclusive", "equivalent"):
+        for variant in variants:
+            for perturbation in (variant.inner, variant.outer_held_out):
+                if perturbation is None or perturbation.verdict != verdict:
+                    continue
+                where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
+                told += [f"{variant.name}, {where}: {text}" for text in perturbation.findings]
+    if any(np.isnan(variant.instructions_percent).any() for variant in variants):
+        told.append(
+            "Not every trace counts instructions in every interval, so the overhead is not known (shown as nan): "
+            f"count one of {', '.join(INSTRUCTIONS[:2])} to see it."
+        )
+    return tuple(dict.fromkeys([*told, *gathered.warnings]))
+
+
+def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ...]:
+    def installed(name: str) -> str:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            return f"{name} (not installed)"
+
+    groups = (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
+    return (
+        *((f"traces of {group}", ", ".join(str(trace.path) for trace in traces)) for group, traces in groups),
+        ("formats", ", ".join(dict.fromkeys(trace.format for trace in gathered.traces))),
+        ("units", ", ".join(f"{m} [{u}]" for m, u in _units(gathered).items()) or "none given"),
+        ("delta, alpha", f"{levels.delta}, {levels.alpha}"),
+        ("seed", str(levels.seed)),
+        ("software", ", ".join(map(installed, ("perturbation", "numpy", "pyarrow")))),
+        ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+    )
+
+
+def _units(gathered: Gathered) -> dict[str, str]:
+    known = {m: unit for trace in gathered.traces for m, unit in trace.units.items()}
+    return {metric: known[metric] for metric in gathered.metrics if metric in known}

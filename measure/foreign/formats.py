@@ -1,0 +1,64 @@
+"""Which format a trace file has, by what is in it, and the reader for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from measure.foreign.likwid import HEADER, read_likwid
+from measure.foreign.papi import read_papi
+from measure.foreign.perf import looks_like_perf_csv, read_perf_csv, read_perf_json
+from measure.foreign.table import read_csv, read_parquet
+from measure.foreign.trace import ForeignTrace, TraceFileError
+
+READERS: dict[str, Callable[[Path], ForeignTrace]] = {
+    "csv": read_csv,
+    "parquet": read_parquet,
+    "perf-csv": read_perf_csv,
+    "perf-json": read_perf_json,
+    "papi": read_papi,
+    "likwid": read_likwid,
+}
+
+_LOOK_AT_BYTES = 1 << 16
+
+
+def read_trace(path: Path, format: str | None = None) -> ForeignTrace:
+    """Read ``path`` as ``format``, or as what it looks like. Raises `TraceFileError`."""
+    return READERS[format or format_of(path)](path)
+
+
+def format_of(path: Path) -> str:
+    """The format of a file by its content; names do not matter. Raises `TraceFileError` for unreadable files."""
+    if path.is_dir():
+        return "papi"
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LOOK_AT_BYTES)
+    except OSError as error:
+        raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
+    if head[:4] == b"PAR1":
+        return "parquet"
+    lines = head.decode("utf-8-sig", errors="replace").splitlines()
+    if any(HEADER.match(line) for line in lines):
+        return "likwid"
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith("#")), "")
+    if first.lstrip().startswith("{"):
+        return "perf-json" if _is_object(first) or "counter-value" in first else "papi"
+    if looks_like_perf_csv(first):
+        return "perf-csv"
+    if " counts unit events" in "".join(lines[:5]):
+        raise TraceFileError(
+            f"{path}: got perf's table for people, expected its CSV or JSON: add `-x \\;` or `-j` to `perf stat`"
+        )
+    return "csv"
+
+
+def _is_object(line: str) -> bool:
+    """Whether one line is a whole object that perf wrote; PAPI's document has many lines, or `threads`."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(row, dict) and "threads" not in row

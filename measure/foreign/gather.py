@@ -1,0 +1,254 @@
+"""From files to comparable groups: patterns, common metrics, units, intervals in which something was not counted."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.errors import nearest
+from measure.foreign.formats import read_trace
+from measure.foreign.trace import ForeignTrace, TraceFileError
+from measure.stats.correlation import MIN_RECORDS
+
+DEFAULT_VARIANT = "instrumented"
+_ALIKE = 1.25
+"""Intervals whose usual lengths differ by more than this factor are not of one length."""
+_TOTAL_RECORDS = 20
+"""A column of so many records that never falls looks like a running total."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Traces that can be compared.
+
+    ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
+    name to its runs; ``traces``: the same by group as read, with all their metrics; ``warnings``: sentences.
+    """
+
+    metrics: tuple[str, ...]
+    baselines: tuple[NDArray[np.float64], ...]
+    variants: dict[str, tuple[NDArray[np.float64], ...]]
+    baseline_traces: tuple[ForeignTrace, ...]
+    variant_traces: dict[str, tuple[ForeignTrace, ...]]
+    warnings: tuple[str, ...]
+
+    @property
+    def traces(self) -> tuple[ForeignTrace, ...]:
+        return (*self.baseline_traces, *(trace for runs in self.variant_traces.values() for trace in runs))
+
+
+def matching(pattern: str) -> list[Path]:
+    """The files that ``pattern`` names, numbers in their order. Raises `TraceFileError` when there are none."""
+    if Path(pattern).exists():
+        return [Path(pattern)]
+    found = sorted(glob.glob(pattern, recursive=True), key=_natural)
+    if not found:
+        raise TraceFileError(f"{pattern}: no such file, and no file matches it as a pattern")
+    return [Path(name) for name in found]
+
+
+def _natural(text: str) -> list[tuple[int, int | str]]:
+    """Sort key with run2 before run10."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", text)]
+
+
+def grouped(runs: Sequence[str]) -> dict[str, list[Path]]:
+    """Variant to its files, from arguments ``NAME=PATTERN`` or ``PATTERN``."""
+    groups: dict[str, list[Path]] = {}
+    for text in runs:
+        name, separator, pattern = text.partition("=")
+        if not separator or "/" in name or Path(text).exists():
+            name, pattern = DEFAULT_VARIANT, text
+        groups.setdefault(name or DEFAULT_VARIANT, []).extend(matching(pattern))
+    return groups
+
+
+def gather(
+    baseline: Sequence[Path],
+    runs: dict[str, list[Path]],
+    *,
+    metrics: Sequence[str] = (),
+    format: str | None = None,
+) -> Gathered:
+    """Read all files and make them comparable: common metrics, whole intervals.
+
+    ``metrics``: compare these only. Raises `TraceFileError`: a file cannot be read, is named twice, fewer than two
+    baselines, fewer than two common metrics, units that differ, or too few intervals left.
+    """
+    seen: set[Path] = set()
+    for path in (*baseline, *(path for paths in runs.values() for path in paths)):
+        if path.resolve() in seen:
+            raise TraceFileError(
+                f"{path} is given twice: expected each run's trace once, as baseline or as run"
+            )
+        seen.add(path.resolve())
+    if len(baseline) < 2:
+        raise TraceFileError(
+            f"{len(baseline)} baseline traces, expected at least 2 (20 are better): give more after --baseline"
+        )
+    if not runs:
+        raise TraceFileError("no traces of instrumented runs: give some after --run")
+    before = tuple(read_trace(path, format) for path in baseline)
+    after = {name: tuple(read_trace(path, format) for path in paths) for name, paths in runs.items()}
+    everything = (*before, *(trace for traces in after.values() for trace in traces))
+    warnings: dict[str, None] = {}
+    common = _common(before, after, metrics, warnings)
+    _check_units(everything, common)
+    _note_multiplexing(everything, common, warnings)
+    _note_intervals(everything, warnings)
+    _note_each_file(everything, warnings)
+    whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
+    _note_left_out(everything, common, warnings)
+    _note_totals(common, list(whole.values()), warnings)
+    return Gathered(
+        common,
+        tuple(whole[id(trace)] for trace in before),
+        {name: tuple(whole[id(trace)] for trace in traces) for name, traces in after.items()},
+        before,
+        after,
+        tuple(warnings),
+    )
+
+
+def measured(trace: ForeignTrace) -> list[str]:
+    """The metrics that were measured at all."""
+    return [m for n, m in enumerate(trace.metrics) if not np.isnan(trace.values[:, n]).all()]
+
+
+def _common(
+    before: Sequence[ForeignTrace],
+    after: dict[str, tuple[ForeignTrace, ...]],
+    asked: Sequence[str],
+    warnings: dict[str, None],
+) -> tuple[str, ...]:
+    """The metrics measured in every trace; what is left out is told."""
+    everything = (*before, *(trace for traces in after.values() for trace in traces))
+    have = {id(trace): set(measured(trace)) for trace in everything}
+    every = set.intersection(*have.values())
+    for metric in asked:
+        lacking = next((trace for trace in everything if metric not in have[id(trace)]), None)
+        if lacking is not None:
+            known = ", ".join(measured(lacking)) or "none"
+            raise TraceFileError(
+                f"{lacking.path}: no metric {metric!r} was measured (got {known}): expected it in every trace"
+                + nearest(metric, have[id(lacking)])
+            )
+    union = dict.fromkeys(metric for trace in everything for metric in measured(trace))
+    if not asked:
+        for metric in union:
+            if metric not in every:
+                count = sum(metric in have[id(trace)] for trace in everything)
+                warnings[
+                    f"{metric} was measured in {count} of {len(everything)} traces only: it is not compared."
+                ] = None
+    chosen = tuple(asked) if asked else tuple(m for m in before[0].metrics if m in every)
+    chosen = tuple(dict.fromkeys(chosen))
+    if len(chosen) < 2:
+        odd = next((t for t in everything if len(have[id(t)] & have[id(before[0])]) < 2), before[0])
+        raise TraceFileError(
+            f"{len(chosen)} metrics are common to all traces ({', '.join(chosen) or 'none'}), expected at least 2; "
+            f"{before[0].path} has {', '.join(measured(before[0])) or 'none'}, {odd.path} has "
+            f"{', '.join(measured(odd)) or 'none'}"
+        )
+    return chosen
+
+
+def _check_units(everything: Sequence[ForeignTrace], metrics: Sequence[str]) -> None:
+    for metric in metrics:
+        first = everything[0].units.get(metric, "")
+        for trace in everything[1:]:
+            unit = trace.units.get(metric, "")
+            if unit and first and unit != first:
+                raise TraceFileError(
+                    f"{trace.path}: {metric} has unit {unit!r}, expected {first!r} as in {everything[0].path}"
+                )
+            first = first or unit
+
+
+def _note_multiplexing(
+    everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
+) -> None:
+    for metric in metrics:
+        shares = [trace.multiplexed[metric] for trace in everything if metric in trace.multiplexed]
+        if shares:
+            warnings[
+                f"{metric} was multiplexed in {len(shares)} of {len(everything)} traces: counted for only "
+                f"{min(shares):.0f}% of an interval at worst and extrapolated, which by itself loosens correlations; "
+                "count fewer events at once."
+            ] = None
+
+
+def _note_intervals(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
+    """Records of different lengths correlate differently, whatever the program does."""
+    timed = sorted((t for t in everything if t.interval_seconds > 0), key=lambda t: t.interval_seconds)
+    alike = not timed or timed[-1].interval_seconds <= _ALIKE * timed[0].interval_seconds
+    others = {trace.interval: trace for trace in everything if not trace.interval_seconds > 0}
+    odd = () if alike else (timed[0], timed[-1])
+    if len(others) > 1:
+        odd = (*odd, *others.values())
+    if odd:
+        told = ", ".join(f"{trace.interval} in {trace.path.name}" for trace in odd)
+        warnings[
+            f"Records are not of one length ({told}): this alone changes correlations; sample all runs alike."
+        ] = None
+
+
+def _note_each_file(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
+    """What the files say themselves; the same of many files is said once."""
+    by_text: dict[str, list[ForeignTrace]] = {}
+    for trace in everything:
+        for text in trace.warnings:
+            by_text.setdefault(text, []).append(trace)
+    for text, traces in by_text.items():
+        more = f" and {len(traces) - 1} more" if len(traces) > 1 else ""
+        warnings[f"{traces[0].path.name}{more}: {text}"] = None
+
+
+def _whole_intervals(trace: ForeignTrace, metrics: Sequence[str]) -> NDArray[np.float64]:
+    """The intervals in which all ``metrics`` were measured."""
+    values = trace.columns(metrics)
+    missing = np.isnan(values)
+    whole = values[~missing.any(axis=1)]
+    if len(whole) < MIN_RECORDS:
+        worst = metrics[int(missing.sum(axis=0).argmax())]
+        raise TraceFileError(
+            f"{trace.path}: {len(whole)} of {len(values)} intervals have every metric, expected at least {MIN_RECORDS}"
+            + (f"; {worst} is missing most often: leave it out with --metrics" if missing.any() else "")
+        )
+    return whole
+
+
+def _note_left_out(
+    everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
+) -> None:
+    missing = [np.isnan(trace.columns(metrics)) for trace in everything]
+    dropped = [int(table.any(axis=1).sum()) for table in missing]
+    if not any(dropped):
+        return
+    most = max(range(len(everything)), key=lambda n: dropped[n])
+    metric = metrics[int(np.sum([table.sum(axis=0) for table in missing], axis=0).argmax())]
+    warnings[
+        f"Intervals are left out in which something was not counted, most often {metric}: {sum(dropped)} in all, in "
+        f"{sum(map(bool, dropped))} of {len(everything)} traces, at most {dropped[most]} of {len(missing[most])} in "
+        f"{everything[most].path.name}."
+    ] = None
+
+
+def _note_totals(
+    metrics: Sequence[str], tables: Sequence[NDArray[np.float64]], warnings: dict[str, None]
+) -> None:
+    for n, metric in enumerate(metrics):
+        columns = [table[:, n] for table in tables]
+        if all(
+            len(column) >= _TOTAL_RECORDS and column[-1] > column[0] and (np.diff(column) >= 0).all()
+            for column in columns
+        ):
+            warnings[
+                f"{metric} never falls in any trace: if it is a running total, give events per interval instead."
+            ] = None

@@ -1,0 +1,98 @@
+"""LIKWID's timeline: what ``likwid-perfctr -t 100ms`` writes.
+
+``# GID|MetricsCount|CpuCount|Total runtime [s]|name|...`` (``EventCount`` for raw events), then lines of numbers:
+group, how many metrics, how many hardware threads, seconds since the beginning, and for each metric the value of
+each thread. Of several threads, events are added up; derived metrics (rates, CPI) cannot be, their mean is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from measure.foreign.trace import (
+    LAST_LEFT_OUT,
+    ForeignTrace,
+    TraceFileError,
+    name_and_unit,
+    number,
+    read_text,
+    seconds_text,
+    usual_step,
+    whole_until,
+)
+
+HEADER = re.compile(
+    r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE
+)
+_LINE = re.compile(r"^\s*\d+[\s,|]+\d+[\s,|]+\d+[\s,|]+\d+(\.\d*)?(e[-+]?\d+)?[\s,|]", re.IGNORECASE)
+_FIXED = 4  # columns before the metrics
+
+
+def read_likwid(path: Path) -> ForeignTrace:
+    """One timeline of one group of events; other lines, such as the program's output, are passed over.
+
+    Raises `TraceFileError`: no header, lines of another length, several groups in turns (whose intervals are
+    not the same).
+    """
+    names: list[str] = []
+    events = True
+    group, threads = "", 1
+    times: list[float] = []
+    rows: list[list[float]] = []
+    for at, line in enumerate(read_text(path).splitlines(), 1):
+        header = HEADER.match(line)
+        if header:
+            told = [text.strip() for text in re.split(r"[|,]", line.lstrip("# "))][_FIXED:]
+            if names and told != names:
+                raise TraceFileError(
+                    f"{path}:{at}: got a second group of events, expected one: groups that take turns count "
+                    "different intervals; measure each in runs of its own"
+                )
+            names, events = told, header["kind"].lower() == "event"
+            continue
+        if not names or not _LINE.match(line):
+            continue
+        fields = [text for text in re.split(r"[\s,|]+", line.strip()) if text]
+        metrics, threads = int(fields[1]), int(fields[2])
+        if metrics != len(names) or threads < 1 or len(fields) != _FIXED + metrics * threads:
+            raise TraceFileError(
+                f"{path}:{at}: got {metrics} metrics, {threads} hardware threads and {len(fields) - _FIXED} values, "
+                f"expected {len(names)} metrics as the header says and a value for each thread; is the line whole?"
+            )
+        if group not in ("", fields[0]):
+            raise TraceFileError(
+                f"{path}:{at}: got group {fields[0]}, expected {group} as before: give it a file"
+            )
+        group = fields[0]
+        times.append(number(fields[3], path, at, "time"))
+        row = [number(text, path, at, names[n // threads]) for n, text in enumerate(fields[_FIXED:])]
+        if rows and len(row) != len(rows[0]):
+            raise TraceFileError(
+                f"{path}:{at}: got {threads} hardware threads, expected {len(rows[0]) // metrics} as before"
+            )
+        rows.append(row)
+    if not rows:
+        raise TraceFileError(
+            f"{path}: no timeline: expected `# GID|MetricsCount|CpuCount|Total runtime [s]|...` and lines of numbers, "
+            "as `likwid-perfctr -t 100ms` writes them"
+        )
+    table = np.array(rows, np.float64).reshape(len(rows), len(names), threads)
+    named = [name_and_unit(name) for name in names]
+    twice = sorted({name for name, _ in named if [other for other, _ in named].count(name) > 1})
+    if twice:
+        raise TraceFileError(f"{path}: {', '.join(twice)} named more than once in the header")
+    how = "added up" if events else "their mean is taken, for derived metrics cannot be added"
+    values = table.sum(axis=2) if events else table.mean(axis=2)
+    chosen = tuple(name for name, _ in named)
+    whole = whole_until(times)
+    step = usual_step(times)
+    totals = dict(zip(chosen, values.sum(axis=0).tolist(), strict=True))
+    warnings = (f"the values of {threads} hardware threads: {how}.",) if threads > 1 else ()
+    return ForeignTrace(
+        path, "likwid", chosen, values[:whole], {name: unit for name, unit in named if unit},
+        interval=seconds_text(step), interval_seconds=step, totals=totals,
+        warnings=warnings + ((LAST_LEFT_OUT,) if whole < len(times) else ()),
+    )  # fmt: skip

@@ -1,0 +1,196 @@
+"""`perf stat -I MS -x SEP` and `perf stat -I MS -j`, as perf-stat(1) describes them under CSV and JSON FORMAT.
+
+Counts of one interval that are apart by CPU, core, socket or thread (`-A`, `--per-socket`) are added up, by
+control group they stay apart. Derived metrics ("insn per cycle") and final summaries are left out: they are
+not events per interval.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from measure.foreign.trace import (
+    LAST_LEFT_OUT,
+    NOT_A_COUNT,
+    ForeignTrace,
+    TraceFileError,
+    number,
+    read_text,
+    seconds_text,
+    usual_step,
+    whole_until,
+)
+
+ALWAYS_COUNTED_PERCENT = 99.995  # perf prints two decimals
+
+_TIME = re.compile(r"^\s*\d+\.\d{6,}$")
+_RUN_TIME = re.compile(r"^\d+$")
+_NO_NUMBER = re.compile(r":\s*-?(nan|inf)\b")  # perf writes C's nan for a derived metric without a value
+_PERCENT = re.compile(r"^\d{1,3}\.\d\d$")
+
+
+@dataclass
+class _Counts:
+    """What was read so far: (time, event) to its count, added over CPUs."""
+
+    path: Path
+    format: str
+    counts: dict[tuple[float, str], float] = field(default_factory=dict)
+    times: dict[float, None] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    running: dict[str, float] = field(default_factory=dict)
+    unmeasured: dict[str, str] = field(default_factory=dict)
+
+    def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
+        value = number(text, self.path, line, f"count of {event}")
+        if self.times and time < next(reversed(self.times)):
+            raise TraceFileError(
+                f"{self.path}:{line}: got time {time}, expected at least {next(reversed(self.times))} as before: "
+                "are several runs in this file? Give each its own"
+            )
+        if self.units.setdefault(event, unit) != unit:
+            raise TraceFileError(
+                f"{self.path}:{line}: {event} got unit {unit!r}, expected {self.units[event]!r} as before"
+            )
+        self.times[time] = None
+        if text.strip() in NOT_A_COUNT:
+            self.unmeasured.setdefault(event, text.strip())
+        elif percent < ALWAYS_COUNTED_PERCENT:
+            self.running[event] = min(percent, self.running.get(event, percent))
+        # Adding nan makes nan: a sum over CPUs of which one was not counted is not known.
+        self.counts[time, event] = self.counts.get((time, event), 0.0) + value
+
+    def trace(self) -> ForeignTrace:
+        if not self.counts:
+            raise TraceFileError(
+                f"{self.path}: no counts with a time: expected the output of `perf stat -I MILLISECONDS` with "
+                f"{'-j' if self.format == 'perf-json' else '-x SEPARATOR'}, without --metric-only"
+            )
+        metrics = tuple(dict.fromkeys(event for _, event in self.counts))
+        times = tuple(self.times)
+        missing = float("nan")
+        values = np.array(
+            [[self.counts.get((time, m), missing) for m in metrics] for time in times], np.float64
+        )
+        never = [m for n, m in enumerate(metrics) if np.isnan(values[:, n]).all()]
+        warnings = tuple(f"{m} is {self.unmeasured.get(m, 'not there')} in every interval." for m in never)
+        whole = whole_until(times)
+        step = usual_step(times)
+        if whole < len(times):
+            warnings += (LAST_LEFT_OUT,)
+        units = {event: unit for event, unit in self.units.items() if unit}
+        totals = dict(zip(metrics, values.sum(axis=0).tolist(), strict=True))
+        return ForeignTrace(
+            self.path, self.format, metrics, values[:whole], units, self.running, seconds_text(step), step, totals,
+            warnings,
+        )  # fmt: skip
+
+
+def looks_like_perf_csv(line: str) -> str | None:
+    """The separator if ``line`` is one of `perf stat -I -x`, otherwise None."""
+    found = re.match(r"^\s*\d+\.\d{6,}(?P<separator>\D)", line)
+    if found is None or found["separator"] == " ":
+        return None
+    separator = found["separator"]
+    return separator if len(line.split(separator)) >= 4 else None
+
+
+def read_perf_csv(path: Path) -> ForeignTrace:
+    """The output of `perf stat -I MS -x SEP`, for any separator of one character. Raises `TraceFileError`."""
+    read = _Counts(path, "perf-csv")
+    separator = None
+    for at, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#") or line.lstrip().startswith("summary"):
+            continue
+        separator = separator or looks_like_perf_csv(line)
+        if separator is None:
+            raise TraceFileError(
+                f"{path}:{at}: got {line.strip()[:60]!r}, expected a time stamp first, as of `perf stat -I MS -x SEP`"
+            )
+        fields = _joined(line.split(separator), separator)
+        if not _TIME.match(fields[0]):
+            raise TraceFileError(f"{path}:{at}: got {fields[0].strip()!r}, expected a time in seconds")
+        _add_line(read, at, float(fields[0]), [text.strip() for text in fields[1:]], separator)
+    return read.trace()
+
+
+def _joined(fields: list[str], separator: str) -> list[str]:
+    """perf does not quote: put together again an event such as ``cpu/event=0x3,umask=1/`` cut by a comma."""
+    whole: list[str] = []
+    for text in fields:
+        if whole and whole[-1].count("/") == 1 and re.match(r"^[\w.]+/", whole[-1]):
+            whole[-1] += separator + text
+        else:
+            whole.append(text)
+    return whole
+
+
+def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator: str) -> None:
+    """One line without its time: [where [, CPUs]], count, unit, event [, control group], run time, percent, ..."""
+    end = next(
+        (
+            n
+            for n in range(3, len(fields) - 1)
+            if _RUN_TIME.match(fields[n]) and _PERCENT.match(fields[n + 1])
+        ),
+        None,
+    )
+    if end is None:
+        if not any(fields[:4]):
+            return  # a further derived metric of the event above: all earlier fields are empty
+        raise TraceFileError(
+            f"{read.path}:{at}: got {separator.join(fields)[:80]!r}, expected count, unit, event, run time and "
+            "percentage of time counted; is the line whole?"
+        )
+    begin = next((n for n in (0, 1, 2) if n <= end - 3 and _is_count_before_unit(fields, n, end)), None)
+    if begin is None:
+        raise TraceFileError(
+            f"{read.path}:{at}: got {fields[0]!r}, expected a count or {' or '.join(NOT_A_COUNT)}"
+        )
+    text, unit, event = fields[begin : begin + 3]
+    group = fields[begin + 3 : end]
+    if not event:
+        raise TraceFileError(f"{read.path}:{at}: a count without the name of its event")
+    read.add(at, time, " ".join([event, *group]), text, unit, float(fields[end + 1]))
+
+
+def _is_count_before_unit(fields: list[str], n: int, end: int) -> bool:
+    """Whether the count is field ``n``: a number (the number of CPUs before it is one, too), then unit, event."""
+    if not (fields[n] in NOT_A_COUNT or re.fullmatch(r"-?\d+(\.\d+)?", fields[n])):
+        return False
+    followed = fields[n + 1]
+    return not (followed in NOT_A_COUNT or re.fullmatch(r"-?\d+(\.\d+)?", followed))
+
+
+def read_perf_json(path: Path) -> ForeignTrace:
+    """The output of `perf stat -I MS -j`: an object a line. Raises `TraceFileError`."""
+    read = _Counts(path, "perf-json")
+    for at, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            row = json.loads(_NO_NUMBER.sub(": null", line))
+        except json.JSONDecodeError as error:
+            raise TraceFileError(
+                f"{path}:{at}: got {line.strip()[:60]!r}, expected one JSON object ({error.msg}); is the line whole?"
+            ) from None
+        if not isinstance(row, dict):
+            raise TraceFileError(f"{path}:{at}: got {line.strip()[:60]!r}, expected an object")
+        if "counter-value" not in row or "interval" not in row:
+            continue  # a derived metric alone, or the final summary
+        try:
+            time, event = float(row["interval"]), str(row["event"])
+            percent = float(row.get("pcnt-running", 100.0))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TraceFileError(
+                f"{path}:{at}: expected `interval` and `pcnt-running` as numbers and `event` ({error})"
+            ) from None
+        group = str(row.get("cgroup") or "")
+        name = f"{event} {group}" if group else event
+        read.add(at, time, name, str(row["counter-value"]), str(row.get("unit", "")), percent)
+    return read.trace()

@@ -1,0 +1,123 @@
+"""Tables: CSV and Parquet, one column a metric, one row an interval; columns that say when are no metrics."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measure.foreign.trace import ForeignTrace, TraceFileError, name_and_unit, number, read_text
+
+_BOUNDARY = re.compile(
+    r"^(|unnamed: 0|index|record|(time|timestamp|begin|end|start|stop)"
+    r"(_(s|ms|us|ns|sec|msec|usec|nsec|seconds|time|cycles|instructions))?)$",
+    re.IGNORECASE,
+)
+"""Columns that say when an interval was, such as those of our own traces (``begin_cycles``)."""
+
+_SEPARATORS = (",", ";", "\t", "|")
+
+
+def is_boundary(heading: str) -> bool:
+    """Whether a column says when, not how much."""
+    return _BOUNDARY.match(name_and_unit(heading)[0]) is not None
+
+
+def read_csv(path: Path) -> ForeignTrace:
+    """A table in text with names in the first row, separated by commas, semicolons, tabs or bars.
+
+    Lines that start with ``#`` are comments. Empty cells, ``nan`` and perf's ``<not counted>`` are values that
+    were not measured. ``name [unit]`` in the first row gives a unit. Raises `TraceFileError`.
+    """
+    lines = [
+        (at, line)
+        for at, line in enumerate(read_text(path).splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+    if not lines:
+        raise TraceFileError(f"{path}: empty: expected a first row with the names of the metrics")
+    first, top = lines[0]
+    separator = max(_SEPARATORS, key=top.count)
+    headings = [cell.strip() for cell in next(csv.reader([top], delimiter=separator))]
+    _check_headings(headings, f"{path}:{first}")
+    rows = []
+    for at, line in lines[1:]:
+        cells = next(csv.reader([line], delimiter=separator))
+        if len(cells) != len(headings):
+            raise TraceFileError(
+                f"{path}:{at}: got {len(cells)} columns, expected {len(headings)} as in line {first}; is the "
+                "file whole?"
+            )
+        rows.append([
+            number(cell, path, at, f"column {heading!r}") for heading, cell in zip(headings, cells, strict=True)
+            if not is_boundary(heading)
+        ])  # fmt: skip
+    named = [name_and_unit(heading) for heading in headings if not is_boundary(heading)]
+    values = np.array(rows, np.float64).reshape(len(rows), len(named))
+    return ForeignTrace(
+        path, "csv", tuple(name for name, _ in named), values, {name: unit for name, unit in named if unit}
+    )
+
+
+def read_parquet(path: Path) -> ForeignTrace:
+    """A table in Parquet, such as the traces of `measure run`. Raises `TraceFileError`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowInvalid) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise TraceFileError(f"{path} is not a whole Parquet file: {reason}") from None
+    _check_headings(table.column_names, str(path))
+    chosen = [heading for heading in table.column_names if not is_boundary(heading)]
+    for heading in chosen:
+        kind = table.schema.field(heading).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise TraceFileError(f"{path}: column {heading!r}: got values of type {kind}, expected numbers")
+    columns = [table.column(heading).cast("float64", safe=False).to_numpy() for heading in chosen]
+    for heading, column in zip(chosen, columns, strict=True):
+        if np.isinf(column).any():
+            raise TraceFileError(
+                f"{path}: column {heading!r}: row {int(np.isinf(column).argmax())} is infinite"
+            )
+    named = [name_and_unit(heading) for heading in chosen]
+    units = {name: unit for name, unit in named if unit}
+    values = np.column_stack(columns)
+    interval, totals = _told_by_our_own(table.schema)
+    return ForeignTrace(
+        path, "parquet", tuple(name for name, _ in named), values, units, interval=interval, totals=totals
+    )
+
+
+def _told_by_our_own(schema: Any) -> tuple[str, dict[str, float]]:
+    """What a record of one of our own traces is, and the totals of the run; nothing for other files."""
+    about = json.loads((schema.metadata or {}).get(b"perturbation", b"{}"))
+    spec = about.get("spec", {})
+    if not {"interval", "interval_unit"} <= set(spec):
+        return "one interval", {}
+    totals = {"PAPI_TOT_INS": about.get("total_instructions"), "PAPI_TOT_CYC": about.get("total_cycles")}
+    known = {metric: float(total) for metric, total in totals.items() if total is not None}
+    return f"{spec['interval']:,} {spec['interval_unit']}", known
+
+
+def _check_headings(headings: Sequence[str], where: str) -> None:
+    metrics = [name_and_unit(heading)[0] for heading in headings if not is_boundary(heading)]
+    twice = sorted({name for name in metrics if metrics.count(name) > 1})
+    if twice:
+        raise TraceFileError(
+            f"{where}: {', '.join(twice)} named more than once: expected one column a metric"
+        )
+    if not metrics:
+        raise TraceFileError(
+            f"{where}: no column holds a metric (got {', '.join(headings) or 'none'}): expected names of metrics"
+        )
+    if all(re.fullmatch(r"[-+.\deE]+", name) for name in metrics):
+        raise TraceFileError(
+            f"{where}: got numbers ({', '.join(metrics[:3])}), expected the names of the metrics in the first row"
+        )

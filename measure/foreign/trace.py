@@ -1,0 +1,130 @@
+"""A trace that another tool took: events per interval, and what its file says about how they were counted.
+
+What the readers of the formats make and the comparison takes; it does nothing itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.errors import MeasureError
+
+NOT_A_COUNT = ("<not counted>", "<not supported>")
+"""What `perf stat` writes in place of a count: nothing was measured, which is not the same as zero."""
+
+_MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
+
+_WHOLE = 0.9
+"""A last interval shorter than this share of the usual one is not whole."""
+
+
+class TraceFileError(MeasureError):
+    """A trace file cannot be used; the message names file and line."""
+
+    exit_status = 2
+
+
+@dataclass(frozen=True)
+class ForeignTrace:
+    """One run.
+
+    ``metrics``: (m,) names; ``values``: (n, m) events per interval, nan where nothing was measured;
+    ``units``: metric to unit, those without one left out; ``multiplexed``: metric to the smallest share of
+    the time [%] that it was really counted, those always counted left out; ``interval``: what a record is,
+    for people; ``interval_seconds``: how long it usually takes, nan where times are not known; ``totals``:
+    events of the whole run, where the file knows more than its whole intervals; ``warnings``: what is to be
+    known about this file, sentences without its name.
+    """
+
+    path: Path
+    format: str
+    metrics: tuple[str, ...]
+    values: NDArray[np.float64]
+    units: dict[str, str] = field(default_factory=dict)
+    multiplexed: dict[str, float] = field(default_factory=dict)
+    interval: str = "one interval"
+    interval_seconds: float = float("nan")
+    totals: dict[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def n_records(self) -> int:
+        return len(self.values)
+
+    def columns(self, metrics: Sequence[str]) -> NDArray[np.float64]:
+        """The columns of ``metrics``, (n, k)."""
+        return self.values[:, [self.metrics.index(metric) for metric in metrics]]
+
+
+def read_text(path: Path) -> str:
+    """The file as text. Raises `TraceFileError` when it cannot be read or is not text."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TraceFileError(
+            f"{path} is neither text (byte {error.start} is no UTF-8) nor Parquet: expected a trace of a known "
+            "format"
+        ) from None
+
+
+def number(text: str, path: Path, line: int, what: str) -> float:
+    """``text`` as a number, nan where it stands for nothing measured.
+
+    Raises `TraceFileError` for other text and for infinities, naming file, line and ``what``.
+    """
+    stripped = text.strip()
+    if stripped.lower() in _MISSING:
+        return float("nan")
+    try:
+        value = float(stripped)
+    except ValueError:
+        value = float("inf")
+    if np.isinf(value):
+        raise TraceFileError(f"{path}:{line}: {what}: got {stripped!r}, expected a number")
+    return value
+
+
+LAST_LEFT_OUT = "the last interval, which ended with the program, is not whole and left out."
+
+
+def usual_step(times_seconds: Sequence[float]) -> float:
+    """The median distance of time stamps, the first from 0."""
+    return float(np.median(np.diff(np.asarray([0.0, *times_seconds]))))
+
+
+def seconds_text(seconds: float) -> str:
+    """A length of time for people: ``"20 ms"``."""
+    if not seconds > 0:
+        return "one interval"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor:
+            shown = seconds / factor
+            return f"{shown:.0f} {unit}" if shown >= 10 else f"{shown:.2g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def whole_until(times_seconds: Sequence[float]) -> int:
+    """How many intervals are whole: the last one ends with the program and may be shorter.
+
+    A shorter one has less of everything, so that it would correlate all metrics.
+    """
+    steps = np.diff(np.asarray([0.0, *times_seconds]))
+    cut = len(steps) > 2 and steps[-1] < _WHOLE * usual_step(times_seconds)
+    return len(steps) - int(cut)
+
+
+_UNIT = re.compile(r"^(?P<name>.*\S)\s*\[(?P<unit>[^\]]+)\]$")
+
+
+def name_and_unit(heading: str) -> tuple[str, str]:
+    """``"power [W]"`` as ``("power", "W")``; without brackets the unit is empty."""
+    found = _UNIT.match(heading.strip())
+    return (found["name"], found["unit"]) if found else (heading.strip(), "")

@@ -1,0 +1,54 @@
+"""The command ``measure merge``: its options and their help. What it does is left to `command`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="merged.parquet, .csv or .json (Chrome trace). Default: DIR/merged.parquet.")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "chrome"]),
+              help="Default: by the ending of --out.")  # fmt: skip
+@click.option("--baseline", type=click.IntRange(0), metavar="N",
+              help="The baseline whose time base it is. Default: the first there is.")  # fmt: skip
+@click.option("--align", type=click.Choice(["dtw", "progress"]), default="dtw", show_default=True,
+              help="By dynamic time warping on the shared hardware metrics, or by the program's own instructions, "
+              "which counters do not change.")  # fmt: skip
+@click.option("--scale", type=click.Choice(["zscore", "rank"]), default="zscore", show_default=True,
+              help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
+@click.option("--channel", "channels", multiple=True, metavar="METRIC",
+              help="Align on this hardware metric; may be repeated. Default: all that are shared.")  # fmt: skip
+def merge(directory: Path, out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
+          channels: tuple[str, ...]) -> None:  # fmt: skip
+    """Merge the runs in DIR into one trace with every metric.
+
+    DIR is what `measure run` left: runs of several groups, each with other software metrics. They are aligned to one
+    baseline, and their counts moved onto its records; sums stay what they were. A metric that several runs
+    have is taken from the one that aligns best. Warns where an alignment stretched.
+
+    \b
+      measure merge results/quickstart
+      measure merge results/quickstart --out merged.json     (open in https://ui.perfetto.dev)
+    """
+    from rich.console import Console
+
+    from measure.merge.command import load_results, print_merged
+    from measure.merge.export import format_of, write_merged
+    from measure.merge.runs import merge_runs
+
+    endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
+    path = out or directory / f"merged.{endings[kind]}"
+    chosen = kind or format_of(path)
+    results = load_results(directory)
+    merged = merge_runs(
+        results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale
+    )
+    write_merged(merged, path, chosen, results.clock_hz)
+    console = Console(highlight=False)
+    print_merged(console, merged, results.warnings)
+    console.print(f"Merged trace: {path}", style="dim")

@@ -1,0 +1,1 @@
+"""The fewest runs that collect all metrics without perturbing one another: a search over tested groups."""

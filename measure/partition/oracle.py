@@ -1,0 +1,284 @@
+"""Tests groups of software metrics by measuring: builds, runs, and the verdict of the perturbation analysis.
+
+A group becomes a variant of the campaign that collects its metrics. Few replicates come first, more while the
+verdict is open; every look at the data pays its share of alpha, so that looking often does not make chance
+findings likelier. What is within the runs already is decided before runs are aligned, which costs most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.campaign import Campaign
+from measure.errors import RunError
+from measure.executor import execute_plan
+from measure.partition.memory import digest
+from measure.partition.types import Group, Verdict
+from measure.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation_types import Perturbation
+from measure.plan import make_plan
+from measure.stats.correlation import Correlations, spearman
+from measure.store import Store
+from measure.types import BASELINE, Run, RunSpec
+from measure.yaml_positions import Document
+
+FIRST_REPLICATES = 3
+SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
+ORACLE_VERSION = 1
+
+Accept = Literal["equivalent", "not perturbed"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How groups are judged.
+
+    ``most_replicates``: instrumented runs of a group at most. ``accept``: what makes a group good: shown to be
+    equivalent; or not perturbed, which a group may owe to noise. ``first_replicates``: before the first look.
+    """
+
+    most_replicates: int
+    accept: Accept = "equivalent"
+    first_replicates: int = FIRST_REPLICATES
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """Numbers of replicates at which the data are looked at: doubled each time."""
+        counts = [min(self.first_replicates, self.most_replicates)]
+        while counts[-1] < self.most_replicates:
+            counts.append(min(2 * counts[-1], self.most_replicates))
+        return tuple(counts)
+
+
+@dataclass
+class _Open:
+    """A group under test."""
+
+    group: Group
+    runs: list[Run] = field(default_factory=list)
+    verdict: Verdict | None = None
+
+
+class CampaignOracle:
+    """Judges groups of ``campaign.software_metrics``, in its order, against its baselines.
+
+    ``round_``: 0 for the search; other numbers measure anew with other seeds, baselines included. Baselines are
+    made by the first test. Raises `CampaignError` for programs and metrics that do not build, `RunError` when
+    baselines fail; a group whose runs fail is bad.
+    """
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        document: Document,
+        store: Store,
+        settings: Settings,
+        *,
+        round_: int = 0,
+        workers: int | None = None,
+        target: str = "emulated",
+        notify: Callable[[str], None] = lambda message: None,
+    ) -> None:
+        self.names = tuple(campaign.software_metrics)
+        self.round = round_
+        self.runs_made = 0
+        self._campaign = campaign.model_copy(update={"seed": campaign.seed + SEED_STEP * round_})
+        self._document = document
+        self._store = store
+        self._settings = settings
+        self._workers = workers
+        self._target = target
+        self._notify = notify
+        self._baselines: list[Run] = []
+        self._correlations: list[Correlations] = []
+        self._values: list[NDArray[np.float64]] = []
+        self._memo: Memo = {}
+        self._baseline_plan = self._plan({}, self._campaign.replicates)
+
+    @property
+    def definitions(self) -> list[Mapping[str, Any]]:
+        """What each metric counts, as plain data."""
+        return [spec.model_dump(mode="json") for spec in self._campaign.software_metrics.values()]
+
+    def context(self) -> str:
+        """Hash of all that verdicts depend on beside the group: program, machine, noise, seeds, levels."""
+        campaign = self._campaign
+        return digest(
+            {
+                "version": ORACLE_VERSION,
+                "baselines": sorted(key for _, key in self._baseline_plan),
+                "placement": campaign.placement,
+                "volatile": campaign.volatile,
+                "delta": campaign.delta,
+                "alpha": campaign.alpha,
+                "outer": campaign.outer,
+                "seed": campaign.seed,
+                "looks": self._settings.looks,
+                "accept": self._settings.accept,
+                "limit": campaign.limits.instructions,
+            }
+        )
+
+    def variant_of(self, group: Group) -> tuple[str, tuple[str, ...]]:
+        """Name and metrics of the variant that stands for a group: the same in every campaign."""
+        specs = self._campaign.software_metrics
+        metrics = sorted(
+            (self.names[metric] for metric in group),
+            key=lambda name: json.dumps(specs[name].model_dump(mode="json"), sort_keys=True),
+        )
+        known = json.dumps([specs[name].model_dump(mode="json") for name in metrics], sort_keys=True)
+        return f"group-{hashlib.sha256(known.encode()).hexdigest()[:12]}", tuple(metrics)
+
+    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+        """See `measure.partition.types.Oracle`."""
+        if not self._baselines:
+            self._measure_baselines()
+        tests = [_Open(group) for group in groups]
+        for look, replicates in enumerate(self._settings.looks):
+            pending = [one for one in tests if one.verdict is None]
+            if not pending:
+                break
+            self._measure(pending, replicates)
+            last = look == len(self._settings.looks) - 1
+            for one in pending:
+                if one.verdict is None:
+                    one.verdict = self._judge(one, look, last)
+        return [one.verdict for one in tests if one.verdict is not None]
+
+    # -- measuring ---------------------------------------------------------------------------------------------
+
+    def _plan(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> list[tuple[RunSpec, str]]:
+        """The runs of baselines and ``variants`` with their keys."""
+        changes: dict[str, Any] = {"variants": dict(variants), "replicates": replicates}
+        if not variants:  # no variants at all would mean one of everything
+            changes["software_metrics"] = {}
+        campaign = self._campaign.model_copy(update=changes)
+        plan = make_plan(campaign, self._document, self._notify, self._target)
+        return list(zip(plan.specs, plan.keys, strict=True))
+
+    def _measure_baselines(self) -> None:
+        outcome = execute_plan([spec for spec, _ in self._baseline_plan], self._store, workers=self._workers)
+        self.runs_made += len(outcome.runs) - outcome.reused
+        runs = sorted(outcome.runs, key=lambda run: run.spec.replicate)
+        if outcome.failures:
+            first = outcome.failures[0]
+            raise RunError(f"{len(outcome.failures)} baselines failed, the first: {first.reason}")
+        hardware = self._campaign.hardware_metrics
+        self._values = [run.trace.columns(hardware) for run in runs]
+        self._correlations = [spearman(values, hardware) for values in self._values]
+        self._baselines = runs
+
+    def _measure(self, tests: Sequence[_Open], replicates: int) -> None:
+        """Bring every test to ``replicates`` runs."""
+
+        def specs_of(one: _Open) -> list[RunSpec]:
+            name, metrics = self.variant_of(one.group)
+            return [s for s, _ in self._plan({name: metrics}, replicates) if s.group != BASELINE]
+
+        with ThreadPoolExecutor(2) as pool:  # the compiler runs in processes of its own
+            specs = list(pool.map(specs_of, tests))
+        for one in tests:
+            one.runs.clear()
+        by_group = {self.variant_of(one.group)[0]: one for one in tests}
+        missing = [spec for each in specs for spec in each]
+        while missing:
+            outcome = execute_plan(missing, self._store, workers=self._workers)
+            self.runs_made += len(outcome.runs) - outcome.reused
+            for run in outcome.runs:
+                by_group[run.spec.group].runs.append(run)
+            for failure in outcome.failures:
+                one = by_group[failure.spec.group]
+                one.verdict = Verdict("bad", f"a run failed: {failure.reason}", runs=len(one.runs))
+            if len(outcome.runs) + len(outcome.failures) == len(missing):
+                return
+            # Given up after failures of one group: the others are still wanted.
+            done = {(run.spec.group, run.spec.replicate) for run in outcome.runs}
+            missing = [
+                spec
+                for spec in missing
+                if (spec.group, spec.replicate) not in done and by_group[spec.group].verdict is None
+            ]
+
+    # -- judging -----------------------------------------------------------------------------------------------
+
+    def _judge(self, one: _Open, look: int, last: bool) -> Verdict | None:
+        """The verdict, or None while more replicates may bring one."""
+        one.runs.sort(key=lambda run: run.spec.replicate)
+        campaign = self._campaign
+        alpha = campaign.alpha / len(self._settings.looks)
+        hardware = campaign.hardware_metrics
+        values = [run.trace.columns(hardware) for run in one.runs]
+        found = [
+            inner_perturbation(
+                self._correlations, [spearman(v, hardware) for v in values],
+                delta=campaign.delta, alpha=alpha, seed=campaign.seed,
+            )
+        ]  # fmt: skip
+        if found[0].verdict == "inconclusive" and look and found[0].extra_runs_needed is None:
+            last = True  # no reasonable number of runs would do
+        lenient = self._settings.accept == "not perturbed"
+        hopeful = found[0].verdict == "equivalent" or (
+            last and lenient and found[0].verdict == "inconclusive"
+        )
+        if campaign.outer and hopeful:
+            found.append(
+                outer_perturbation(
+                    self._values, values, hardware, held_out=True,
+                    delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
+                )
+            )  # fmt: skip
+        return decide(found, last, self._settings.accept, campaign.outer, len(one.runs))
+
+
+def decide(
+    found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int
+) -> Verdict | None:
+    """From the analyses made of a group to its verdict; None: open, and more runs may be made.
+
+    ``found``: within runs and, unless that was open before the ``last`` look, across them if ``outer``.
+    """
+    complete = len(found) == (2 if outer else 1)
+    for one in found:
+        if one.verdict == "perturbed":
+            return _verdict("bad", one, runs)
+    if complete and all(one.verdict == "equivalent" for one in found):
+        return _verdict("good", _closest(found), runs)
+    if not last:
+        return None
+    undecided = next(one for one in found if one.verdict == "inconclusive")
+    verdict = _verdict("undecided", undecided, runs)
+    return replace(verdict, state="good") if accept == "not perturbed" and complete else verdict
+
+
+def _closest(found: Sequence[Perturbation]) -> Perturbation:
+    return max(found, key=lambda one: abs(_worst_change(one)))
+
+
+def _worst_change(one: Perturbation) -> float:
+    return max((abs(p.delta_z) for p in one.pairs if np.isfinite(p.delta_z)), default=0.0)
+
+
+def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs: int) -> Verdict:
+    """With the pair that is worst, by how much, and in words."""
+    kind = "inner" if one.kind == "inner" else "outer"
+    if not one.pairs:
+        return Verdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
+    pair = one.pairs[0]
+    where = "within a run" if kind == "inner" else "across aligned runs"
+    change = (
+        f"rho of {pair.name} {pair.baseline_rho:.2f} to {pair.run_rho:.2f}, change of z {pair.delta_z:+.3f}"
+        if np.isfinite(pair.delta_z)
+        else f"{pair.name}: {pair.note}"
+    )
+    p = "" if np.isnan(pair.p_adjusted) else f", p = {pair.p_adjusted:.3f} over all pairs"
+    word = {"bad": "perturbed", "good": "largest", "undecided": "open"}[state]
+    reason = f"{where}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
+    return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)

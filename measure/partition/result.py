@@ -1,0 +1,275 @@
+"""What a partition search found: as sentences, JSON, a page, and campaign files that collect by it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure.partition.types import Group, Outlook, Partition, Proof, Verdict
+from measure.store import write_atomically
+
+if TYPE_CHECKING:
+    from measure.campaign import Campaign
+    from measure.yaml_positions import Document
+
+_PROOFS = {
+    "optimal": "no collection of fewer groups exists by these verdicts",
+    "optimal among tested": "nothing better can be put together from groups shown to be good",
+    "upper bound": "fewer may do",
+}
+_STYLE = """
+body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1c2733; max-width: 1060px; margin: 2em auto;
+  padding: 0 1em; }
+h1 { font-size: 1.5em; margin-bottom: .1em; } h2 { font-size: 1.1em; margin-top: 2em; }
+p.lead { color: #5b6875; margin-top: 0; }
+table { border-collapse: collapse; width: 100%; } th, td { padding: .35em .7em; text-align: left;
+  vertical-align: top; border-bottom: 1px solid #d5dbe1; }
+th { border-bottom: 2px solid #5b6875; } .scroll { overflow-x: auto; }
+.good { color: #1f7a55; font-weight: 600; } .bad { color: #b3401f; font-weight: 600; }
+.undecided { color: #8a6d1b; font-weight: 600; }
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a search. ``validated``: verdicts of fresh runs; ``remembered``: verdicts from before;
+    ``hardware``: sets of hardware metrics that the machine can count at once."""
+
+    name: str
+    metrics: tuple[str, ...]
+    best: Partition
+    proof: Proof
+    stage: str
+    outlook: Outlook
+    tested: dict[Group, Verdict]
+    validated: dict[Group, Verdict]
+    calls: int
+    remembered: int
+    runs: int
+    hardware: tuple[tuple[str, ...], ...]
+    delta: float
+    alpha: float
+    accept: str
+
+    def names(self, group: Group) -> tuple[str, ...]:
+        """The group's metrics, in the campaign's order."""
+        return tuple(self.metrics[metric] for metric in sorted(group))
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether fresh runs confirmed every group."""
+        return all(group in self.validated for group in self.best.groups)
+
+    @property
+    def headline(self) -> str:
+        """The result in a sentence."""
+        count = len(self.best.groups)
+        if not count:
+            return f"{self.name}: no group of software metrics was shown to be good."
+        collected = len(self.metrics) - len(self.best.uncovered)
+        kinds = max(count, len(self.hardware))
+        return (
+            f"{self.name}: {collected} of {len(self.metrics)} software metrics in {kinds} kind"
+            f"{'s' if kinds > 1 else ''} of run ({self.proof})."
+        )
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Group, metrics, reason, and what fresh runs said."""
+        return [
+            (
+                f"group{number}",
+                ", ".join(self.names(group)),
+                self.tested[group].reason,
+                self.validated[group].reason if group in self.validated else "not validated",
+            )
+            for number, group in enumerate(self.best.groups, start=1)
+        ]
+
+    def alone(self) -> dict[str, Verdict]:
+        """Metrics that were tested alone and are not good even so."""
+        found = {m: self.tested.get(frozenset({k})) for k, m in enumerate(self.metrics)}
+        return {metric: verdict for metric, verdict in found.items() if verdict and not verdict.good}
+
+    def rejected(self) -> list[tuple[Group, Verdict]]:
+        """Groups that are not good, the largest first."""
+        return sorted(
+            ((group, verdict) for group, verdict in self.tested.items() if not verdict.good),
+            key=lambda item: (-len(item[0]), sorted(item[0])),
+        )
+
+    def sentences(self) -> list[str]:
+        """What was proved, what is left open, and what to do about it."""
+        told = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {self.outlook.describe(self.proof)}"]
+        if self.best.groups and not self.confirmed:
+            told.append("Not all groups were validated on fresh runs: the same command goes on with that.")
+        for metric, verdict in self.alone().items():
+            told.append(f"{metric} is {verdict.state} even alone: {verdict.reason}.")
+        if self.best.uncovered:
+            told.append(f"In no good group: {', '.join(self.names(self.best.uncovered))}.")
+        undecided = sum(verdict.state == "undecided" for verdict in self.tested.values())
+        if undecided:
+            told.append(
+                f"{undecided} of {len(self.tested)} groups stayed undecided and count as not good: more baselines "
+                "and replicates (--most-replicates), or a larger delta, would settle some."
+            )
+        if len(self.hardware) > 1:
+            told.append(
+                f"The hardware metrics need {len(self.hardware)} sets; relations between metrics of different sets "
+                "are seen only across aligned runs."
+            )
+        told.append(
+            f"{self.calls} groups tested now, {self.remembered} known from before, {self.runs} runs made; "
+            f"limit {self.delta:g} in z, alpha {self.alpha:g}, accepted: {self.accept}."
+        )
+        return told
+
+
+def summary_text(outcome: Outcome) -> str:
+    """``partition.json``."""
+
+    def plain(verdict: Verdict | None) -> dict[str, Any] | None:
+        if verdict is None:
+            return None
+        return {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "pair": list(verdict.worst) if verdict.worst else None,
+            "change_of_z": verdict.change if math.isfinite(verdict.change) else None,
+            "kind": verdict.kind,
+            "runs": verdict.runs,
+        }
+
+    document = {
+        "schema": 1,
+        "campaign": outcome.name,
+        "software_metrics": list(outcome.metrics),
+        "groups": [
+            {
+                "name": f"group{number}",
+                "metrics": list(outcome.names(group)),
+                "verdict": plain(outcome.tested[group]),
+                "fresh_runs": plain(outcome.validated.get(group)),
+            }
+            for number, group in enumerate(outcome.best.groups, start=1)
+        ],
+        "uncovered": list(outcome.names(outcome.best.uncovered)),
+        "bad_alone": {metric: plain(verdict) for metric, verdict in outcome.alone().items()},
+        "proved": outcome.proof,
+        "confirmed": outcome.confirmed,
+        "lower_bound": outcome.outlook.lower_bound,
+        "outlook": outcome.outlook.describe(outcome.proof),
+        "hardware_sets": [list(one) for one in outcome.hardware],
+        "tested_now": outcome.calls,
+        "remembered": outcome.remembered,
+        "runs_made": outcome.runs,
+        "tested": [
+            {"metrics": list(outcome.names(group)), **(plain(verdict) or {})}
+            for group, verdict in outcome.tested.items()
+        ],
+    }
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def render_page(outcome: Outcome) -> str:
+    """The report as one self-contained page."""
+    chosen = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows()
+    )
+    rejected = "".join(
+        f"<tr><td>{escape(', '.join(outcome.names(group)))}</td>"
+        f'<td class="{verdict.state}">{verdict.state}</td><td>{escape(verdict.reason)}</td></tr>'
+        for group, verdict in outcome.rejected()
+    )
+    sets = "".join(f"<li>{escape(', '.join(one))}</li>" for one in outcome.hardware)
+    told = "".join(f"<li>{escape(one)}</li>" for one in outcome.sentences())
+    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
+<title>{escape(outcome.name)}: partition</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>
+<h1>{escape(outcome.headline)}</h1>
+<p class="lead">Software metrics that can be collected together without changing how the hardware metrics relate,
+within runs and across aligned ones.</p>
+<ul>{told}</ul>
+<h2>The groups</h2><div class="scroll"><table><tr><th>group</th><th>software metrics</th>
+<th>verdict, closest to the limit</th><th>on fresh runs</th></tr>{chosen}</table></div>
+<h2>Hardware metrics</h2><ul>{sets}</ul>
+<h2>Groups that were rejected, and why</h2><div class="scroll"><table><tr><th>software metrics</th><th>verdict</th>
+<th>which pair, by how much</th></tr>{rejected}</table></div></body></html>
+"""
+
+
+def write_campaigns(
+    outcome: Outcome, campaign: Campaign, document: Document, directory: Path
+) -> tuple[Path, ...]:
+    """Write ``partition.yaml``: the campaign with one variant a group; none when there is no group.
+
+    With several sets of hardware metrics, one file a set (``partition-1.yaml`` and so on), the groups dealt out
+    over them: every group and every set is then measured, and each file has the baselines of its set.
+    """
+    import yaml
+
+    if not outcome.best.groups:
+        return ()
+    several = len(outcome.hardware) > 1
+    variants = {
+        f"group{number}": list(outcome.names(group))
+        for number, group in enumerate(outcome.best.groups, start=1)
+    }
+    written = []
+    for index, hardware in enumerate(outcome.hardware):
+        mine = [name for number, name in enumerate(variants) if number % len(outcome.hardware) == index]
+        needed = {metric for name in mine for metric in variants[name]}
+        data: dict[str, Any] = dict(document.data)
+        suffix = f"-{index + 1}" if several else ""
+        data |= {
+            "name": f"{outcome.name}-partition{suffix}",
+            "program": _program_from(campaign, document.data["program"], directory),
+            "machine": _relative(campaign.machine, directory),
+            "hardware_metrics": list(hardware),
+            "software_metrics": {
+                metric: document.data["software_metrics"][metric]
+                for metric in outcome.metrics
+                if metric in needed
+            },
+            "variants": {name: variants[name] for name in mine},
+        }
+        header = f"# Found by `measure partition {document.path.name}`: {outcome.proof}" + (
+            "" if outcome.confirmed else ", not validated on fresh runs"
+        )
+        text = f"{header}.\n" + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        path = directory / f"partition{suffix}.yaml"
+        write_atomically(path, _writer(text))
+        written.append(path)
+    return tuple(written)
+
+
+def _writer(text: str) -> Any:
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def _relative(path: Path, directory: Path) -> str:
+    return os.path.relpath(path, directory.resolve())
+
+
+def _program_from(campaign: Campaign, given: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The program's keys with paths as seen from ``directory``."""
+    program = campaign.program
+    moved: dict[str, Any] = dict(given)
+    if program.source:
+        moved["source"] = _relative(program.source, directory)
+    if program.sources:
+        moved["sources"] = [_relative(one, directory) for one in program.sources]
+    if program.stdin:
+        moved["stdin"] = _relative(program.stdin, directory)
+    if program.files:
+        moved["files"] = {guest: _relative(host, directory) for guest, host in program.files.items()}
+    if program.catalogue_file:
+        moved["catalogue_file"] = _relative(program.catalogue_file, directory)
+    return moved

@@ -1,0 +1,151 @@
+"""Files become comparable groups, and whatever is left out on the way is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from measure.foreign.gather import Gathered, gather, grouped, matching
+from measure.foreign.trace import TraceFileError
+
+
+def write(path: Path, columns: Mapping[str, Sequence[object]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def trace(path: Path, **more: Sequence[object]) -> Path:
+    return write(path, {"a": [5, 3, 8, 1, 9], "b": [2, 7, 1, 8, 2], **more})
+
+
+def gathered(folder: Path, runs: list[Path], **options: object) -> Gathered:
+    before = [trace(folder / f"base{n}.csv") for n in range(2)]
+    return gather(before, {"runs": runs}, **options)  # type: ignore[arg-type]
+
+
+def refused(folder: Path, runs: list[Path], **options: object) -> str:
+    with pytest.raises(TraceFileError) as caught:
+        gathered(folder, runs, **options)
+    return str(caught.value).replace(f"{folder}/", "")
+
+
+def test_patterns_and_names(tmp_path: Path) -> None:
+    for name in ("run10.csv", "run2.csv", "odd=name.csv"):
+        trace(tmp_path / name)
+    assert [path.name for path in matching(f"{tmp_path}/run*.csv")] == ["run2.csv", "run10.csv"]
+    groups = grouped(
+        [f"heavy={tmp_path}/run2.csv", f"heavy={tmp_path}/run10.csv", f"{tmp_path}/odd=name.csv"]
+    )
+    assert {name: [path.name for path in paths] for name, paths in groups.items()} == {
+        "heavy": ["run2.csv", "run10.csv"],
+        "instrumented": ["odd=name.csv"],
+    }
+    with pytest.raises(TraceFileError, match=r"no\*: no such file, and no file matches it as a pattern"):
+        matching("no*")
+
+
+def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
+    run = trace(tmp_path / "run.csv", calls=[1, 2, 3, 4, 5], unseen=[""] * 5)
+    result = gathered(tmp_path, [run])
+    assert result.metrics == ("a", "b")
+    assert result.warnings == ("calls was measured in 1 of 3 traces only: it is not compared.",)
+    assert result.variants["runs"][0].shape == (5, 2)
+    result = gathered(tmp_path, [run], metrics=("b", "a"))
+    assert (result.metrics, result.warnings) == (("b", "a"), ())
+    assert refused(tmp_path, [run], metrics=("a", "call")) == (
+        "base0.csv: no metric 'call' was measured (got a, b): expected it in every trace"
+    )
+    other = write(tmp_path / "other.csv", {"b": [1, 2, 3, 4], "c": [4, 3, 2, 1]})
+    assert refused(tmp_path, [other]) == (
+        "1 metrics are common to all traces (b), expected at least 2; base0.csv has a, b, other.csv has b, c"
+    )
+
+
+def test_intervals_that_were_not_counted_are_dropped_not_zero(tmp_path: Path) -> None:
+    run = write(tmp_path / "run.csv", {"a": [5, 3, "<not counted>", 1, 0], "b": [2, 7, 1, 8, 2]})
+    result = gathered(tmp_path, [run])
+    np.testing.assert_array_equal(result.variants["runs"][0], [[5, 2], [3, 7], [1, 8], [0, 2]])
+    assert result.warnings == (
+        "Intervals are left out in which something was not counted, most often a: 1 in all, in 1 of 3 traces, at "
+        "most 1 of 5 in run.csv.",
+    )
+    run = write(tmp_path / "run.csv", {"a": [5, 3, "<not counted>", "nan", 0], "b": [2, 7, 1, 8, 2]})
+    assert refused(tmp_path, [run]) == (
+        "run.csv: 3 of 5 intervals have every metric, expected at least 4; a is missing most often: leave it out "
+        "with --metrics"
+    )
+
+
+def test_units_must_agree(tmp_path: Path) -> None:
+    before = [write(tmp_path / f"b{n}.csv", {"a [J]": [1, 2, 1, 2], "b": [1, 2, 3, 1]}) for n in range(2)]
+    run = write(tmp_path / "run.csv", {"a [kJ]": [1, 2, 1, 2], "b": [1, 2, 3, 1]})
+    with pytest.raises(TraceFileError, match=r"run.csv: a has unit 'kJ', expected 'J' as in .*b0.csv"):
+        gather(before, {"runs": [run]})
+
+
+def test_multiplexing_is_told(tmp_path: Path) -> None:
+    lines = "".join(
+        f"  0.{n}00000000,{5 + n % 3},,a,1000,{66.67 if n == 2 else 100:.2f},,\n  0.{n}00000000,{n},,b,1000,100.00,,\n"
+        for n in range(1, 6)
+    )
+    (tmp_path / "run.csv").write_text(lines)
+    (told,) = gathered(tmp_path, [tmp_path / "run.csv"]).warnings
+    assert told.startswith("a was multiplexed in 1 of 3 traces: counted for only 67% of an interval at worst")
+
+
+def test_what_many_files_say_is_said_once(tmp_path: Path) -> None:
+    for n in range(3):
+        rows = "".join(
+            f"  0.{k}00000000,{k},,a,9,100.00,,\n  0.{k}00000000,{k % 3},,b,9,100.00,,\n"
+            f"  0.{k}00000000,<not supported>,,c,0,100.00,,\n"
+            for k in range(1, 6)
+        )
+        (tmp_path / f"run{n}.csv").write_text(rows)
+    paths = [tmp_path / f"run{n}.csv" for n in range(3)]
+    assert gather(paths[:2], {"x": paths[2:]}).warnings == (
+        "run0.csv and 2 more: c is <not supported> in every interval.",
+    )
+
+
+def test_intervals_of_different_lengths_are_told(tmp_path: Path) -> None:
+    def perf(name: str, step: float) -> Path:
+        rows = (
+            f"  {k * step:.9f},{k % 3},,a,9,100.00,,\n  {k * step:.9f},{k % 4},,b,9,100.00,,\n"
+            for k in range(1, 8)
+        )
+        (tmp_path / name).write_text("".join(rows))
+        return tmp_path / name
+
+    before = [perf("b0.csv", 0.01), perf("b1.csv", 0.0115)]
+    assert gather(before, {"x": [perf("x.csv", 0.011)]}).warnings == ()
+    assert gather(before, {"x": [perf("x.csv", 0.02)]}).warnings == (
+        "Records are not of one length (10 ms in b0.csv, 20 ms in x.csv): this alone changes correlations; sample "
+        "all runs alike.",
+    )
+
+
+def test_running_totals_are_told(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    paths = [
+        write(
+            tmp_path / f"t{n}.csv",
+            {"a": np.cumsum(rng.poisson(9, 30)).tolist(), "b": rng.poisson(9, 30).tolist()},
+        )
+        for n in range(3)
+    ]
+    assert gather(paths[:2], {"runs": paths[2:]}).warnings == (
+        "a never falls in any trace: if it is a running total, give events per interval instead.",
+    )
+
+
+def test_too_few_or_the_same_files(tmp_path: Path) -> None:
+    first, second = trace(tmp_path / "1.csv"), trace(tmp_path / "2.csv")
+    with pytest.raises(TraceFileError, match="1 baseline traces, expected at least 2"):
+        gather([first], {"runs": [second]})
+    with pytest.raises(TraceFileError, match=r"2\.csv is given twice"):
+        gather([first, second], {"runs": [second]})

@@ -1,0 +1,148 @@
+"""``measure merge`` on a directory of results: what it writes reads back, and what is wrong with it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.cli import _Commands
+from measure.executor import Outcome, execute_plan
+from measure.merge.cli import merge
+from measure.merge.command import load_results
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGN = f"""\
+name: demo
+program: {{source: demo.c}}
+machine: {ROOT / "configs" / "machines" / "desktop.yaml"}
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{event: entry, function: work}}
+  calls: {{event: call, callee: work}}
+variants: {{light: [rounds], other: [calls]}}
+baselines: 2
+replicates: 2
+"""
+PROGRAM = "void work(void) {}\nint main(void) { for (int i = 0; i < 9; i++) work(); return 0; }\n"
+
+
+def make_results(folder: Path) -> Outcome:
+    from measure.campaign import load_campaign
+    from measure.plan import make_plan
+    from measure.plan_file import save_plan
+    from measure.store import Store
+
+    (folder / "demo.c").write_text(PROGRAM)
+    (folder / "c.yaml").write_text(CAMPAIGN)
+    plan = make_plan(*load_campaign(folder / "c.yaml"), lambda message: None, "fake")
+    with Store(folder / "out") as store:
+        save_plan(plan, folder / "out")
+        return execute_plan(plan.specs, store, workers=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("campaign")
+    make_results(folder)
+    return folder / "out"
+
+
+@pytest.fixture
+def results(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    import shutil
+
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+def measure(*arguments: object) -> Result:
+    group = _Commands("measure")
+    group.add_command(merge)
+    return CliRunner().invoke(group, ["merge", *map(str, arguments)])
+
+
+def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
+    done = measure(results)
+    assert done.exit_code == 0, done.output
+    assert "5 metrics on the 300 records of baseline/0" in done.output
+    table = pd.read_parquet(results / "merged.parquet")
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert table.attrs == about
+    assert list(table.columns[4:9]) == ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP", "rounds", "calls"]
+    for metric, source in about["metrics"].items():
+        assert table[metric].sum() == source["total"]
+    group, replicate = about["metrics"]["rounds"]["run"].split("/")
+    own = next(
+        run
+        for run in load_results(results).runs
+        if (run.spec.group, str(run.spec.replicate)) == (group, replicate)
+    )
+    assert own.trace.columns(("rounds",)).sum() == about["metrics"]["rounds"]["total"]
+
+    assert measure(results, "--out", tmp_path / "m.csv").exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "m.csv"), table.reset_index(drop=True))
+    assert json.loads((tmp_path / "m.metadata.json").read_text()) == about
+
+    assert measure(results, "--out", tmp_path / "m.json").exit_code == 0
+    chrome = json.loads((tmp_path / "m.json").read_text())
+    assert chrome["otherData"] == about
+    events = [e for e in chrome["traceEvents"] if e["ph"] == "C" and e["name"] == "rounds"]
+    assert [e["args"]["count"] for e in events] == [*table["rounds"], 0]
+    expected = table["begin_cycles"] * 1e6 / about["clock_hz"]
+    assert [e["ts"] for e in events][:-1] == pytest.approx(list(expected))
+    named = {e["pid"]: e["args"]["name"] for e in chrome["traceEvents"] if e["ph"] == "M"}
+    assert named[events[0]["pid"]] == about["metrics"]["rounds"]["run"]
+
+
+def test_another_baseline_and_progress(results: Path) -> None:
+    done = measure(
+        results, "--baseline", 1, "--align", "progress", "--format", "csv", "--channel", "PAPI_LD_INS"
+    )
+    assert done.exit_code == 0, done.output
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert about["baseline"] == "baseline/1"
+    assert about["metrics"]["calls"]["cost"] is None
+    assert about["metrics"]["calls"]["align"] == "progress"
+    assert pd.read_csv(results / "merged.csv")["calls"].sum() == about["metrics"]["calls"]["total"]
+    missing = measure(results, "--baseline", 5)
+    assert missing.exit_code == 2
+    assert "there is no baseline 5: expected one of 0, 1" in missing.output
+
+
+def test_damaged_traces_are_left_out_and_named(results: Path) -> None:
+    plan = json.loads((results / "plan.json").read_text())
+    groups = {run["key"]: run["spec"]["group"] for run in plan["runs"]}
+    light = next(key for key, group in groups.items() if group == "light")
+    trace = results / "traces" / f"{light}.parquet"
+    trace.write_bytes(trace.read_bytes()[:-50])
+    done = measure(results)
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert "is damaged" in words
+    assert "1 of 6 runs are missing" in words
+    for key, group in groups.items():
+        if group == "baseline":
+            (results / "traces" / f"{key}.parquet").unlink()
+    done = measure(results)
+    assert done.exit_code == 1
+    assert "has no baseline that can be read" in done.output
+
+
+def test_directories_without_results_are_refused(results: Path, tmp_path: Path) -> None:
+    for directory in (tmp_path / "none", tmp_path):
+        done = measure(directory)
+        assert done.exit_code == 2
+        assert "has no results of a campaign" in done.output
+    assert not (tmp_path / "none").exists()
+    done = measure(results, "--out", tmp_path / "merged.xlsx")
+    assert done.exit_code == 2
+    assert "got the ending '.xlsx', expected one of .parquet, .csv, .json" in done.output
+    (results / "plan.json").write_text("{}")
+    done = measure(results)
+    assert done.exit_code == 2
+    assert "is damaged" in done.output
