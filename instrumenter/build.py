@@ -8,14 +8,15 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from instrumenter.counters import CounterLayout, CounterLocation, Placement
 from instrumenter.errors import SourceError, SpecError, nearest
-from instrumenter.rewrite import Rewritten, rewrite
+from instrumenter.rewrite import rewrite
+from instrumenter.sites import Events
 from instrumenter.spec import MetricSpec
 from instrumenter.toolchain import (
     GUEST_TARGET,
@@ -25,10 +26,12 @@ from instrumenter.toolchain import (
     without_preprocessor_flags,
 )
 
-_RUNTIME = Path(__file__).parent / "runtime"
-_RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
+RUNTIME = Path(__file__).parent / "runtime"
+RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
 DEFAULT_FLAGS = ("-O2",)
 MAX_HARDWARE_COUNTERS = 29
+MOST_NAMED_SOURCES = 6  # in a message
+PADDING = "__measure_padding"  # the function that moves all others
 # Debug information for probes and messages; warnings are for the programs' own builds.
 BUILD_FLAGS = ("-g", "-w")
 
@@ -77,7 +80,7 @@ class Build:
     """A built program.
 
     ``counters``: where each metric's value is; ``sites``: at how many places of the text it counts;
-    ``text_bytes``, ``static_instructions``: size of the code, C library included (instructions only for RISC-V);
+    ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
     ``warnings``: events that the counters may miss.
     """
 
@@ -115,7 +118,8 @@ def generate(
     sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
     for metric, spec in metrics.items():
         if not sites[metric]:
-            raise SpecError(_explain_nothing(metric, spec, results))
+            events = {str(source): result.events for source, result in results.items()}
+            raise SpecError(explain_nothing(metric, spec, events))
     files = {f"{n}_{source.stem}.c": result.text for n, (source, result) in enumerate(results.items())}
     if metrics:
         files["measure_counters.c"] = layout.definition()
@@ -123,10 +127,14 @@ def generate(
     return Generated(files, layout, sites, tuple(warnings))
 
 
-def _explain_nothing(metric: str, spec: MetricSpec, results: Mapping[Path, Rewritten]) -> str:
-    """Why a metric found no event: a name that does not exist, with the nearest, or an event that never happens."""
-    where = ", ".join(str(source) for source in results)
-    events = [result.events for result in results.values()]
+def explain_nothing(metric: str, spec: MetricSpec, events_of: Mapping[str, Events]) -> str:
+    """Why a metric found no event: a name that does not exist, with the nearest, or an event that never happens.
+
+    ``events_of``: what was found in each source, by its name.
+    """
+    few = len(events_of) <= MOST_NAMED_SOURCES
+    where = ", ".join(events_of) if few else f"the program's {len(events_of)} sources"
+    events = list(events_of.values())
     known = {
         "function": set().union(*(e.functions for e in events)),
         "callee": set().union(*(e.callees for e in events)),
@@ -154,6 +162,69 @@ def _explain_nothing(metric: str, spec: MetricSpec, results: Mapping[Path, Rewri
     return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """A program but for what is counted in it: make once, build with many sets of metrics.
+
+    ``preprocessed``: each source and its text after the preprocessor.
+    """
+
+    preprocessed: dict[Path, str]
+    flags: tuple[str, ...] = DEFAULT_FLAGS
+    libraries: tuple[str, ...] = ()
+    sampler: SamplerConfig | None = None
+    placement: Placement = "packed"
+    volatile: bool = True
+    target: str | None = GUEST_TARGET
+
+    def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
+        """The program as it was built before, or None."""
+        return load_build(self._place(metrics, code_offset_bytes), self._layout(metrics))
+
+    def build(
+        self,
+        metrics: Mapping[str, MetricSpec],
+        code_offset_bytes: int = 0,
+        notify: Callable[[str], None] | None = None,
+    ) -> Build:
+        """Instrument, compile and link; see `build_program`."""
+        place, layout = self._place(metrics, code_offset_bytes), self._layout(metrics)
+        build = load_build(place, layout)
+        if build is None:
+            generated = generate(
+                self.preprocessed, self.flags, metrics,
+                placement=self.placement, volatile=self.volatile, target=self.target,
+            )  # fmt: skip
+            if code_offset_bytes:
+                files = {"layout.c": padding_source(code_offset_bytes), **generated.files}
+                generated = replace(generated, files=files)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            own_flags = [*without_preprocessor_flags(self.flags), *BUILD_FLAGS]
+            toolchain = Toolchain(self.target, notify)
+            _build_into(place, generated, own_flags, self.libraries, self.sampler, toolchain)
+            build = load_build(place, layout)
+            assert build is not None
+        return build
+
+    def _layout(self, metrics: Mapping[str, MetricSpec]) -> CounterLayout:
+        return CounterLayout(tuple(metrics), self.placement, self.volatile)
+
+    def _place(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> Path:
+        """Where the cache keeps the program: named by all that it is made of."""
+        identity = {
+            "generator": generator_digest(),
+            "sources": [[source.stem, text] for source, text in self.preprocessed.items()],
+            "metrics": [[name, spec.model_dump()] for name, spec in metrics.items()],
+            "placement": self.placement, "volatile": self.volatile, "flags": list(self.flags),
+            "libraries": list(self.libraries), "code_offset_bytes": code_offset_bytes, "target": self.target,
+            "compiler": compiler_version(),
+            "sampler": self.sampler.defines(self._layout(metrics)) if self.sampler else None,
+        }  # fmt: skip
+        text = json.dumps(identity, sort_keys=True)
+        key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return cache_directory() / "builds" / key
+
+
 def build_program(
     sources: Sequence[Path],
     flags: Sequence[str] = DEFAULT_FLAGS,
@@ -173,54 +244,36 @@ def build_program(
     much unused code before it, which moves all of it to other addresses. Raises `SourceError` (does not
     compile, cannot be instrumented), `SpecError` (a metric without events) and `ToolchainError`.
     """
-    toolchain = Toolchain(target, notify)
-    metrics = metrics or {}
-    preprocessed = preprocess_all(sources, flags, toolchain)
-    layout = CounterLayout(tuple(metrics), placement, volatile)
-    identity = {
-        "generator": _generator_digest(),
-        "sources": [[source.stem, text] for source, text in preprocessed.items()],
-        "metrics": [[name, spec.model_dump()] for name, spec in metrics.items()],
-        "placement": placement, "volatile": volatile, "flags": list(flags), "libraries": list(libraries),
-        "code_offset_bytes": code_offset_bytes, "target": target, "compiler": compiler_version(),
-        "sampler": sampler.defines(layout) if sampler else None,
-    }  # fmt: skip
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode("utf-8", "surrogateescape")).hexdigest()
-    place = cache_directory() / "builds" / key
-    build = _load(place, layout)
-    if build is None:
-        generated = generate(
-            preprocessed, flags, metrics, placement=placement, volatile=volatile, target=target
-        )
-        if code_offset_bytes:
-            files = {"layout.c": _padding(code_offset_bytes), **generated.files}
-            generated = replace(generated, files=files)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        own_flags = [*without_preprocessor_flags(flags), *BUILD_FLAGS]
-        _build_into(place, generated, own_flags, libraries, sampler, toolchain)
-        build = _load(place, layout)
-        assert build is not None
-    return build
+    recipe = Recipe(
+        preprocess_all(sources, flags, Toolchain(target, notify)),
+        tuple(flags), tuple(libraries), sampler, placement, volatile, target,
+    )  # fmt: skip
+    return recipe.build(metrics or {}, code_offset_bytes, notify)
 
 
-def _padding(code_offset_bytes: int) -> str:
+def padding_source(code_offset_bytes: int) -> str:
     return (
-        "__attribute__((used, retain, noinline)) void __measure_padding(void)\n"
+        f"__attribute__((used, retain, noinline)) void {PADDING}(void)\n"
         f'{{\n    __asm__ volatile(".skip {code_offset_bytes}");\n}}\n'
     )
 
 
 @functools.cache
-def _generator_digest() -> str:
+def generator_digest() -> str:
     """Hash of what makes the C: another version of it must not be served old builds."""
+    files = (path for path in Path(__file__).parent.rglob("*.[pch]*") if path.suffix in (".py", ".c", ".h"))
+    return digest_of(path for path in files if not path.name.startswith(("wrapper", "project")))
+
+
+def digest_of(paths: Iterable[Path]) -> str:
+    """Hash of files of this package, their names included."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.[pch]*")):
-        if path.suffix in (".py", ".c", ".h"):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def _load(place: Path, layout: CounterLayout) -> Build | None:
+def load_build(place: Path, layout: CounterLayout) -> Build | None:
     """The build in the cache, or None if it is not there or damaged."""
     program = place / "program"
     try:
@@ -254,44 +307,65 @@ def _build_into(
             inputs.append(temporary / "sampler.o")
             machine = [flag for flag in flags if flag.startswith("-m")]
             toolchain.compile(
-                _RUNTIME / "sampler.c",
-                [*_RUNTIME_FLAGS, *machine, *sampler.defines(generated.layout)],
+                RUNTIME / "sampler.c",
+                [*RUNTIME_FLAGS, *machine, *sampler.defines(generated.layout)],
                 inputs[-1],
             )
         program = temporary / "program"
         toolchain.link(inputs, [*flags, *libraries], program)
-        text_bytes, instructions = code_size(program)
-        facts = {
-            "sites": generated.sites, "warnings": generated.warnings, "text_bytes": text_bytes,
-            "static_instructions": instructions, "program_bytes": program.stat().st_size,
-        }  # fmt: skip
-        (temporary / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
-        _move(temporary, place, generated.layout)
+        write_facts(temporary, generated.sites, generated.warnings)
+        keep_build(temporary, place, generated.layout)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _move(temporary: Path, place: Path, layout: CounterLayout) -> None:
+def write_facts(folder: Path, sites: Mapping[str, int], warnings: Sequence[str]) -> None:
+    """Note beside ``folder``/program what `load_build` will say about it."""
+    program = folder / "program"
+    text_bytes, instructions = code_size(program)
+    facts = {
+        "sites": sites, "warnings": warnings, "text_bytes": text_bytes,
+        "static_instructions": instructions, "program_bytes": program.stat().st_size,
+    }  # fmt: skip
+    (folder / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
+
+
+def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
+    """Move a whole build to its place in the cache."""
     try:
         os.rename(temporary, place)
     except OSError:
-        if _load(place, layout) is None:  # another process was faster is fine; a damaged build is not
+        if load_build(place, layout) is None:  # another process was faster is fine; a damaged build is not
             shutil.rmtree(place, ignore_errors=True)
             os.rename(temporary, place)
 
 
 def code_size(elf_path: Path) -> tuple[int, int]:
-    """Bytes of code of a program, and how many RISC-V instructions they are (0 for other machines)."""
+    """Bytes of code of a program, and how many RISC-V instructions its functions are (0 for other machines).
+
+    What fills the space between functions is not counted, nor is the code that only moves the others: both
+    differ between code layouts.
+    """
     from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
 
     with elf_path.open("rb") as file:
         elf = ELFFile(file)
         section = elf.get_section_by_name(".text")
         code = section.data() if section is not None else b""
-        if elf["e_machine"] != "EM_RISCV":
+        symbols = elf.get_section_by_name(".symtab")
+        if elf["e_machine"] != "EM_RISCV" or section is None or not isinstance(symbols, SymbolTableSection):
             return len(code), 0
+        start = section["sh_addr"]
+        functions = sorted(
+            (symbol["st_value"] - start, symbol["st_value"] - start + symbol["st_size"])
+            for symbol in symbols.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name != PADDING
+        )
     count = position = 0
-    while position < len(code):
-        position += 4 if code[position] & 3 == 3 else 2
-        count += 1
+    for begin, end in functions:
+        position = max(position, begin)  # several names may share a function
+        while position < min(end, len(code)):
+            position += 4 if code[position] & 3 == 3 else 2
+            count += 1
     return len(code), count

@@ -12,7 +12,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from instrumenter.errors import SourceError, ToolchainError
@@ -20,7 +20,7 @@ from instrumenter.errors import SourceError, ToolchainError
 GUEST_TARGET = "riscv64-linux-musl"
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks of its own to unoptimised code; the program is to be the user's.
-_ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
+ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
 # Comments in the preprocessor's output, and output without line markers.
 _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # What speaks to the preprocessor: flags with their value attached or in the next argument.
@@ -73,22 +73,36 @@ class Toolchain:
         self.timeout_seconds = timeout_seconds
         self._zig = cache_directory() / "zig"
 
-    def command(self, arguments: Sequence[str]) -> list[str]:
-        """The command line that compiles for the target."""
+    def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
+        """The command line that compiles for the target; ``driver``: ``cc`` or ``c++``."""
         target = ["-target", self.target] if self.target else []
-        return [sys.executable, "-m", "ziglang", "cc", *target, *arguments]
+        return [*self.tool(driver), *target, *arguments]
 
-    def _run(self, arguments: Sequence[str], directory: Path) -> tuple[int, bytes, bytes]:
-        """Exit status, standard output and standard error of the compiler."""
-        compiler_version()
-        environment: Mapping[str, str] = {
+    def tool(self, name: str) -> list[str]:
+        """The command line of one of the compiler's tools, such as ``ar``."""
+        # -P: what lies in the directory of the program being compiled is none of Python's modules.
+        return [sys.executable, "-P", "-m", "ziglang", name]
+
+    def environment(self) -> dict[str, str]:
+        """The environment in which the compiler runs."""
+        return {
             **os.environ,
             "ZIG_GLOBAL_CACHE_DIR": str(self._zig / "global"),
             "ZIG_LOCAL_CACHE_DIR": str(self._zig / "local"),
         }
+
+    def run(
+        self, arguments: Sequence[str], directory: Path, driver: str = "cc", *, reads_input: bool = False
+    ) -> tuple[int, bytes, bytes]:
+        """Exit status, standard output and standard error of the compiler. Raises `ToolchainError`.
+
+        ``reads_input``: it reads this process's standard input.
+        """
+        compiler_version()
         try:
             process = subprocess.Popen(
-                self.command(arguments), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                self.command(arguments, driver), cwd=directory, env=self.environment(),
+                stdin=None if reads_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
@@ -111,34 +125,44 @@ class Toolchain:
             raise SourceError(f"{source}: no such source file")
         full = source.resolve()
         wanted = [flag for flag in flags if flag not in _UNWANTED_OUTPUT]
-        status, out, err = self._run(["-E", *_ALWAYS, *wanted, str(full)], full.parent)
+        status, out, err = self.run(["-E", *ALWAYS, *wanted, str(full)], full.parent)
         if status:
             raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
         return out.decode("utf-8", "surrogateescape")
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""
-        self._checked([*_ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent)
+        self._checked([*ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent)
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path) -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
-        ready = self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
-        if not ready.exists():
+        self.announce()
+        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
+        self.note_ready()
+
+    def announce(self) -> None:
+        """Before linking: say so if it takes long because it is the first time for this target."""
+        if not self._ready().exists():
             self.notify(
                 f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
                 "which takes about 40 s and is kept."
             )
-        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
-        ready.parent.mkdir(parents=True, exist_ok=True)
-        ready.touch()
+
+    def note_ready(self) -> None:
+        """After linking: the target's C library is there."""
+        self._ready().parent.mkdir(parents=True, exist_ok=True)
+        self._ready().touch()
+
+    def _ready(self) -> Path:
+        return self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """What the compiler is told in order to link a program for this target."""
-        return [*_ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
+        return [*ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
 
     def _checked(self, arguments: Sequence[str], directory: Path) -> None:
         # Where it is compiled must not be seen in the program: same content, same bytes.
-        status, _, err = self._run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
+        status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
 

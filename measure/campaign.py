@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -169,6 +171,28 @@ class Limits(StrictModel):
     )
 
 
+class Cumulative(StrictModel):
+    """Software metrics added one at a time, in random orders (Mytkowicz et al., section 3.4)."""
+
+    orders: int = Field(3, ge=1, le=99, description="Orders, drawn from `seed`. Default: 3")
+    step: int = Field(1, ge=1, description="Metrics added from one set to the next. Default: 1")
+
+    def variants(self, metrics: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
+        """``order1-01`` and so on: each has the metrics of the one before and ``step`` more, the last has all.
+
+        The sets name their metrics in the order of ``metrics``, so that equal sets are one program.
+        """
+        found = {}
+        for order in range(self.orders):
+            drawn = np.random.default_rng([seed, 3, order]).permutation(len(metrics))
+            counts = [*range(self.step, len(metrics), self.step), len(metrics)]
+            for number, count in enumerate(counts, start=1):
+                found[f"order{order + 1}-{number:0{len(str(len(counts)))}d}"] = tuple(
+                    metrics[index] for index in sorted(drawn[:count])
+                )
+        return found
+
+
 class Campaign(StrictModel):
     """Baselines and instrumented runs of one program on one machine."""
 
@@ -188,6 +212,11 @@ class Campaign(StrictModel):
     variants: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
         description="Sets of software metrics collected together in a run; default: one set, `all`",
+    )
+    cumulative: Cumulative | None = Field(
+        None,
+        description="Further sets: the software metrics added one at a time, `order1-01`, `order1-02` and so on. "
+        "Default: none",
     )
     placement: Literal["packed", "cache_line"] = Field(
         "packed", description="Counters side by side, or one a cache line. Default: packed"
@@ -242,6 +271,8 @@ class Campaign(StrictModel):
             )
         if not metrics:
             raise problem_at("collects nothing: name at least one software metric", "variants", variant)
+        if self.cumulative and re.fullmatch(r"order\d+-\d+", variant):
+            raise problem_at("this name is taken by `cumulative`: choose another", "variants", variant)
         for index, metric in enumerate(metrics):
             where = ("variants", variant, index)
             if metric not in self.software_metrics:
@@ -251,7 +282,9 @@ class Campaign(StrictModel):
                 raise problem_at(f"'{metric}' is given twice", *where)
 
     def variant_sets(self) -> dict[str, tuple[str, ...]]:
-        """The variants, or the one set of all software metrics."""
+        """The variants, given and cumulative, or the one set of all software metrics."""
+        if self.cumulative and self.software_metrics:
+            return self.variants | self.cumulative.variants(tuple(self.software_metrics), self.seed)
         if self.variants:
             return dict(self.variants)
         return {"all": tuple(self.software_metrics)} if self.software_metrics else {}

@@ -59,17 +59,53 @@ def _execute(spec: RunSpec) -> Run | str:
         return str(error)
 
 
+class Workers:
+    """Processes that make runs; started when they are needed, and used again until `close`.
+
+    ``count``: how many; default: one a processor.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count or os.cpu_count() or 1
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+
+    def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
+        """Make a run: the run, or the reason why there is none."""
+        if self._pool is None:
+            # Fresh processes: the emulator has threads and signal handlers, which a fork would copy in mid-air.
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                self._count, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_worker
+            )
+        return self._pool.submit(_execute, spec)
+
+    def close(self) -> None:
+        """Let them go when they are done with what they are at; the rest is not begun."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def end(self) -> None:
+        """Stop them now: nothing that they are in the middle of is kept anyway."""
+        if self._pool is not None:
+            processes = list((self._pool._processes or {}).values())
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            self._pool = None
+
+
 def execute_plan(
     specs: Sequence[RunSpec],
     store: Store,
     *,
-    workers: int | None = None,
+    workers: Workers | int | None = None,
     started: Callable[[int, int], None] = lambda to_do, there: None,
     progress: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Make what is missing of ``specs``. Every finished run is stored before the next is waited for.
 
     A run that fails does not stop the others; after three failures and no success the rest is given up.
+    ``workers``: how many at once (default: one a processor), or `Workers` that are used again.
     """
     done: dict[str, Run] = {}
     warnings: list[str] = []
@@ -87,7 +123,14 @@ def execute_plan(
     started(len(missing), reused)
     failures: list[Failure] = []
     if missing:
-        _run_all(missing, store, workers or os.cpu_count() or 1, done, failures, progress)
+        if isinstance(workers, Workers):
+            _run_all(missing, store, workers, done, failures, progress)
+        else:
+            own = Workers(min(len(missing), workers or os.cpu_count() or 1))
+            try:
+                _run_all(missing, store, own, done, failures, progress)
+            finally:
+                own.close()
     runs = tuple(done[key] for key in keys if key in done)
     return Outcome(runs, tuple(failures), reused, tuple(warnings))
 
@@ -95,18 +138,14 @@ def execute_plan(
 def _run_all(
     missing: Sequence[tuple[str, RunSpec]],
     store: Store,
-    workers: int,
+    workers: Workers,
     done: dict[str, Run],
     failures: list[Failure],
     progress: Callable[[], None],
 ) -> None:
-    # Fresh processes: the emulator has threads and signal handlers, which a fork would copy in mid-air.
-    context = multiprocessing.get_context("spawn")
-    pool = concurrent.futures.ProcessPoolExecutor(
-        min(workers, len(missing)), mp_context=context, initializer=_prepare_worker
-    )
+    futures: dict[concurrent.futures.Future[Run | str], tuple[str, RunSpec]] = {}
     try:
-        futures = {pool.submit(_execute, spec): (key, spec) for key, spec in missing}
+        futures = {workers.submit(spec): (key, spec) for key, spec in missing}
         successes = 0
         for future in concurrent.futures.as_completed(futures):
             key, spec = futures[future]
@@ -120,22 +159,14 @@ def _run_all(
                 store.save_failure(key, spec, result)
                 failures.append(Failure(spec, result))
                 if len(failures) >= 3 and not successes:
-                    break
+                    for other in futures:
+                        other.cancel()
+                    return
             else:
                 store.save(key, result)
                 done[key] = result
                 successes += 1
             progress()
     except BaseException:
-        _end(pool)
+        workers.end()
         raise
-    else:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _end(pool: concurrent.futures.ProcessPoolExecutor) -> None:
-    """Stop now: nothing that a worker is in the middle of is kept anyway."""
-    processes = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()

@@ -12,34 +12,21 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from measure.builds import BuildFacts, Builds, catalogue_entry
 from measure.campaign import Campaign, Program
-from measure.errors import CampaignError, MeasureError
+from measure.errors import CampaignError
 from measure.types import BASELINE, RunSpec
 from measure.yaml_positions import Document
-
-if TYPE_CHECKING:
-    from instrumenter.build import Build
-    from measure.programs import ProgramSpec
-
-
-@dataclass(frozen=True)
-class BuildFacts:
-    """What a report says about a built program. ``warnings``: events that its counters may miss."""
-
-    key: str
-    static_instructions: int
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
     """All runs of a campaign in the order in which they are to be made, and the program of each group.
 
-    ``keys``: `content_key` of each spec; ``builds``: by group, one a code layout.
+    ``keys``: `content_key` of each spec; ``builds``: by group, one a code layout that a run has.
     """
 
     campaign: Campaign
@@ -99,16 +86,17 @@ def make_plan(
     except EmulatorError as error:
         index = next((n for n, name in enumerate(campaign.hardware_metrics) if name in str(error)), 0)
         raise CampaignError(f"{document.where('hardware_metrics', index)}: {error}") from None
-    builds = _build_all(campaign, document, config.clock_hz, notify)
     stdin, arguments = _input(campaign.program)
     groups = [(BASELINE, n) for n in range(campaign.baselines)]
     groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
+    layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
+    builds = Builds(campaign, document, config.clock_hz, notify)
+    builds.make([(group, layout) for (group, _), layout in zip(groups, layouts, strict=True)])
     specs = []
     interval, unit = campaign.sampling.interval
-    for group, replicate in groups:
+    for (group, replicate), layout in zip(groups, layouts, strict=True):
         entropy = _entropy(campaign.seed, group, replicate)
-        layouts = builds[group]
-        build = layouts[int(np.random.default_rng([*entropy, 1]).integers(len(layouts)))]
+        build = builds[group, layout]
         specs.append(
             RunSpec(
                 group=group,
@@ -133,17 +121,19 @@ def make_plan(
         )
     order = np.random.default_rng(campaign.seed).permutation(len(specs))
     shuffled = tuple(specs[n] for n in order)
-    facts = {
-        group: tuple(BuildFacts(one.key, one.static_instructions, one.warnings) for one in layouts)
-        for group, layouts in builds.items()
-    }
     keys = tuple(content_key(spec) for spec in shuffled)
-    return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, facts)
+    return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts())
 
 
 def _entropy(seed: int, group: str, replicate: int) -> list[int]:
     """Where a run's randomness comes from: not from other runs, so that adding runs leaves these as they are."""
     return [seed, replicate] if group == BASELINE else [seed, replicate, zlib.crc32(group.encode())]
+
+
+def _layout(campaign: Campaign, group: str, replicate: int) -> int:
+    """Which of the code layouts a run has."""
+    rng = np.random.default_rng([*_entropy(campaign.seed, group, replicate), 1])
+    return int(rng.integers(campaign.noise.code_layouts))
 
 
 def _input(program: Program) -> tuple[str | None, tuple[str, ...]]:
@@ -152,68 +142,7 @@ def _input(program: Program) -> tuple[str | None, tuple[str, ...]]:
     arguments = tuple(str(argument) for argument in program.args)
     if program.catalogue is None:
         return stdin, arguments
-    spec = _catalogue_entry(program)
+    spec = catalogue_entry(program)
     if not arguments:
         arguments = spec.arguments_for(program.size or "medium")
     return stdin or (str(spec.stdin) if spec.stdin else None), arguments
-
-
-def _catalogue_entry(program: Program) -> ProgramSpec:
-    from measure.errors import nearest
-    from measure.programs import load_catalogue
-
-    assert program.catalogue_file is not None
-    catalogue = load_catalogue(program.catalogue_file)
-    if program.catalogue not in catalogue:
-        hint = nearest(str(program.catalogue), catalogue)
-        raise CampaignError(f"{program.catalogue_file}: no program '{program.catalogue}'{hint}")
-    return catalogue[program.catalogue]
-
-
-def _code_offsets(campaign: Campaign) -> list[int]:
-    """Code offsets in bytes, one a layout: the first 0, the others even and below 4 KiB."""
-    rng = np.random.default_rng([campaign.seed, 2])
-    return [0, *(2 * (1 + rng.permutation(2046)[: campaign.noise.code_layouts - 1])).tolist()]
-
-
-def _build_all(
-    campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None]
-) -> dict[str, tuple[Build, ...]]:
-    from instrumenter.build import SamplerConfig, build_program
-    from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
-
-    program = campaign.program
-    flags, libraries = list(program.flags), [f"-l{name}" for name in program.libraries]
-    if program.catalogue:
-        from measure.programs import ensure_sources
-
-        entry = _catalogue_entry(program)
-        sources = ensure_sources(entry)
-        flags += entry.compiler_flags()
-        libraries += entry.linker_flags()
-    else:
-        sources = [program.source] if program.source else list(program.sources)
-    sampler = None
-    if campaign.sampling.mode == "signal":
-        nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
-        sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
-    builds = {}
-    for group, metrics in {BASELINE: (), **campaign.variant_sets()}.items():
-        try:
-            builds[group] = tuple(
-                build_program(
-                    sources, flags, {metric: campaign.software_metrics[metric] for metric in metrics},
-                    sampler=sampler, libraries=libraries, placement=campaign.placement,
-                    volatile=campaign.volatile, code_offset_bytes=offset, notify=notify,
-                )
-                for offset in _code_offsets(campaign)
-            )  # fmt: skip
-        except SpecError as error:
-            metric = next((m for m in metrics if f"'{m}'" in str(error)), None)
-            where = document.where("software_metrics", metric) if metric else str(document.path)
-            raise CampaignError(f"{where}: {error}") from None
-        except ToolchainError as error:
-            raise MeasureError(str(error)) from None
-        except InstrumenterError as error:
-            raise CampaignError(f"{document.where('program')}: {error}") from None
-    return builds

@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from measure.builds import BuildFacts
 from measure.campaign import Campaign
 from measure.errors import CampaignError
-from measure.plan import BuildFacts, Plan
+from measure.plan import Plan
 from measure.store import write_atomically
 from measure.types import RunSpec
 

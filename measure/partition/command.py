@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from measure.campaign import load_campaign
 from measure.errors import CampaignError
+from measure.executor import Workers
 from measure.partition.cover import EXACT_METRICS
 from measure.partition.hardware import split_hardware
 from measure.partition.memory import Memory, Remembering, default_path
@@ -93,11 +94,12 @@ class _Session:
     ) -> None:
         self._request, self._campaign, self._settings = request, campaign, settings
         self._console = console
-        workers = request.workers or os.cpu_count() or 1
+        count = request.workers or os.cpu_count() or 1
+        self._workers = Workers(count)
 
         def oracle(round_: int) -> CampaignOracle:
             return CampaignOracle(
-                campaign, document, store, settings, round_=round_, workers=workers,
+                campaign, document, store, settings, round_=round_, workers=self._workers,
                 target=request.target, notify=lambda message: console.print(message, style="dim"),
             )  # fmt: skip
 
@@ -112,7 +114,7 @@ class _Session:
         known = self._memories[0].all() if request.resume else {}
         self.search = PartitionSearch(
             len(campaign.software_metrics), self._asked[0], seed=campaign.seed,
-            width=max(1, -(-workers // first)), known=known, exact=request.exact,
+            width=max(1, -(-count // first)), known=known, exact=request.exact,
         )  # fmt: skip
         self.progress: Progress | None = None
         self.validated: dict[Group, Verdict] = {}
@@ -121,6 +123,7 @@ class _Session:
         self._deadline = time.monotonic() + 60 * request.minutes if request.minutes else None
 
     def close(self) -> None:
+        self._workers.close()
         for memory in self._memories:
             memory.close()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from measure.campaign import Campaign
 from measure.errors import RunError
-from measure.executor import execute_plan
+from measure.executor import Workers, execute_plan
 from measure.partition.memory import digest
 from measure.partition.types import Group, Verdict
 from measure.perturbation import Memo, inner_perturbation, outer_perturbation
@@ -83,7 +82,7 @@ class CampaignOracle:
         settings: Settings,
         *,
         round_: int = 0,
-        workers: int | None = None,
+        workers: Workers | int | None = None,
         target: str = "emulated",
         notify: Callable[[str], None] = lambda message: None,
     ) -> None:
@@ -157,7 +156,7 @@ class CampaignOracle:
 
     def _plan(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> list[tuple[RunSpec, str]]:
         """The runs of baselines and ``variants`` with their keys."""
-        changes: dict[str, Any] = {"variants": dict(variants), "replicates": replicates}
+        changes: dict[str, Any] = {"variants": dict(variants), "cumulative": None, "replicates": replicates}
         if not variants:  # no variants at all would mean one of everything
             changes["software_metrics"] = {}
         campaign = self._campaign.model_copy(update=changes)
@@ -179,16 +178,11 @@ class CampaignOracle:
     def _measure(self, tests: Sequence[_Open], replicates: int) -> None:
         """Bring every test to ``replicates`` runs."""
 
-        def specs_of(one: _Open) -> list[RunSpec]:
-            name, metrics = self.variant_of(one.group)
-            return [s for s, _ in self._plan({name: metrics}, replicates) if s.group != BASELINE]
-
-        with ThreadPoolExecutor(2) as pool:  # the compiler runs in processes of its own
-            specs = list(pool.map(specs_of, tests))
+        variants = dict(self.variant_of(one.group) for one in tests)
         for one in tests:
             one.runs.clear()
         by_group = {self.variant_of(one.group)[0]: one for one in tests}
-        missing = [spec for each in specs for spec in each]
+        missing = [spec for spec, _ in self._plan(variants, replicates) if spec.group != BASELINE]
         while missing:
             outcome = execute_plan(missing, self._store, workers=self._workers)
             self.runs_made += len(outcome.runs) - outcome.reused

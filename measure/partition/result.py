@@ -223,7 +223,7 @@ def write_campaigns(
     for index, hardware in enumerate(outcome.hardware):
         mine = [name for number, name in enumerate(variants) if number % len(outcome.hardware) == index]
         needed = {metric for name in mine for metric in variants[name]}
-        data: dict[str, Any] = dict(document.data)
+        data: dict[str, Any] = {key: value for key, value in document.data.items() if key != "cumulative"}
         suffix = f"-{index + 1}" if several else ""
         data |= {
             "name": f"{outcome.name}-partition{suffix}",

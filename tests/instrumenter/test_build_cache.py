@@ -209,7 +209,7 @@ def test_the_first_use_of_the_compiler_is_announced(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fresh"))
     said: list[str] = []
     toolchain = Toolchain("riscv64-linux-musl", said.append)
-    monkeypatch.setattr(Toolchain, "_run", lambda *_: (0, b"", b""))
+    monkeypatch.setattr(Toolchain, "run", lambda *_: (0, b"", b""))
     toolchain.link([source], [], tmp_path / "out")
     toolchain.link([source], [], tmp_path / "out")
     assert said == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,29 @@ def test_good_campaign(folder: Path) -> None:
 def test_one_variant_of_everything_by_default(folder: Path) -> None:
     text = GOOD[: GOOD.index("variants:")]
     assert load(folder, text).variant_sets() == {"all": ("nodes",)}
+
+
+def test_cumulative_sets_grow_one_metric_at_a_time(folder: Path) -> None:
+    names = ["one", "two", "three", "four"]
+    metrics = "".join(f"  {name}: {{event: entry, function: f{name}}}\n" for name in names)
+    text = (
+        GOOD[: GOOD.index("software_metrics:")] + f"software_metrics:\n{metrics}cumulative: {{orders: 2}}\n"
+    )
+    sets = load(folder, text).variant_sets()
+    assert list(sets) == [f"order{order}-{number}" for order in (1, 2) for number in (1, 2, 3, 4)]
+    for order in (1, 2):
+        grown = [set(sets[f"order{order}-{number}"]) for number in (1, 2, 3, 4)]
+        assert [len(one) for one in grown] == [1, 2, 3, 4]
+        assert all(smaller < larger for smaller, larger in itertools.pairwise(grown))
+    assert sets["order1-4"] == sets["order2-4"] == tuple(names)
+    assert load(folder, text + "seed: 2\n").variant_sets() != sets
+    stepped = load(folder, text.replace("orders: 2", "orders: 1, step: 3")).variant_sets()
+    assert [len(one) for one in stepped.values()] == [3, 4]
+
+
+def test_names_of_cumulative_sets_are_taken(folder: Path) -> None:
+    text = GOOD.replace("light:", "order1-1:") + "cumulative: {orders: 2}\n"
+    assert "taken by `cumulative`" in complaint(folder, text)
 
 
 @pytest.mark.parametrize(
