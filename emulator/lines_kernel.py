@@ -5,48 +5,59 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.jit import Integer, inline_kernel, kernel
+from emulator.jit import Integer, kernel
 
 
 @kernel
 def recent_lines(
-    times: NDArray[np.uint32], pages: NDArray[np.int64], per_page: Integer, now: Integer, addresses: NDArray[np.uint32],
-    ages: NDArray[np.uint32], histogram: NDArray[np.int64],
+    times: NDArray[np.uint32], permissions: NDArray[np.uint64], mapped: Integer, per_page: Integer, now: Integer,
+    addresses: NDArray[np.uint32], ages: NDArray[np.uint32], pages: NDArray[np.int64],
 ) -> Integer:  # fmt: skip
-    """Put the numbers and ages of the lines of ``pages`` touched last where they belong; how many there are.
+    """Put the numbers and ages of the lines touched last where they belong; how many there are.
 
-    ``times``: of all lines, 0 for never; ``per_page``: lines of a page; ``now``: the time. ``addresses``, ``ages``:
-    room for them: ages up to the power of two with which there is still room for all. ``histogram``: (33,) scratch.
+    ``times``: of all lines, 0 for never; ``permissions``: of all pages, a byte each, eight in a word, ``mapped``: the
+    bit of those that are there; ``per_page``: lines of a page; ``now``: the time. ``addresses``, ``ages``: room for the
+    lines: ages below the largest power of two with which there is room for all. ``pages``: scratch, one a page.
     """
-    histogram[:] = 0
-    for page in pages:
-        for line in range(page * per_page, (page + 1) * per_page):
-            if times[line]:
-                age = np.uint32(np.uint32(now) - times[line])
-                histogram[bits_of(age)] += 1
-    longest = 0
-    total = histogram[0]
-    while longest < 32 and total + histogram[longest + 1] <= len(ages):
-        longest += 1
-        total += histogram[longest]
+    count = 0
+    bits = np.uint64(mapped) * np.uint64(0x0101010101010101)
+    for word in range(len(permissions)):
+        if permissions[word] & bits:
+            for byte in range(8):
+                if (permissions[word] >> np.uint64(8 * byte)) & np.uint64(mapped):
+                    pages[count] = 8 * word + byte
+                    count += 1
+    low, high = 0, 33
+    while high - low > 1:  # ages below 2**low fit
+        middle = (low + high) // 2
+        if _younger(times, pages[:count], per_page, now, middle) <= len(ages):
+            low = middle
+        else:
+            high = middle
+    longest = np.uint32((1 << low) - 1)
     found = 0
-    for page in pages:
+    for page in pages[:count]:
         for line in range(page * per_page, (page + 1) * per_page):
-            if times[line]:
-                age = np.uint32(np.uint32(now) - times[line])
-                if bits_of(age) <= longest:
-                    addresses[found] = line
-                    ages[found] = age
-                    found += 1
+            age = np.uint32(np.uint32(now) - times[line])
+            if times[line] and age <= longest:
+                addresses[found] = line
+                ages[found] = age
+                found += 1
     return found
 
 
-@inline_kernel
-def bits_of(value: Integer) -> Integer:
-    """Binary digits of an unsigned number of 32 bits."""
-    bits = 0
-    for step in (16, 8, 4, 2, 1):
-        if value >> np.uint32(step):
-            value >>= np.uint32(step)
-            bits += step
-    return bits + (1 if value else 0)
+@kernel
+def _younger(
+    times: NDArray[np.uint32], pages: NDArray[np.int64], per_page: Integer, now: Integer, digits: Integer
+) -> Integer:
+    """How many lines have an age of at most so many binary digits. No branch inside: it is made of vectors."""
+    longest = np.uint32((1 << digits) - 1)
+    total = 0
+    for page in pages:
+        own = times[page * per_page : (page + 1) * per_page]
+        some = np.uint32(0)
+        for line in range(len(own)):
+            age = np.uint32(np.uint32(now) - own[line])
+            some += np.uint32((own[line] != 0) & (age <= longest))
+        total += some
+    return total

@@ -222,10 +222,9 @@ class Machine:
         if self._lines is None:
             return addresses[:0], ages[:0]
         bits = self._lines.line_bits
-        pages = np.flatnonzero(self.memory.perm & MAPPED)
         found = recent_lines(
-            self._lines.times, pages, 1 << (PAGE_SHIFT - bits), (self.instructions + TOUCH_EPOCH) & 0xFFFFFFFF,
-            addresses, ages, np.zeros(33, np.int64),
+            self._lines.times, self.memory.perm.view(np.uint64), MAPPED, 1 << (PAGE_SHIFT - bits),
+            (self.instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, np.empty(len(self.memory.perm), np.int64),
         )  # fmt: skip
         return addresses[:found] << np.uint32(bits), ages[:found]
 
