@@ -9,7 +9,7 @@ import click
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
               help="merged.parquet, .csv or .json (Chrome trace). Default: DIR/merged.parquet.")  # fmt: skip
 @click.option("--format", "kind", type=click.Choice(["parquet", "csv", "chrome"]),
@@ -23,31 +23,35 @@ import click
               help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
 @click.option("--channel", "channels", multiple=True, metavar="METRIC",
               help="Align on this hardware metric; may be repeated. Default: all that are shared.")  # fmt: skip
-def merge(directory: Path, out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
+def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
           channels: tuple[str, ...]) -> None:  # fmt: skip
     """Merge the runs in DIR into one trace with every metric.
 
     DIR is what `measure run` left: runs of several groups, each with other software metrics. They are aligned to one
     baseline, and their counts moved onto its records; sums stay what they were. A metric that several runs
-    have is taken from the one that aligns best. Warns where an alignment stretched.
+    have is taken from a group that changes nothing, if there is one, and from the run that aligns best. Warns of
+    groups that perturb, and where an alignment stretched. With several directories, such as those of a partition whose
+    hardware metrics did not fit into one run, the time base is a baseline of the first.
 
     \b
       measure merge results/quickstart
       measure merge results/quickstart --out merged.json     (open in https://ui.perfetto.dev)
+      measure merge results/mine-partition-1 results/mine-partition-2 --out mine.parquet
     """
     from rich.console import Console
 
-    from measure.merge.command import load_results, print_merged
+    from measure.merge.command import load_all, print_merged
     from measure.merge.export import format_of, write_merged
     from measure.merge.runs import merge_runs
 
     endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
-    path = out or directory / f"merged.{endings[kind]}"
+    path = out or directories[0] / f"merged.{endings[kind]}"
     chosen = kind or format_of(path)
-    results = load_results(directory)
+    results = load_all(directories)
     merged = merge_runs(
-        results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale
-    )
+        results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
+        verdicts=results.verdicts,
+    )  # fmt: skip
     write_merged(merged, path, chosen, results.clock_hz)
     console = Console(highlight=False)
     print_merged(console, merged, results.warnings)

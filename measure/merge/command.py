@@ -1,8 +1,10 @@
-"""``measure merge``: reads the runs of a directory of results and merges them. The merging is left to `runs`."""
+"""``measure merge``: reads the runs of directories of results and merges them. The merging is left to `runs`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -18,12 +20,13 @@ from measure.types import BASELINE, Run
 
 @dataclass(frozen=True)
 class Results:
-    """What a directory holds. ``warnings``: traces that are damaged or missing."""
+    """What a directory holds. ``warnings``: traces that are damaged or missing; ``verdicts``: of groups, if known."""
 
     baselines: tuple[Run, ...]
     runs: tuple[Run, ...]
     clock_hz: int
     warnings: tuple[str, ...]
+    verdicts: dict[str, str]
 
     def baseline(self, replicate: int | None = None) -> Run:
         """The baseline of that number, or the first. Raises `CampaignError` when it is not there."""
@@ -57,7 +60,38 @@ def load_results(directory: Path) -> Results:
         raise MergeError(
             f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
         )
-    return Results(baselines, runs, plan.clock_hz, tuple(warnings))
+    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory))
+
+
+def load_all(directories: Sequence[Path]) -> Results:
+    """Runs of several directories: baselines of the first, and what else there is, of the others with their names.
+
+    The others' baselines are among the runs: they may have hardware metrics that the first's lack. Raises
+    `CampaignError` and `MergeError`, as `load_results`.
+    """
+    first, *others = [load_results(directory) for directory in directories]
+    runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)
+    for directory, results in zip(directories[1:], others, strict=True):
+        if results.clock_hz != first.clock_hz:
+            raise MergeError(
+                f"{directory} is of a machine of {results.clock_hz:,} Hz, {directories[0]} of {first.clock_hz:,} Hz: "
+                "expected runs of one machine"
+            )
+        place = directory.resolve().name
+        for run in (*results.baselines, *results.runs):
+            runs.append(replace(run, spec=replace(run.spec, group=f"{place}:{run.spec.group}")))
+        verdicts |= {f"{place}:{group}": verdict for group, verdict in results.verdicts.items()}
+        warnings += results.warnings
+    return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts)
+
+
+def _verdicts(directory: Path) -> dict[str, str]:
+    """Of each group, from summary.json; of baselines, that they change nothing. Empty before `measure run` ended."""
+    try:
+        variants = json.loads((directory / "summary.json").read_text(encoding="utf-8"))["variants"]
+        return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:
@@ -67,16 +101,16 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
         f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
     )
     table = Table(title=title, title_justify="left", title_style="bold")
-    for heading in ("metric", "run", "total", "cost", "distance [sd]", "stretched"):
-        table.add_column(heading, justify="left" if heading in ("metric", "run") else "right")
+    for heading in ("metric", "run", "group is", "total", "cost", "distance [sd]", "stretched"):
+        table.add_column(heading, justify="left" if heading in ("metric", "run", "group is") else "right")
     for source in merged.sources:
         if source.run is None:
-            table.add_row(escape(source.metric), "the baseline", f"{source.total:,}", "", "", "")
+            table.add_row(escape(source.metric), "the baseline", "", f"{source.total:,}", "", "", "")
             continue
         aligned = merged.runs[source.run]
         cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"
         table.add_row(
-            escape(source.metric), escape(aligned.name), f"{source.total:,}", cost,
+            escape(source.metric), escape(aligned.name), merged.verdict_of(aligned), f"{source.total:,}", cost,
             f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}%",
         )  # fmt: skip
     console.print(table)

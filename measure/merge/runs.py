@@ -9,8 +9,8 @@ conserved. Reading a directory of results is left to `measure.merge.command`, wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 AlignBy = Literal["dtw", "progress"]
 Scale = Literal["zscore", "rank"]
 
+UNKNOWN = "unknown"
+"""Verdict of a group that was not compared with the baselines."""
 STRETCHED = 3.0
 """A baseline record made of so many records of a run, or of such a fraction of one, is warned of."""
+_TRUST = {"equivalent": 0, "inconclusive": 1, UNKNOWN: 1, "perturbed": 2}
 _SAME = ("machine", "arguments", "stdin", "files")
 
 
@@ -77,12 +80,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Merged:
-    """One trace with every metric on the baseline's records: ``values`` ``(n, m)`` int64, a column each source."""
+    """One trace with every metric on the baseline's records: ``values`` ``(n, m)`` int64, a column each source.
+
+    ``verdicts``: what is known of how collecting a group's metrics changes the program, by group.
+    """
 
     baseline: Run
     runs: tuple[AlignedRun, ...]
     sources: tuple[Source, ...]
     values: NDArray[np.int64]
+    verdicts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -91,20 +98,34 @@ class Merged:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Where an alignment stretched, and whose metrics are placed roughly there."""
-        return tuple(
+        """Whose metrics are from a perturbed run, and where an alignment stretched and placed them only roughly."""
+        perturbed = [
+            f"{self._metrics_of(n)} from {aligned.name}: collecting this group perturbs the program; do not relate "
+            "them to the other metrics"
+            for n, aligned in enumerate(self.runs)
+            if self.verdict_of(aligned) == "perturbed"
+        ]
+        stretched = [
             self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)
-        )
+        ]
+        return (*perturbed, *stretched)
+
+    def verdict_of(self, aligned: AlignedRun) -> str:
+        """Whether collecting the metrics of the run's group is known to change the program."""
+        return self.verdicts.get(aligned.run.spec.group, UNKNOWN)
+
+    def _metrics_of(self, number: int) -> str:
+        return ", ".join(source.metric for source in self.sources if source.run == number)
 
     def _warning(self, number: int, aligned: AlignedRun) -> str:
-        metrics = ", ".join(source.metric for source in self.sources if source.run == number)
         flagged = np.concatenate([np.arange(*bounds) for bounds in aligned.stretched])
         with np.errstate(divide="ignore"):  # records that got nothing are the worst
             worst = int(flagged[np.argmax(np.abs(np.log(aligned.records[flagged])))])
         cycles = self.baseline.trace.boundaries_cycles
         return (
-            f"{metrics} from {aligned.name}: the alignment stretches {100 * aligned.stretched_fraction:.2g}% of the "
-            f"baseline's records, worst at record {worst} (cycles {cycles[worst]:,} to {cycles[worst + 1]:,}), made of "
+            f"{self._metrics_of(number)} from {aligned.name}: the alignment stretches "
+            f"{100 * aligned.stretched_fraction:.2g}% of the baseline's records, "
+            f"worst at record {worst} (cycles {cycles[worst]:,} to {cycles[worst + 1]:,}), made of "
             f"{aligned.records[worst]:.2g} of the run's; counts there are placed only roughly"
         )
 
@@ -141,7 +162,8 @@ class Merged:
             return {"run": _name(self.baseline), "total": source.total}
         aligned = self.runs[source.run]
         return {
-            "run": aligned.name, "total": source.total, "align": aligned.align, "channels": list(aligned.channels),
+            "run": aligned.name, "verdict": self.verdict_of(aligned), "total": source.total,
+            "align": aligned.align, "channels": list(aligned.channels),
             "cost": None if np.isnan(aligned.cost) else aligned.cost, "distance": aligned.distance,
             "stretched_fraction": aligned.stretched_fraction,
             "stretched_records": [list(bounds) for bounds in aligned.stretched],
@@ -157,12 +179,15 @@ def merge_runs(
     scale: Scale = "zscore",
     method: Method = "auto",
     band: float | None = None,
+    verdicts: Mapping[str, str] | None = None,
 ) -> Merged:
     """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
 
-    A metric that several runs have is taken from the one that aligns best. ``align``: by dynamic time warping on
-    ``channels`` (default: the hardware metrics that both have; ``scale``, ``method``, ``band`` as in `align_run`),
-    or by progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together.
+    A metric that several runs have is taken from one of a group that is shown to change nothing, if there is one,
+    and of those from the one that aligns best. ``verdicts``: by group, as in summary.json. ``align``: by dynamic time
+    warping on ``channels`` (default: the hardware metrics that both have; ``scale``, ``method``, ``band`` as in
+    `align_run`), or by progress: instructions of the program itself. Raises `MergeError` for runs that do not
+    belong together.
     """
     known = set(baseline.trace.metrics)
     candidates = [run for run in runs if set(run.trace.metrics) - known]
@@ -174,7 +199,9 @@ def merge_runs(
         align_run(baseline, run, align=align, channels=channels, scale=scale, method=method, band=band)
         for run in candidates
     ]
-    aligned.sort(key=lambda one: one.distance)  # stable: of equals the first given
+    verdicts = dict(verdicts or {})
+    # Stable: of equals the first given.
+    aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.group, UNKNOWN)], one.distance))
     chosen: dict[str, AlignedRun] = {}
     for metric in dict.fromkeys(metric for run in candidates for metric in run.trace.metrics):
         if metric not in known:
@@ -190,7 +217,7 @@ def merge_runs(
         number = next(n for n, other in enumerate(used) if other is one)
         sources.append(Source(metric, number, int(own.sum())))
         columns.append(one.spread.counts(own))
-    return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1))
+    return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts)
 
 
 def align_run(

@@ -31,17 +31,17 @@ replicates: 2
 PROGRAM = "void work(void) {}\nint main(void) { for (int i = 0; i < 9; i++) work(); return 0; }\n"
 
 
-def make_results(folder: Path) -> Outcome:
+def make_results(folder: Path, campaign: str = CAMPAIGN, name: str = "out") -> Outcome:
     from measure.campaign import load_campaign
     from measure.plan import make_plan
     from measure.plan_file import save_plan
     from measure.store import Store
 
     (folder / "demo.c").write_text(PROGRAM)
-    (folder / "c.yaml").write_text(CAMPAIGN)
+    (folder / "c.yaml").write_text(campaign)
     plan = make_plan(*load_campaign(folder / "c.yaml"), lambda message: None, "fake")
-    with Store(folder / "out") as store:
-        save_plan(plan, folder / "out")
+    with Store(folder / name) as store:
+        save_plan(plan, folder / name)
         return execute_plan(plan.specs, store, workers=1)
 
 
@@ -97,6 +97,39 @@ def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
     assert [e["ts"] for e in events][:-1] == pytest.approx(list(expected))
     named = {e["pid"]: e["args"]["name"] for e in chrome["traceEvents"] if e["ph"] == "M"}
     assert named[events[0]["pid"]] == about["metrics"]["rounds"]["run"]
+
+
+def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(results: Path) -> None:
+    def judged(light: str, other: str) -> Result:
+        verdicts = {"variants": {"light": {"verdict": light}, "other": {"verdict": other}}}
+        (results / "summary.json").write_text(json.dumps(verdicts))
+        return measure(results)
+
+    words = " ".join(judged("perturbed", "equivalent").output.split())
+    assert "rounds from light/" in words
+    assert "collecting this group perturbs the program" in words
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert (about["metrics"]["rounds"]["verdict"], about["metrics"]["calls"]["verdict"]) == (
+        "perturbed", "equivalent",
+    )  # fmt: skip
+    assert sum("perturbs" in warning for warning in about["warnings"]) == 1
+    assert "perturbs the program" not in " ".join(judged("inconclusive", "equivalent").output.split())
+
+
+def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_path: Path) -> None:
+    text = CAMPAIGN.replace("name: demo", "name: more").replace("PAPI_BR_MSP", "PAPI_L1_DCM")
+    other = make_results(tmp_path, text, "more").runs
+    done = measure(results, tmp_path / "more", "--out", tmp_path / "m.parquet")
+    assert done.exit_code == 0, done.output
+    table = pd.read_parquet(tmp_path / "m.parquet")
+    assert {"PAPI_BR_MSP", "PAPI_L1_DCM", "rounds", "calls"} <= set(table.columns)
+    source = table.attrs["metrics"]["PAPI_L1_DCM"]["run"]
+    assert source.startswith("more:")
+    totals = {
+        f"more:{run.spec.group}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum()
+        for run in other
+    }
+    assert table["PAPI_L1_DCM"].sum() == totals[source]
 
 
 def test_another_baseline_and_progress(results: Path) -> None:
