@@ -59,5 +59,5 @@ def _younger(
         for line in range(len(own)):
             age = np.uint32(np.uint32(now) - own[line])
             some += np.uint32((own[line] != 0) & (age <= longest))
-        total += some
+        total += int(some)
     return total

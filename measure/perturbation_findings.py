@@ -32,6 +32,11 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
             f"Every change is shown to be within {result.delta:g} in z: the widest interval reaches "
             f"{max(_reach(pair, result) for pair in result.pairs):.3f}."
         )
+    if result.verdict != "perturbed" and (detectable := _detectable(result)):
+        told.append(
+            f"With these runs a change of z of {detectable[len(detectable) // 2]:.2f} is found in 80% of campaigns "
+            f"(median over {'pairs' if result.kind == 'inner' else 'metrics'}; {detectable[-1]:.2f} in the noisiest)."
+        )
     if result.exploratory:
         told.append(
             f"Exploratory: {_sizes(result)}; use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs "
@@ -99,6 +104,10 @@ def _rises(result: Perturbation) -> list[str]:
     return [
         f"The runs are more alike with the baselines than these are among themselves in {_listed(risen)}."
     ]
+
+
+def _detectable(result: Perturbation) -> list[float]:
+    return sorted(pair.detectable_dz for pair in result.pairs if _known(pair.detectable_dz))
 
 
 def _reach(pair: Pair, result: Perturbation) -> float:

@@ -35,7 +35,8 @@ class Pair:
     as correlations; ``baseline_z_sd``: spread between baselines; ``delta_z``: run minus baseline, with its
     ``1 - 2 alpha`` interval ``ci`` (the one that the equivalence test looks at). ``statistic``: standardised
     difference; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate over
-    pairs (Benjamini-Hochberg). nan where something is undefined, and ``note`` says why.
+    pairs (Benjamini-Hochberg); ``detectable_dz``: the change that such a campaign calls perturbed with 80% probability
+    (inner only). nan where something is undefined, and ``note`` says why.
     """
 
     a: str
@@ -50,6 +51,7 @@ class Pair:
     statistic: float
     p_adjusted: float
     q_value: float
+    detectable_dz: float
     verdict: Verdict
     note: str = ""
 

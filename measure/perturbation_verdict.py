@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation_findings import findings
 from measure.perturbation_types import FEWEST_BASELINES, Kind, Pair, Perturbation, Verdict
-from measure.stats.intervals import Difference, difference, extra_runs_for
+from measure.stats.intervals import Difference, detectable_change, difference, extra_runs_for
 from measure.stats.permutation import Labellings, MaxT, false_discovery_rates, max_t, mean_differences
 
 _ORDER: dict[Verdict, int] = {"perturbed": 0, "inconclusive": 1, "equivalent": 2}
@@ -62,6 +62,7 @@ def judge(evidence: Evidence, *, delta: float, alpha: float) -> Perturbation:
     no_scale = evidence.identical or n_baseline < 2
     rates = false_discovery_rates(np.full(len(kept), np.nan) if no_scale else test.p_raw)
     pairs, estimates = [], []
+    tail = _reachable_level(evidence, alpha) / (2 * max(1, len(kept)))
     for index, p in enumerate(kept.tolist()):
         estimate = _estimate(evidence, p, alpha, no_scale)
         significant = not no_scale and bool(test.p_adjusted[index] <= alpha)
@@ -87,6 +88,7 @@ def judge(evidence: Evidence, *, delta: float, alpha: float) -> Perturbation:
                 statistic=float(test.statistic[index]),
                 p_adjusted=float("nan") if no_scale else float(test.p_adjusted[index]),
                 q_value=float(rates[index]),
+                detectable_dz=detectable_change(estimate, n_baseline, n_runs, delta=delta, tail=tail),
                 verdict=verdict,
                 note=note,
             )
@@ -121,6 +123,15 @@ def judge(evidence: Evidence, *, delta: float, alpha: float) -> Perturbation:
     )
     told = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
     return replace(result, findings=(*told, *evidence.findings))
+
+
+def _reachable_level(evidence: Evidence, alpha: float) -> float:
+    """The largest p-value at or below ``alpha`` that there can be; nan without one, and across runs.
+
+    What power outer comparisons have also depends on how well a changed trace aligns.
+    """
+    steps = int(alpha / evidence.labels.smallest_p + 1e-9)
+    return steps * evidence.labels.smallest_p if steps and evidence.kind == "inner" else float("nan")
 
 
 def _test(evidence: Evidence, kept: NDArray[np.intp]) -> tuple[MaxT, NDArray[np.bool_]]:

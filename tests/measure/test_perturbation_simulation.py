@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from measure.perturbation import Perturbation, inner_perturbation, outer_perturbation, outer_z
+from measure.perturbation import (
+    Pair,
+    Perturbation,
+    inner_perturbation,
+    outer_perturbation,
+    outer_z,
+)
 from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import UNDISTURBED, Disturbance, synthetic_program
 
@@ -151,3 +157,45 @@ def test_synthetic_runs_have_the_properties_that_they_are_for() -> None:
     assert (program.run(np.random.default_rng(3)) == runs[3]).all()
     z = fisher_z([one.rho[0, 1] for one in found])
     assert 0.01 < z.std() < 0.3
+
+
+def planted(seed: int, sizes: tuple[int, int, int], spread: float, effect: float = 0.0) -> Perturbation:
+    """A campaign whose correlations are drawn, with a change of known size in z in the first pair of metrics."""
+    b, r, m = sizes
+    rng = np.random.default_rng((seed, *sizes))
+    rows, columns = np.triu_indices(m, 1)
+    z = rng.uniform(-1, 1, len(rows)) + spread * (
+        np.sqrt(0.7) * rng.normal(size=(b + r, len(rows))) + np.sqrt(0.3) * rng.normal(size=(b + r, 1))
+    )
+    z[b:, 0] += effect
+    names = tuple(f"m{index}" for index in range(m))
+    runs = []
+    for row in z:
+        rho = np.eye(m)
+        rho[rows, columns] = rho[columns, rows] = np.tanh(row)
+        runs.append(Correlations(names, rho, np.zeros(m, np.bool_), np.zeros(m), 3000))
+    return inner_perturbation(runs[:b], runs[b:], n_permutations=999, seed=seed)
+
+
+def first_pair(result: Perturbation) -> Pair:
+    return next(pair for pair in result.pairs if (pair.a, pair.b) == ("m0", "m1"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spread"),
+    [((20, 5, 8), 0.05), ((20, 5, 8), 0.2), ((26, 1, 8), 0.2), ((20, 1, 4), 0.1), ((8, 3, 4), 0.2)],
+)
+def test_effects_of_the_size_said_to_be_detectable_are_found(
+    sizes: tuple[int, int, int], spread: float
+) -> None:
+    campaigns = 60
+    effect = float(np.median([first_pair(planted(seed, sizes, spread)).detectable_dz for seed in range(9)]))
+    found = sum(
+        first_pair(planted(seed, sizes, spread, effect)).verdict == "perturbed" for seed in range(campaigns)
+    )
+    assert found >= binom.ppf(0.001, campaigns, 0.78)
+
+
+def test_equivalence_is_found_where_there_is_no_change() -> None:
+    verdicts = [planted(seed, (20, 5, 4), 0.05).verdict for seed in range(60)]
+    assert verdicts.count("equivalent") >= 54
