@@ -29,7 +29,11 @@ _FIXED = frozenset({Event.CYCLES, Event.INSTRUCTIONS})
 
 
 class PmuError(EmulatorError):
-    """A metric that the machine cannot count, or more of them than it can count at once."""
+    """A metric that the machine cannot count."""
+
+
+class TooManyEventsError(PmuError):
+    """More events than the machine can count at once."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +197,11 @@ def find_metric(name: str, machine: MachineConfig) -> HardwareMetric:
     raise PmuError(f"machine '{machine.name}' cannot count '{name}': there is no such metric{hint}")
 
 
+def programmable_events(name: str, machine: MachineConfig) -> frozenset[str]:
+    """Names of the events that take a programmable counter when a metric is counted. Raises `PmuError`."""
+    return frozenset(event.name for event in find_metric(name, machine).events if event not in _FIXED)
+
+
 def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[HardwareMetric, ...]:
     """Metrics to count at once; raises `PmuError` for one that is unknown, given twice, or one too many."""
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -204,7 +213,7 @@ def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[Hardwa
     events = sorted(set().union(*(metric.events for metric in metrics)) - _FIXED)
     counters = machine.pmu.programmable_counters
     if len(events) > counters:
-        raise PmuError(
+        raise TooManyEventsError(
             f"machine '{machine.name}' counts {counters} events at once besides cycles and instructions, but "
             f"these metrics need {len(events)} ({', '.join(event.name for event in events)}): measure them "
             "in several runs, or raise pmu.programmable_counters in the machine description"

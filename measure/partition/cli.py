@@ -32,10 +32,10 @@ The fewest runs that collect all software metrics of a campaign:
               show_default=True,
               help="A good group is shown to change nothing, or only not shown to change anything.")  # fmt: skip
 @click.option("--counters", type=click.IntRange(1), metavar="C",
-              help="Hardware metrics that the machine can count at once, beside cycles and instructions: they "
-                   "are then split over the runs, too. Default: all of them.")  # fmt: skip
+              help="Events that can be counted at once, beside cycles and instructions. Hardware metrics that need "
+                   "more are split over the runs, too. Default: as many as the machine has.")  # fmt: skip
 @click.option("--shared", metavar="M,M", default="",
-              help="Hardware metrics that every run counts, to align on; with --counters.")  # fmt: skip
+              help="Hardware metrics that every run counts, to align on. Default: what needs no counter.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
 @click.option("--memory", type=click.Path(path_type=Path), metavar="FILE",
               help="Where verdicts are remembered. Default: in the user's cache directory.")  # fmt: skip
@@ -64,8 +64,6 @@ def partition(
 
     from measure.partition.command import Request, run_partition
 
-    if shared and counters is None:
-        raise click.UsageError("--shared goes with --counters: without it every run counts everything")
     request = Request(
         campaign=campaign, out=out, minutes=minutes, exact=exact, resume=resume, most_replicates=most_replicates,
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,

@@ -13,7 +13,7 @@ from measure.campaign import load_campaign
 from measure.errors import CampaignError
 from measure.executor import Workers
 from measure.partition.cover import EXACT_METRICS
-from measure.partition.hardware import split_hardware
+from measure.partition.hardware import counting_everything, events_of, split_hardware
 from measure.partition.memory import Memory, Remembering, default_path
 from measure.partition.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
 from measure.partition.result import Outcome, render_page, summary_text, write_campaigns
@@ -60,14 +60,16 @@ def run_partition(request: Request, console: Console) -> bool:
         raise CampaignError(
             f"{document.where('software_metrics')}: {len(names)} metrics: --exact is affordable for up to {most}"
         )
-    hardware: tuple[tuple[str, ...], ...] = (campaign.hardware_metrics,)
-    if request.counters is not None:
-        hardware = split_hardware(campaign.hardware_metrics, request.counters, request.shared)
+    hardware = _hardware_sets(request, campaign, document)
     directory = request.out or Path("results") / f"{campaign.name}-partition"
+    asked = campaign
+    if len(hardware) > 1:
+        machine = counting_everything(campaign.machine, directory)
+        asked = campaign.model_copy(update={"machine": machine})
     settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
     with ExitStack() as stack:
         store = stack.enter_context(Store(directory))
-        session = _Session(request, campaign, document, store, settings, console)
+        session = _Session(request, asked, document, store, settings, console)
         stack.callback(session.close)
         interrupted = session.search_and_validate()
         outcome = session.outcome(hardware)
@@ -78,6 +80,23 @@ def run_partition(request: Request, console: Console) -> bool:
     written = ", ".join(str(path) for path in [directory / "partition.html", *files])
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
     return interrupted
+
+
+def _hardware_sets(request: Request, campaign: Campaign, document: Document) -> tuple[tuple[str, ...], ...]:
+    """The hardware metrics in sets that can be counted at once: by ``--counters``, or else by the machine."""
+    from emulator.errors import EmulatorError
+    from emulator.timing.load import parse_machine
+
+    where = document.where("hardware_metrics")
+    try:
+        machine = parse_machine(campaign.machine.read_text(encoding="utf-8"), str(campaign.machine))
+        events = events_of(campaign.hardware_metrics, machine)
+        counters = request.counters or max(1, machine.pmu.programmable_counters)
+        return split_hardware(campaign.hardware_metrics, counters, request.shared, events)
+    except EmulatorError as error:
+        raise CampaignError(f"{where}: {error}") from None
+    except CampaignError as error:
+        raise CampaignError(f"{where}: {error}") from None
 
 
 class _Session:

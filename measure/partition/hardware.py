@@ -1,29 +1,39 @@
 """Hardware metrics over several runs, when a machine has fewer counters than there are metrics.
 
-The emulated machine counts everything at once; most real ones have two fixed counters, for cycles and
-instructions, and four to eight that can be programmed. What is not counted in one run has to come from another,
-and the runs need metrics in common to be aligned on. How many there are is given on the command line
-(``--counters C --shared M,M``): it is a property of the machine that the campaign will be repeated on, not of the
-emulated one that the search asks.
+Most processors have two fixed counters, for cycles and instructions, and four to eight that can be programmed. What is
+not counted in one run has to come from another, and the runs need metrics in common to be aligned on. The emulated
+machine can count everything at once, unnoticed: the search asks it with all counters (`counting_everything`), and what
+the machine, or one that the campaign is to be repeated on, has is kept by the campaign files that are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measure.errors import CampaignError
+
+if TYPE_CHECKING:
+    from emulator.timing.config import MachineConfig
 
 FIXED = frozenset({"PAPI_TOT_CYC", "PAPI_TOT_INS"})
 """Have counters of their own on the processors that Linux perf supports, and cost no programmable one."""
 
 
 def split_hardware(
-    metrics: Sequence[str], counters: int, shared: Sequence[str], fixed: Collection[str] = FIXED
+    metrics: Sequence[str],
+    counters: int,
+    shared: Sequence[str],
+    events: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[tuple[str, ...], ...]:
-    """``metrics`` in the fewest sets that ``counters`` programmable counters can each count at once.
+    """``metrics`` in few sets that ``counters`` programmable counters can each count at once.
 
-    Every set has all of ``shared`` and of the ``fixed`` metrics asked for, and its metrics in the order of
-    ``metrics``. Sets are as even as can be, so that none is aligned on much less than the others.
+    Every set has all of ``shared`` and the metrics that need no programmable counter, and its metrics in the order
+    of ``metrics``. ``events``: what each metric needs counted (default: itself, unless it is `FIXED`); an
+    event that two metrics of a set need is counted once. As many sets as a first-fit of the most demanding first
+    needs, the fewest where each metric is one event; as even as can be, so that none is aligned on much less than
+    the others.
 
     Raises `CampaignError` for unknown or too many shared metrics, and for sets with nothing in common.
     """
@@ -34,25 +44,75 @@ def split_hardware(
         raise CampaignError(
             f"shared metric {unknown[0]} is not among the hardware metrics: expected some of {', '.join(metrics)}"
         )
-    everywhere = [metric for metric in metrics if metric in shared or metric in fixed]
-    rest = [metric for metric in metrics if metric not in everywhere]
-    free = counters - sum(metric not in fixed for metric in everywhere)
-    if free < 0 or (rest and not free):
+    needs = {m: frozenset(events[m]) if events is not None else frozenset({m}) - FIXED for m in metrics}
+    everywhere = [metric for metric in metrics if metric in shared or not needs[metric]]
+    common = frozenset[str]().union(*(needs[metric] for metric in everywhere))
+    rest = sorted((metric for metric in metrics if metric not in everywhere), key=lambda m: -len(needs[m]))
+    too_much = [metric for metric in rest if len(common | needs[metric]) > counters]
+    if len(common) > counters or too_much:
         raise CampaignError(
-            f"{counters} counters and {len(everywhere)} metrics in every run "
-            f"({', '.join(everywhere)}): no counter is left for the others; share fewer"
+            f"{counters} counters and {len(everywhere)} metrics in every run ({', '.join(everywhere)}): no counter is "
+            f"left for {too_much[0] if too_much else 'the others'}; share fewer"
         )
-    n_sets = max(1, -(-len(rest) // free)) if rest else 1
-    if n_sets > 1 and not everywhere:
+    sets: list[list[str]] | None = [[]]
+    for n_sets in range(1, len(rest) + 1):
+        sets = _placed(rest, needs, common, counters, n_sets)
+        if sets is not None:
+            break
+    assert sets is not None  # as many sets as metrics always do
+    if len(sets) > 1 and not everywhere:
         raise CampaignError(
-            f"{n_sets} sets of hardware metrics with nothing in common cannot be aligned: "
+            f"{len(sets)} sets of hardware metrics with nothing in common cannot be aligned: "
             "name at least one shared metric"
         )
-    base, more = divmod(len(rest), n_sets)
-    sets, at = [], 0
-    for index in range(n_sets):
-        size = base + (index < more)
-        chosen = {*everywhere, *rest[at : at + size]}
-        sets.append(tuple(metric for metric in metrics if metric in chosen))
-        at += size
-    return tuple(sets)
+    return tuple(tuple(m for m in metrics if m in everywhere or m in chosen) for chosen in sets)
+
+
+def _placed(
+    rest: Sequence[str],
+    needs: Mapping[str, frozenset[str]],
+    common: frozenset[str],
+    counters: int,
+    n_sets: int,
+) -> list[list[str]] | None:
+    """Each of ``rest`` into the emptiest of ``n_sets`` that can take it, or None when one finds no place."""
+    chosen: list[list[str]] = [[] for _ in range(n_sets)]
+    used = [common] * n_sets
+    for metric in rest:
+        fitting = [k for k in range(n_sets) if len(used[k] | needs[metric]) <= counters]
+        if not fitting:
+            return None
+        place = min(fitting, key=lambda k: len(used[k] | needs[metric]))
+        chosen[place].append(metric)
+        used[place] |= needs[metric]
+    return chosen
+
+
+def events_of(metrics: Sequence[str], machine: MachineConfig) -> dict[str, frozenset[str]]:
+    """The events of each metric that take a programmable counter. Raises `PmuError` for one that there is not."""
+    from emulator.pmu import programmable_events
+
+    return {metric: programmable_events(metric, machine) for metric in metrics}
+
+
+def counting_everything(machine: Path, directory: Path) -> Path:
+    """The machine with as many counters as there can be, written into ``directory``."""
+    import yaml
+
+    from emulator.timing.config import PmuConfig
+    from measure.store import write_atomically
+
+    most = next(
+        one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le")
+    )
+    data = yaml.safe_load(machine.read_text(encoding="utf-8"))
+    data["pmu"] = (data.get("pmu") or {}) | {"programmable_counters": most}
+    about = f"# {machine.name} with counters for all events at once, for the search.\n"
+    text = about + yaml.safe_dump(data, sort_keys=False)
+    path = directory / f"{machine.stem}-all-counters.yaml"
+    write_atomically(path, lambda to: _write(to, text))
+    return path.resolve()
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -266,6 +266,8 @@ def _program_from(campaign: Campaign, given: dict[str, Any], directory: Path) ->
         moved["source"] = _relative(program.source, directory)
     if program.sources:
         moved["sources"] = [_relative(one, directory) for one in program.sources]
+    if program.directory:
+        moved["directory"] = _relative(program.directory, directory)
     if program.stdin:
         moved["stdin"] = _relative(program.stdin, directory)
     if program.files:

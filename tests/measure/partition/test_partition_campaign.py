@@ -148,6 +148,27 @@ def test_counters_split_the_hardware_metrics_over_campaign_files(folder: Path) -
     assert len(make_plan(second, document, lambda _: None, "fake").specs) == 20
 
 
+def test_a_machine_with_few_counters_needs_several_campaigns(folder: Path) -> None:
+    machine = (ROOT / "configs" / "machines" / "desktop.yaml").read_text()
+    (folder / "few.yaml").write_text(machine.replace("programmable_counters: 8", "programmable_counters: 2"))
+    text = (folder / "c.yaml").read_text()
+    metrics = "hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP, PAPI_L1_DCM, PAPI_L1_DCA]"
+    lines = [metrics if line.startswith("hardware_metrics") else line for line in text.splitlines()]
+    lines = ["machine: few.yaml" if line.startswith("machine") else line for line in lines]
+    (folder / "c.yaml").write_text("\n".join(lines) + "\n")
+    with pytest.raises(CampaignError, match=r"counts 2 events at once .* `measure partition` splits them"):
+        make_plan(*load_campaign(folder / "c.yaml"), lambda _: None, "fake")
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    sets = result_of(folder)["hardware_sets"]
+    assert len(sets) == 2
+    assert {metric for one in sets for metric in one} == set(metrics.split("[")[1].rstrip("]").split(", "))
+    for number in (1, 2):
+        campaign, document = load_campaign(folder / "out" / f"partition-{number}.yaml")
+        assert campaign.machine == folder / "few.yaml"
+        assert make_plan(campaign, document, lambda _: None, "fake").specs
+
+
 def test_interrupt_keeps_everything_and_reports_the_best(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,9 +244,11 @@ def test_what_cannot_be_searched_is_refused(folder: Path) -> None:
     (folder / "c.yaml").write_text(text[:start] + many + text[end:])
     with pytest.raises(CampaignError, match=r"c.yaml:6: 13 metrics: --exact is affordable for up to 12"):
         run(folder, "--exact")
-    result = run(folder, "--shared", "PAPI_LD_INS")
-    assert result.exit_code == 2
-    assert "--shared goes with --counters" in result.output
+    (folder / "c.yaml").write_text(text)
+    with pytest.raises(
+        CampaignError, match=r"c.yaml:\d+: shared metric PAPI_XX is not among the hardware metrics"
+    ):
+        run(folder, "--shared", "PAPI_XX")
 
 
 def test_a_real_campaign_end_to_end(folder: Path) -> None:
@@ -399,10 +422,26 @@ def test_hardware_sets_fit_the_counters_and_share() -> None:
 def test_hardware_sets_that_cannot_be() -> None:
     for metrics, counters, shared, message in (
         (("A", "B"), 1, ["C"], "shared metric C is not among the hardware metrics: expected some of A, B"),
-        (("A", "B", "C"), 1, ["A"], "no counter is left for the others; share fewer"),
+        (("A", "B", "C"), 1, ["A"], "no counter is left for B; share fewer"),
         (("A", "B", "C"), 2, [], "nothing in common cannot be aligned: name at least one shared metric"),
         (("A", "B"), 0, [], "0 counters: expected at least 1"),
     ):
         with pytest.raises(CampaignError, match=message):
             split_hardware(metrics, counters, shared)
     assert split_hardware(("A", "B"), 2, []) == (("A", "B"),)
+
+
+def test_metrics_that_need_the_same_events_share_counters() -> None:
+    events = {
+        "TOT": (),
+        "MISSES": ("miss",),
+        "HITS": ("miss", "access"),
+        "ACCESSES": ("access",),
+        "BR": ("branch",),
+    }
+    assert split_hardware(tuple(events), 2, [], events) == (
+        ("TOT", "HITS", "ACCESSES"),
+        ("TOT", "MISSES", "BR"),
+    )
+    with pytest.raises(CampaignError, match="no counter is left for HITS"):
+        split_hardware(tuple(events), 1, [], events)
