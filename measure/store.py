@@ -118,10 +118,14 @@ class Store:
         if not path.exists():
             return None, None
         try:
-            return _read_parquet(path, spec), None
+            run = _read_parquet(path, spec)
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             return None, f"The trace {path} is damaged ({reason})"
+        # A process that was killed between the two has left a trace that the ledger does not know.
+        if not self._ledger.execute("select 1 from runs where key = ? and state = 'done'", (key,)).fetchone():
+            self._note(key, spec, "done", None, run.seconds)
+        return run, None
 
 
 def _write_parquet(path: Path, run: Run) -> None:
