@@ -16,7 +16,8 @@ from measure.partition.cover import EXACT_METRICS
 from measure.partition.hardware import counting_everything, events_of, split_hardware
 from measure.partition.memory import Memory, Remembering, default_path
 from measure.partition.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
-from measure.partition.result import Outcome, render_page, summary_text, write_campaigns
+from measure.partition.page import render_page
+from measure.partition.result import Outcome, summary_text, write_campaigns
 from measure.partition.search import PartitionSearch
 from measure.partition.types import Group, Oracle, Progress, Verdict
 from measure.store import Store, write_atomically

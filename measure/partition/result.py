@@ -1,4 +1,4 @@
-"""What a partition search found: as sentences, JSON, a page, and campaign files that collect by it."""
+"""What a partition search found: as sentences, JSON, and campaign files that collect by it; the page is `page`'s."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +21,6 @@ _PROOFS = {
     "optimal among tested": "nothing better can be put together from groups shown to be good",
     "upper bound": "fewer may do",
 }
-_STYLE = """
-body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1c2733; max-width: 1060px; margin: 2em auto;
-  padding: 0 1em; }
-h1 { font-size: 1.5em; margin-bottom: .1em; } h2 { font-size: 1.1em; margin-top: 2em; }
-p.lead { color: #5b6875; margin-top: 0; }
-table { border-collapse: collapse; width: 100%; } th, td { padding: .35em .7em; text-align: left;
-  vertical-align: top; border-bottom: 1px solid #d5dbe1; }
-th { border-bottom: 2px solid #5b6875; } .scroll { overflow-x: auto; }
-.good { color: #1f7a55; font-weight: 600; } .bad { color: #b3401f; font-weight: 600; }
-.undecided { color: #8a6d1b; font-weight: 600; }
-"""
 
 
 @dataclass(frozen=True)
@@ -173,33 +161,6 @@ def summary_text(outcome: Outcome) -> str:
         ],
     }
     return json.dumps(document, indent=1, allow_nan=False)
-
-
-def render_page(outcome: Outcome) -> str:
-    """The report as one self-contained page."""
-    chosen = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows()
-    )
-    rejected = "".join(
-        f"<tr><td>{escape(', '.join(outcome.names(group)))}</td>"
-        f'<td class="{verdict.state}">{verdict.state}</td><td>{escape(verdict.reason)}</td></tr>'
-        for group, verdict in outcome.rejected()
-    )
-    sets = "".join(f"<li>{escape(', '.join(one))}</li>" for one in outcome.hardware)
-    told = "".join(f"<li>{escape(one)}</li>" for one in outcome.sentences())
-    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<title>{escape(outcome.name)}: partition</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>
-<h1>{escape(outcome.headline)}</h1>
-<p class="lead">Software metrics that can be collected together without changing how the hardware metrics relate,
-within runs and across aligned ones.</p>
-<ul>{told}</ul>
-<h2>The groups</h2><div class="scroll"><table><tr><th>group</th><th>software metrics</th>
-<th>verdict, closest to the limit</th><th>on fresh runs</th></tr>{chosen}</table></div>
-<h2>Hardware metrics</h2><ul>{sets}</ul>
-<h2>Groups that were rejected, and why</h2><div class="scroll"><table><tr><th>software metrics</th><th>verdict</th>
-<th>which pair, by how much</th></tr>{rejected}</table></div></body></html>
-"""
 
 
 def write_campaigns(
