@@ -1,6 +1,6 @@
 """Phases online: a table of signatures, and the entry that an interval's signature belongs to.
 
-Lau, Sherwood and Calder's cycle-close traces, section 2. The distance of two signatures is Manhattan's; both sum
+The cycle-close paper, section 2. The distance of two signatures is Manhattan's; both sum
 to the interval's length L, so it lies between 0 and 2L. The paper gives its threshold in percent and does not
 say of what: ``base`` says so here.
 """

@@ -1,8 +1,8 @@
 """Code signatures of intervals: which branches an interval went through, weighted by instructions.
 
 A signature has N entries (32 by default). Each control transfer's address is hashed to an entry, which grows by
-the instructions executed since the transfer before it, so that the entries sum to the interval's length. (Lau,
-Sherwood and Calder's cycle-close traces, section 2.) Here they are made from the executions of blocks that the
+the instructions executed since the transfer before it, so that the entries sum to the interval's length (the
+cycle-close paper, section 2). Here they are made from the executions of blocks that the
 emulator counts beside running: each block belongs to the transfer that ends it, or ends what follows it.
 """
 
