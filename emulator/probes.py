@@ -1,8 +1,9 @@
 """Non-intrusive probes: counts of what a program did, taken from the record without touching the program.
 
 `BlockCounter` counts how often each block ran, from which the executions of any instruction follow;
-`StoreWatch` counts accesses that store into watched address ranges. Both see exactly what happened: the
-ground truth that instrumentation is compared with.
+`StoreWatch` counts accesses that store into watched address ranges; `EventCounter` counts many kinds of
+events, of both sorts, at once. All see exactly what happened: the ground truth that instrumentation is
+compared with.
 """
 
 from __future__ import annotations
@@ -71,6 +72,79 @@ class StoreWatch:
             facts.instructions["access"].astype(np.uint8),
             stream, lows, highs, self.counts, ACCESS_STORE,
         )  # fmt: skip
+
+
+class EventCounter:
+    """Counts several kinds of events at once, cheaply enough to stay on for whole runs.
+
+    ``events``: for each kind the addresses of instructions whose executions are summed (one that is there
+    twice counts twice) and half-open address ranges in which stores are counted, as `StoreWatch` does.
+    """
+
+    selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)
+
+    def __init__(self, events: Sequence[tuple[Sequence[int], Sequence[tuple[int, int]]]]) -> None:
+        self._weights: list[dict[int, int]] = []
+        for pcs, _ in events:
+            self._weights.append({})
+            for pc in pcs:
+                self._weights[-1][pc] = self._weights[-1].get(pc, 0) + 1
+        # Ranges may overlap: stores are counted for the stretches between neighbouring bounds, each of which
+        # belongs to some kinds of events.
+        bounds = sorted({bound for _, ranges in events for pair in ranges for bound in pair})
+        self._bounds = np.array(bounds or [0], np.uint32)
+        self._stores = np.zeros(len(self._bounds), np.int64)
+        self._within = np.array(
+            [[any(low <= bound < high for low, high in ranges) for bound in self._bounds] for _, ranges in events],
+            np.int64,
+        ).reshape(len(events), len(self._bounds))  # fmt: skip
+        self._executions = np.zeros(0, np.int64)
+        self._blocks = np.zeros(0, np.int64)  # those with such instructions, and how many of each kind
+        self._in_block = np.zeros((len(events), 0), np.int64)
+        self._first_store = np.zeros(1, np.int64)  # of each block in `_store_slots`, and where the last ends
+        self._store_slots = np.zeros(0, np.int64)
+        self._n_accesses = np.zeros(0, np.int64)
+
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        from emulator.probes_kernel import count_events
+
+        if facts.n_blocks > len(self._executions):
+            self._learn(facts)
+        count_events(
+            stream, self._n_accesses, self._first_store, self._store_slots, self._bounds, self._executions,
+            self._stores,
+        )  # fmt: skip
+
+    def totals(self) -> NDArray[np.int64]:
+        """Events so far, ``(n_kinds,)``; `Machine.drain` comes first."""
+        executions = self._executions[self._blocks]
+        return np.asarray(self._in_block @ executions + self._within @ self._stores)
+
+    def _learn(self, facts: BlockFacts) -> None:
+        """Make the tables of the blocks that are new."""
+        known = len(self._executions)
+        blocks, instructions = facts.blocks[known:], facts.instructions
+        counts = blocks["n_instructions"].astype(np.int64)
+        block = np.repeat(np.arange(len(blocks)), counts)
+        offset = np.arange(len(block)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows = instructions[blocks["first_instruction"].astype(np.int64)[block] + offset]
+        accesses = rows["access"] != 0
+        before = np.cumsum(accesses) - accesses
+        slots = before - np.repeat(before[np.cumsum(counts) - counts], counts)
+        stores = (rows["access"] & ACCESS_STORE) != 0
+        per_block = np.bincount(block[stores], minlength=len(blocks))
+        self._store_slots = np.concatenate([self._store_slots, slots[stores]])
+        self._first_store = np.concatenate([self._first_store, self._first_store[-1] + np.cumsum(per_block)])
+        self._n_accesses = np.concatenate([self._n_accesses, blocks["n_accesses"].astype(np.int64)])
+        found = np.zeros((len(self._weights), len(blocks)), np.int64)
+        for kind, weights in enumerate(self._weights):
+            if weights:
+                wanted = np.flatnonzero(np.isin(rows["pc"], np.fromiter(weights, np.uint32)))
+                np.add.at(found[kind], block[wanted], [weights[int(pc)] for pc in rows["pc"][wanted]])
+        some = np.flatnonzero(found.any(axis=0))
+        self._blocks = np.concatenate([self._blocks, known + some])
+        self._in_block = np.concatenate([self._in_block, found[:, some]], axis=1)
+        self._executions = np.concatenate([self._executions, np.zeros(len(blocks), np.int64)])
 
 
 def block_ids(facts: BlockFacts, stream: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -121,6 +121,14 @@ def _check_identifiers(value: str | None, most: int) -> str | None:
     return value
 
 
+def check_metric_names(value: dict[str, MetricSpec]) -> dict[str, MetricSpec]:
+    """``value`` if its keys can be names of metrics. Raises ValueError."""
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+            raise ValueError(f"got the metric name {name!r}, expected letters, digits, '_', '.' and '-'")
+    return value
+
+
 class InstrumentSpec(BaseModel):
     """A file for the ``instrument`` command: a program, and what to count in it."""
 
@@ -141,10 +149,4 @@ class InstrumentSpec(BaseModel):
         description="What to compile for; `host`: this machine. Default: riscv64-linux-musl",
     )
 
-    @field_validator("metrics")
-    @classmethod
-    def _names(cls, value: dict[str, MetricSpec]) -> dict[str, MetricSpec]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
-                raise ValueError(f"got the metric name {name!r}, expected letters, digits, '_', '.' and '-'")
-        return value
+    _names = field_validator("metrics")(check_metric_names)

@@ -142,11 +142,15 @@ class Toolchain:
 
     def announce(self) -> None:
         """Before linking: say so if it takes long because it is the first time for this target."""
-        if not self._ready().exists():
+        if not self.is_ready():
             self.notify(
                 f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
                 "which takes about 40 s and is kept."
             )
+
+    def is_ready(self) -> bool:
+        """Whether the target's C library has been built."""
+        return self._ready().exists()
 
     def note_ready(self) -> None:
         """After linking: the target's C library is there."""

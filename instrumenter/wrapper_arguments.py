@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path, PurePath
 
 from instrumenter.errors import SourceError
+from instrumenter.toolchain import ALWAYS
 
 
 class Kind(Enum):
@@ -86,7 +87,9 @@ _LEFT_OUT_LINKER = re.compile(
     r"|--hash-style=.*|-?-soname(=.*)?|-O\d?|--enable-new-dtags|--disable-new-dtags|-?-rpath(-link)?(=.*)?"
 )
 _LINKER_WITH_VALUE = re.compile(r"-?-(Map|soname|rpath|rpath-link)")
-_ASKS = re.compile(r"--version|--help|--target-help|-###|-dump(machine|version|fullversion|specs)|--?print-.*")
+_ASKS = re.compile(
+    r"--version|--help|--target-help|-###|-dump(machine|version|fullversion|specs)|--?print-.*"
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class CommandLine:
     """A compiler command line, response files read.
 
     ``stage``: ``link``, ``compile`` (-c), ``assembly`` (-S), ``check`` (-fsyntax-only), or ``ask`` for what neither
-    compiles nor links (-E, -M, --version).
+    compiles nor links (-E, -M, --version) or compiles a header.
     """
 
     tokens: tuple[Token, ...]
@@ -119,6 +122,11 @@ class CommandLine:
     def all_words(self) -> list[str]:
         """The whole command line, without what is left out."""
         return [word for token in self.tokens if token.kind is not Kind.LEFT_OUT for word in token.words]
+
+    def plain_words(self) -> list[str]:
+        """The whole command line for the compiler as it is; what is not compiled goes to standard output by -o -."""
+        return [*ALWAYS, *(w for t in self.tokens if t.kind is not Kind.LEFT_OUT and t.words != ("-o", "-")
+                           for w in t.words)]  # fmt: skip
 
     def compile_words(self) -> list[str]:
         """What the compiler is told about any source, the preprocessor's part included."""
@@ -148,7 +156,8 @@ def read_command_line(arguments: Sequence[str], directory: Path, cplusplus: bool
     stage = "link"
     for token in tokens:
         word = token.words[0]
-        if word in ("-E", "-M", "-MM") or _ASKS.fullmatch(word):
+        header = token.language == "a header" or token.language.endswith("-header")
+        if word in ("-E", "-M", "-MM") or _ASKS.fullmatch(word) or header:
             stage = "ask"
         elif stage != "ask" and word in ("-c", "-S", "-fsyntax-only"):
             stage = {"-c": "compile", "-S": "assembly", "-fsyntax-only": "check"}[word]

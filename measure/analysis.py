@@ -145,9 +145,12 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
     source = program.catalogue or ", ".join(
         p.name for p in ([program.source] if program.source else program.sources)
     )
+    how = " ".join(program.flags)
+    if program.build is not None and program.directory is not None:
+        source, how = f"{program.directory.name}/{program.binary}", program.build
     simulated = sum(run.total_instructions for run in outcome.runs)
     return (
-        ("program", f"{source} {' '.join(str(a) for a in program.args)} ({' '.join(program.flags)})"),
+        ("program", f"{source} {' '.join(str(a) for a in program.args)} ({how})"),
         ("machine", f"{campaign.machine.name}, {plan.clock_hz / 1e6:g} MHz"),
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
@@ -216,7 +219,7 @@ _PERTURBATION_JSON = {
     "type": ["object", "null"],
     "description": "kind, verdict (perturbed | equivalent | inconclusive), p_value (familywise over all pairs), "
     "delta, alpha, run counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with "
-    "ci, p_adjusted, q_value, verdict, note",
+    "ci, p_adjusted, q_value, detectable_dz (found in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }
 SUMMARY_JSON_SCHEMA: dict[str, Any] = {
@@ -247,5 +250,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "findings": {"type": "array", "items": {"type": "string"}},
         "provenance": {"type": "object"},
+        "ground_truth": {
+            "type": "object",
+            "description": "With `ground_truth: true`: the sampler's own perturbation, pairs with software metrics by "
+            "variant, errors of alignments in records",
+        },
     },
 }

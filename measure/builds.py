@@ -23,7 +23,8 @@ from measure.types import BASELINE
 from measure.yaml_positions import Document
 
 if TYPE_CHECKING:
-    from instrumenter.build import Build, Recipe
+    from instrumenter.build import Build, Recipe, SamplerConfig
+    from instrumenter.project import Project, ProjectRecipe
     from instrumenter.spec import MetricSpec
     from measure.programs import ProgramSpec
 
@@ -129,9 +130,14 @@ class Builds:
             except ToolchainError as error:
                 raise MeasureError(str(error)) from None
             except InstrumenterError as error:
-                raise CampaignError(f"{self._document.where('program')}: {error}") from None
+                raise CampaignError(f"{self._where_program()}: {error}") from None
             except BrokenProcessPool:
                 raise MeasureError("a process that builds was ended from outside: start again") from None
+
+    def _where_program(self) -> str:
+        """Where the campaign says how the program is made."""
+        build = ("build",) if self._campaign.program.build is not None else ()
+        return self._document.where("program", *build)
 
     def facts(self) -> dict[str, tuple[BuildFacts, ...]]:
         """By group, for each of its layouts that was built."""
@@ -141,10 +147,10 @@ class Builds:
         return {group: tuple(facts) for group, facts in found.items()}
 
 
-_worker_recipe: Recipe | None = None
+_worker_recipe: Recipe | ProjectRecipe | None = None
 
 
-def _prepare_worker(recipe: Recipe) -> None:
+def _prepare_worker(recipe: Recipe | ProjectRecipe) -> None:
     # Ctrl-C reaches every process of the terminal: the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker_recipe
@@ -156,9 +162,47 @@ def _build(metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
     return _worker_recipe.build(metrics, code_offset_bytes)
 
 
-def _recipe(campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None]) -> Recipe:
-    from instrumenter.build import Recipe, SamplerConfig, preprocess_all
+def _recipe(
+    campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None]
+) -> Recipe | ProjectRecipe:
+    from instrumenter.build import SamplerConfig
     from instrumenter.errors import InstrumenterError, ToolchainError
+    from instrumenter.project import ProjectRecipe
+
+    sampler = None
+    if campaign.sampling.mode == "signal":
+        nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
+        sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
+    try:
+        project = _project(campaign.program)
+        if project is not None:
+            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile)
+        return _recipe_of_sources(campaign, sampler, notify)
+    except ToolchainError as error:
+        raise MeasureError(str(error)) from None
+    except InstrumenterError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+
+
+def _project(program: Program) -> Project | None:
+    """The program as its own build makes it, or None if it is a list of sources."""
+    from instrumenter.project import Project
+    from measure.programs import ensure_project
+
+    if program.build is not None:
+        assert program.directory is not None
+        assert program.binary is not None
+        return Project(program.directory, program.build, program.binary)
+    entry = catalogue_entry(program) if program.catalogue else None
+    if entry is None or entry.build is None:
+        return None
+    return Project(ensure_project(entry)[0], entry.build.command, entry.build.binary)
+
+
+def _recipe_of_sources(
+    campaign: Campaign, sampler: SamplerConfig | None, notify: Callable[[str], None]
+) -> Recipe:
+    from instrumenter.build import Recipe, preprocess_all
     from instrumenter.toolchain import Toolchain
 
     program = campaign.program
@@ -172,16 +216,7 @@ def _recipe(campaign: Campaign, document: Document, clock_hz: int, notify: Calla
         libraries += entry.linker_flags()
     else:
         sources = [program.source] if program.source else list(program.sources)
-    sampler = None
-    if campaign.sampling.mode == "signal":
-        nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
-        sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
-    try:
-        preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
-    except ToolchainError as error:
-        raise MeasureError(str(error)) from None
-    except InstrumenterError as error:
-        raise CampaignError(f"{document.where('program')}: {error}") from None
+    preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
     return Recipe(
         preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
@@ -57,7 +57,7 @@ class StrictModel(BaseModel):
 
 
 class Program(StrictModel):
-    """What to compile and run: C sources, or an entry of a catalogue."""
+    """What to compile and run: C sources, a directory with its build command, or an entry of a catalogue."""
 
     source: Path | None = Field(None, description="One C file, relative to the campaign file")
     sources: tuple[Path, ...] = Field((), description="Several C files, relative to the campaign file")
@@ -67,6 +67,16 @@ class Program(StrictModel):
     catalogue_file: Path | None = Field(
         None, description="The catalogue, relative to the campaign file; default: ../programs.yaml"
     )
+    build: str | None = Field(
+        None,
+        min_length=1,
+        description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC: "
+        "`make CC=$CC`",
+    )
+    directory: Path | None = Field(
+        None, description="Directory that `build` builds, relative to the campaign file"
+    )
+    binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")
     flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
     libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
     args: tuple[str | int | float, ...] = Field((), description="Arguments of the program")
@@ -78,12 +88,32 @@ class Program(StrictModel):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Program:
-        given = [n for n in ("source", "sources", "catalogue") if getattr(self, n)]
+        given = [n for n in ("source", "sources", "catalogue", "build") if getattr(self, n)]
         if len(given) != 1:
             raise ValueError(
-                f"expected exactly one of source, sources and catalogue, got {' and '.join(given) or 'none'}"
+                f"expected exactly one of source, sources, catalogue and build, got {' and '.join(given) or 'none'}"
             )
+        companions = [n for n in ("directory", "binary") if getattr(self, n) is not None]
+        if self.build is None and companions:
+            raise ValueError(f"`{companions[0]}` means nothing without `build`")
+        if self.build is not None:
+            self._check_build(companions)
         return self
+
+    def _check_build(self, companions: list[str]) -> None:
+        if len(companions) != 2 or self.binary is None:
+            missing = "directory" if self.directory is None else "binary"
+            raise ValueError(f"`build` needs `{missing}`: {type(self).model_fields[missing].description}")
+        unused = [n for n in ("flags", "libraries") if n in self.model_fields_set]
+        if unused:
+            raise problem_at(
+                f"means nothing beside `build`, where the project's own build compiles: say it in the command, "
+                f"such as make CC=$CC {'CFLAGS=-O2' if unused[0] == 'flags' else 'LDLIBS=-lm'}",
+                unused[0],
+            )
+        path = PurePosixPath(self.binary)
+        if path.is_absolute() or ".." in path.parts or not path.name:
+            raise problem_at(f"got '{self.binary}', expected a path inside `directory`", "binary")
 
 
 class Sampling(StrictModel):
@@ -244,6 +274,11 @@ class Campaign(StrictModel):
     outer: bool = Field(
         True, description="Also align runs with baselines and compare across them. Default: true"
     )
+    ground_truth: bool = Field(
+        False,
+        description="Also tell what no real machine can: the sampler's own perturbation, pairs with software metrics, "
+        "and how far alignments are off. Makes more runs. Default: false",
+    )
 
     @model_validator(mode="after")
     def _names(self) -> Campaign:
@@ -311,7 +346,12 @@ def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign,
         return absolute
 
     program = campaign.program
+    directory = (here / program.directory).resolve() if program.directory is not None else None
+    if directory is not None and not directory.is_dir():
+        where = document.where("program", "directory")
+        raise CampaignError(f"{where}: no such directory: {program.directory} (looked for {directory})")
     changes: dict[str, Any] = {
+        "directory": directory,
         "source": resolve(program.source, "program", "source") if program.source else None,
         "sources": tuple(resolve(s, "program", "sources", n) for n, s in enumerate(program.sources)),
         "stdin": resolve(program.stdin, "program", "stdin") if program.stdin else None,

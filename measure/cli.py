@@ -17,9 +17,6 @@ from measure.phases.cli import phases
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from measure.executor import Outcome
-    from measure.plan import Plan
-
 INTERRUPTED = 130
 
 
@@ -70,17 +67,9 @@ def run(campaign: Path, out: Path | None, workers: int | None, target: str) -> N
     Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Runs that are there already and depend on
     nothing that changed are not made again.
     """
-    console = _console()
-    plan, directory = _plan(campaign, out, console, target)
-    from measure.executor import execute_plan
-    from measure.plan_file import save_plan
-    from measure.progress import RunsBar
-    from measure.store import Store
+    from measure.run_command import run_campaign
 
-    with Store(directory) as store, RunsBar(console) as bar:
-        save_plan(plan, directory)
-        outcome = execute_plan(plan.specs, store, workers=workers, started=bar.start, progress=bar.advance)
-    _finish(plan, outcome, directory, console)
+    run_campaign(campaign, out, _console(), workers=workers, target=target)
 
 
 @main.command()
@@ -97,31 +86,11 @@ def report(results: Path, out: Path | None) -> None:
       measure report results/quickstart
       measure report configs/campaigns/quickstart.yaml
     """
-    console = _console()
-    from measure.executor import Outcome
-    from measure.plan_file import load_plan
-    from measure.store import Store
+    from measure.run_command import report_campaign
 
-    if results.is_dir():
-        if out is not None:
-            raise click.UsageError(
-                "--out goes with a campaign file; a directory of results gets its own report"
-            )
-        plan, directory = load_plan(results), results
-    else:
-        plan, directory = _plan(results, out, console)
-        if not directory.is_dir():
-            from measure.errors import CampaignError
-
-            raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
-    with Store(directory) as store:
-        found = [store.load(key, spec) for key, spec in zip(plan.keys, plan.specs, strict=True)]
-    runs = tuple(run for run, _ in found if run is not None)
-    warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
-    if len(runs) < len(plan.specs):
-        lacking = len(plan.specs) - len(runs)
-        warnings.append(f"{lacking} of {len(plan.specs)} runs are missing: `measure run` makes them.")
-    _finish(plan, Outcome(runs, (), len(runs), tuple(warnings)), directory, console)
+    if results.is_dir() and out is not None:
+        raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
+    report_campaign(results, out, _console())
 
 
 @main.command()
@@ -196,48 +165,3 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=False, highlight=False)
-
-
-def _plan(path: Path, out: Path | None, console: Console, target: str = "emulated") -> tuple[Plan, Path]:
-    from measure.campaign import load_campaign
-    from measure.errors import CampaignError
-    from measure.plan import make_plan
-    from measure.programs import ProgramError
-
-    campaign, document = load_campaign(path)
-    try:
-        plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"), target)
-    except ProgramError as error:
-        raise CampaignError(f"{document.where('program')}: {error}") from None
-    return plan, out or Path("results") / campaign.name
-
-
-def _finish(plan: Plan, outcome: Outcome, directory: Path, console: Console) -> None:
-    """Analyse, write, print; the exit status says whether all runs were made."""
-    from measure.errors import MeasureError, RunError
-
-    if outcome.failures:
-        first = outcome.failures[0]
-        message = f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}"
-        if not any(run.spec.group != first.spec.group for run in outcome.runs):
-            raise RunError(message)
-        console.print(message, style="red")
-    from measure.analysis import analyse, summary
-    from measure.report.html import write_page
-    from measure.store import write_atomically
-    from measure.terminal import print_result
-
-    with console.status("comparing runs") as status:
-        data = analyse(plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
-        text = json.dumps(summary(data, outcome), indent=1, allow_nan=False)
-        write_atomically(directory / "summary.json", lambda path: _write(path, text))
-        status.update("drawing the report")
-        write_page(data, directory / "report.html")
-    print_result(console, data)
-    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-    if outcome.failures:
-        raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -18,6 +18,7 @@ import numpy as np
 from measure.builds import BuildFacts, Builds, catalogue_entry
 from measure.campaign import Campaign, Program
 from measure.errors import CampaignError
+from measure.programs import ensure_project
 from measure.types import BASELINE, RunSpec
 from measure.yaml_positions import Document
 
@@ -73,7 +74,7 @@ def make_plan(
     when the compiler itself does not work.
     """
     from emulator.errors import EmulatorError
-    from emulator.pmu import select_metrics
+    from emulator.pmu import TooManyEventsError, select_metrics
     from emulator.timing.load import parse_machine
 
     machine_text = campaign.machine.read_text(encoding="utf-8")
@@ -85,8 +86,9 @@ def make_plan(
         select_metrics(campaign.hardware_metrics, config)
     except EmulatorError as error:
         index = next((n for n, name in enumerate(campaign.hardware_metrics) if name in str(error)), 0)
-        raise CampaignError(f"{document.where('hardware_metrics', index)}: {error}") from None
-    stdin, arguments = _input(campaign.program)
+        split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
+        raise CampaignError(f"{document.where('hardware_metrics', index)}: {error}{split}") from None
+    stdin, arguments, files = _input(campaign.program)
     groups = [(BASELINE, n) for n in range(campaign.baselines)]
     groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
     layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
@@ -106,7 +108,7 @@ def make_plan(
                 binary=str(build.elf_path),
                 arguments=arguments,
                 stdin=stdin,
-                files=tuple(sorted((guest, str(host)) for guest, host in campaign.program.files.items())),
+                files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
                 machine=machine_text,
                 machine_name=str(campaign.machine),
                 hardware_metrics=campaign.hardware_metrics,
@@ -136,13 +138,14 @@ def _layout(campaign: Campaign, group: str, replicate: int) -> int:
     return int(rng.integers(campaign.noise.code_layouts))
 
 
-def _input(program: Program) -> tuple[str | None, tuple[str, ...]]:
-    """Standard input and arguments."""
+def _input(program: Program) -> tuple[str | None, tuple[str, ...], dict[str, Path]]:
+    """Standard input, arguments, and files by guest path."""
     stdin = str(program.stdin) if program.stdin else None
     arguments = tuple(str(argument) for argument in program.args)
     if program.catalogue is None:
-        return stdin, arguments
+        return stdin, arguments, program.files
     spec = catalogue_entry(program)
     if not arguments:
         arguments = spec.arguments_for(program.size or "medium")
-    return stdin or (str(spec.stdin) if spec.stdin else None), arguments
+    own = ensure_project(spec)[1] if spec.build is not None else {}
+    return stdin or (str(spec.stdin) if spec.stdin else None), arguments, {**own, **program.files}

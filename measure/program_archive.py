@@ -8,6 +8,7 @@ Which files of an archive make a program is told by `measure.programs`.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import importlib.util
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -58,13 +59,17 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True)
 class Archive:
-    """One file of one release in a package registry: ``registry`` is ``pypi`` or ``npm``."""
+    """One file of one release in a package registry: ``registry`` is ``pypi`` or ``npm``.
+
+    ``inner``: an archive in that file (a path below its top folder), whose files are meant instead.
+    """
 
     registry: str
     package: str
     version: str
     file: str
     sha256: str
+    inner: str | None = None
 
     def __str__(self) -> str:
         return f"{self.package} {self.version} ({self.registry})"
@@ -112,7 +117,8 @@ def fetch_archive(archive: Archive, download: Downloader | None = None) -> Path:
 def unpack_archive(archive: Archive, path: Path, patterns: Sequence[str]) -> Path:
     """Return a folder with the archive's files that match ``patterns``, unpacking them when needed.
 
-    A pattern is a path below the archive's top folder, where ``*`` and ``?`` stay within one folder name.
+    A pattern is a path below the archive's top folder, where ``*`` and ``?`` stay within one folder name, and a
+    last part ``**`` stands for all files below. Files keep their times and whether they may be executed.
     Raises `ProgramError` on an unreadable or unsafe archive, or when a pattern matches nothing.
     """
     target = unpacked_directory(archive, patterns)
@@ -135,7 +141,8 @@ def unpack_archive(archive: Archive, path: Path, patterns: Sequence[str]) -> Pat
 
 def unpacked_directory(archive: Archive, patterns: Sequence[str]) -> Path:
     """Where `unpack_archive` puts these files; the name depends on the archive's content and the patterns."""
-    key = hashlib.sha256("\n".join([archive.sha256, *sorted(patterns)]).encode()).hexdigest()
+    inner = [f"in {archive.inner}"] if archive.inner else []
+    key = hashlib.sha256("\n".join([archive.sha256, *inner, *sorted(patterns)]).encode()).hexdigest()
     return cache_directory() / "sources" / f"{archive.package.replace('/', '-')}-{archive.version}-{key[:12]}"
 
 
@@ -147,26 +154,45 @@ def _sha256(path: Path) -> str:
 def _extract(archive: Archive, path: Path, patterns: Sequence[str], target: Path) -> None:
     matched: set[str] = set()
     try:
-        with tarfile.open(path, "r:*") as tar:
-            for member in tar:
+        with tarfile.open(path, "r:*") as tar, _inner_of(archive, tar) as wanted_tar:
+            for member in wanted_tar:
                 parts = _safe_parts(archive, member.name)
                 wanted = [pattern for pattern in patterns if _matches(parts[1:], pattern)]
                 if not wanted or member.isdir():
                     continue
-                content = tar.extractfile(member) if member.isreg() else None
-                if content is None or member.size > FILE_LIMIT_BYTES:
-                    problem = "it is no regular file" if content is None else f"it has {member.size} bytes"
-                    raise ProgramError(f"{archive}: {archive.file} is refused: {member.name}: {problem}")
+                _write(archive, wanted_tar, member, target.joinpath(*parts[1:]))
                 matched.update(wanted)
-                destination = target.joinpath(*parts[1:])
-                destination.parent.mkdir(parents=True, exist_ok=True)
-                with content, destination.open("wb") as out:
-                    shutil.copyfileobj(content, out)
     except (tarfile.TarError, EOFError) as error:
         raise ProgramError(f"{archive}: {archive.file} is not a readable tar archive: {error}") from error
     missing = [pattern for pattern in patterns if pattern not in matched]
     if missing:
         raise ProgramError(f"{archive}: {archive.file} has no file {missing[0]}; correct 'extract'")
+
+
+@contextlib.contextmanager
+def _inner_of(archive: Archive, tar: tarfile.TarFile) -> Iterator[tarfile.TarFile]:
+    """The archive inside the archive, if one is meant; else the archive itself."""
+    if archive.inner is None:
+        yield tar
+        return
+    for member in tar:
+        if _safe_parts(archive, member.name)[1:] == PurePosixPath(archive.inner).parts and member.isreg():
+            with tarfile.open(fileobj=tar.extractfile(member), mode="r:*") as inside:
+                yield inside
+            return
+    raise ProgramError(f"{archive}: {archive.file} has no file {archive.inner}; correct 'inner'")
+
+
+def _write(archive: Archive, tar: tarfile.TarFile, member: tarfile.TarInfo, destination: Path) -> None:
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None or member.size > FILE_LIMIT_BYTES:
+        problem = "it is no regular file" if content is None else f"it has {member.size} bytes"
+        raise ProgramError(f"{archive}: {archive.file} is refused: {member.name}: {problem}")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with content, destination.open("wb") as out:
+        shutil.copyfileobj(content, out)
+    destination.chmod(0o755 if member.mode & 0o100 else 0o644)
+    os.utime(destination, (member.mtime, member.mtime))  # make goes by them
 
 
 def _safe_parts(archive: Archive, name: str) -> tuple[str, ...]:
@@ -178,6 +204,9 @@ def _safe_parts(archive: Archive, name: str) -> tuple[str, ...]:
 
 def _matches(parts: Sequence[str], pattern: str) -> bool:
     wanted = PurePosixPath(pattern).parts
+    if wanted[-1] == "**":
+        wanted = wanted[:-1]
+        return len(parts) > len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
     return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 

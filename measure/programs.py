@@ -31,7 +31,9 @@ from measure.program_archive import (
     unpacked_directory,
 )
 
-__all__ = ["PackageSpec", "ProgramError", "ProgramSpec", "ensure_sources", "load_catalogue"]
+__all__ = [
+    "BuildSpec", "PackageSpec", "ProgramError", "ProgramSpec", "ensure_project", "ensure_sources", "load_catalogue",
+]  # fmt: skip
 
 DEFAULT_SIZE = "medium"
 
@@ -58,16 +60,24 @@ class PackageSpec(BaseModel):
     version: str = Field(pattern=r"^[A-Za-z0-9.+_-]+$", description="Exact version.")
     file: str = Field(pattern=r"^[A-Za-z0-9.+_-]+$", description="Name of the archive file.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the archive file, in hex.")
-    extract: tuple[str, ...] = Field(min_length=1, description="Files to unpack; * and ? stay in a folder.")
-    sources: tuple[str, ...] = Field(min_length=1, description="C files to compile; * and ? as above.")
+    inner: str | None = Field(default=None, description="Archive in the archive that has the files.")
+    extract: tuple[str, ...] = Field(
+        min_length=1, description="Files to unpack; * and ? stay in a folder, a last /** is all below."
+    )
+    sources: tuple[str, ...] = Field(default=(), description="C files to compile; * and ? as above.")
     include_dirs: tuple[str, ...] = Field(default=(), description="Folders for #include.")
 
     _inside = field_validator("extract", "sources", "include_dirs")(_check_inside)
 
+    @field_validator("inner")
+    @classmethod
+    def _inner_inside(cls, value: str | None) -> str | None:
+        return _check_inside((value,))[0] if value is not None else None
+
     @property
     def archive(self) -> Archive:
         """What to fetch."""
-        return Archive(self.registry, self.name, self.version, self.file, self.sha256)
+        return Archive(self.registry, self.name, self.version, self.file, self.sha256, self.inner)
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -80,6 +90,24 @@ class PackageSpec(BaseModel):
         return unpacked_directory(self.archive, self.patterns)
 
 
+class BuildSpec(BaseModel):
+    """How a package's own build makes the program; paths are below its ``directory``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str = Field(min_length=1, description="Shell command, run with CC=instrument-cc.")
+    binary: str = Field(description="The program that it makes.")
+    directory: str = Field(default=".", description="Where it runs, below the archive's top folder.")
+    files: dict[str, str] = Field(
+        default={}, description="Files of the package that the program may read: guest path to path."
+    )
+
+    @model_validator(mode="after")
+    def _inside(self) -> BuildSpec:
+        _check_inside((self.binary, self.directory, *self.files.values()))
+        return self
+
+
 class ProgramSpec(BaseModel):
     """One program: what to compile, how, and what to run it on. Host paths are absolute."""
 
@@ -89,6 +117,7 @@ class ProgramSpec(BaseModel):
     description: str = Field(description="What the program does, in a line.")
     sources: tuple[Path, ...] = Field(default=(), description="C files of ours, relative to the catalogue.")
     package: PackageSpec | None = Field(default=None, description="Third-party C files to fetch.")
+    build: BuildSpec | None = Field(default=None, description="The package's own build, instead of sources.")
     defines: dict[str, _Text | None] = Field(default={}, description="Macros; empty for a bare -D.")
     flags: tuple[str, ...] = Field(default=(), description="Further compiler flags.")
     libraries: tuple[str, ...] = Field(default=(), description="Libraries to link, without -l.")
@@ -113,12 +142,25 @@ class ProgramSpec(BaseModel):
     def _check_whole(self) -> ProgramSpec:
         if not self.sources and self.package is None:
             raise ValueError("got neither 'sources' nor 'package', expected at least one")
+        if self.build is not None:
+            self._check_build()
+        elif self.package is not None and not self.package.sources:
+            raise ValueError("package has neither 'sources' nor is there a 'build', expected one of them")
         if DEFAULT_SIZE not in self.arguments:
             raise ValueError(f"arguments has no size '{DEFAULT_SIZE}', which is the default")
         unknown = [size for size in self.instructions if size not in self.arguments]
         if unknown:
             raise ValueError(f"instructions has the size '{unknown[0]}', which arguments does not have")
         return self
+
+    def _check_build(self) -> None:
+        if self.package is None or self.package.sources or self.package.include_dirs:
+            raise ValueError(
+                "'build' needs a 'package' without 'sources' and 'include_dirs': it compiles them"
+            )
+        unused = [key for key in ("sources", "defines", "flags", "libraries") if getattr(self, key)]
+        if unused:
+            raise ValueError(f"'{unused[0]}' means nothing beside 'build': say it in the command")
 
     def arguments_for(self, size: str = DEFAULT_SIZE) -> tuple[str, ...]:
         """Arguments of a named size. Raises `ProgramError` when there is no such size."""
@@ -150,13 +192,32 @@ def ensure_sources(spec: ProgramSpec, download: Downloader | None = None) -> lis
     files = list(spec.sources)
     if spec.package is None:
         return files
-    archive, patterns = spec.package.archive, spec.package.patterns
-    folder = spec.package.directory
-    if not folder.is_dir():
-        folder = unpack_archive(archive, fetch_archive(archive, download), patterns)
+    folder = _ensure_package(spec.package, download)
     for pattern in spec.package.sources:
         files += sorted(folder.glob(pattern))
     return files
+
+
+def ensure_project(spec: ProgramSpec, download: Downloader | None = None) -> tuple[Path, dict[str, Path]]:
+    """Return the directory of a program with a build of its own, and the package's files that it reads by guest path.
+
+    Fetches and fails as `ensure_sources` does.
+    """
+    assert spec.package is not None
+    assert spec.build is not None
+    directory = _ensure_package(spec.package, download) / spec.build.directory
+    files = {guest: directory / path for guest, path in spec.build.files.items()}
+    missing = [path for path in (directory, *files.values()) if not path.exists()]
+    if missing:
+        raise ProgramError(f"{spec.name}: {spec.package.archive} has no {missing[0].name}; correct 'build'")
+    return directory, files
+
+
+def _ensure_package(package: PackageSpec, download: Downloader | None) -> Path:
+    if package.directory.is_dir():
+        return package.directory
+    archive = package.archive
+    return unpack_archive(archive, fetch_archive(archive, download), package.patterns)
 
 
 def load_catalogue(path: Path | str) -> dict[str, ProgramSpec]:
@@ -239,7 +300,10 @@ def _describe(details: Any, program: _Key, lines: dict[_Key, int]) -> tuple[int,
         known = known[:-1]
     kind, got = details["type"], details["input"]
     if kind == "extra_forbidden":
-        model = PackageSpec if len(key) > len(program) + 1 else ProgramSpec
+        model: type[BaseModel] = ProgramSpec
+        if len(key) > len(program) + 1:
+            models: dict[str, type[BaseModel]] = {"package": PackageSpec, "build": BuildSpec}
+            model = models[str(key[len(program)])]
         choices = [field for field in model.model_fields if field != "name" or model is PackageSpec]
         close = difflib.get_close_matches(str(key[-1]), choices, 1)
         hint = f"did you mean '{close[0]}'?" if close else f"expected one of: {', '.join(choices)}"

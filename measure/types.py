@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 BASELINE = "baseline"  # the group of runs without software metrics
+PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
 SCHEMA_VERSION = 1
 
 
@@ -17,7 +18,9 @@ class RunSpec:
     """One run, completely: two equal specs give the same trace, to the bit.
 
     ``group``: `BASELINE` or the variant; ``binary`` and ``build_key``: the program as built for the group;
-    ``counters``: software metric to (symbol, offset in bytes) of its counter; ``target``: where it runs.
+    ``counters``: software metric to (symbol, offset in bytes) of its counter; ``target``: where it runs;
+    ``probes``: what is counted without touching the program, as (name, addresses of instructions, half-open
+    address ranges of stores), see `emulator.probes.EventCounter`. A probe leaves the other columns as they are.
     """
 
     group: str
@@ -41,18 +44,22 @@ class RunSpec:
     cycleclose: tuple[
         tuple[str, Any], ...
     ] = ()  # settings of a cycle-close trace, for the target of that name
+    probes: tuple[tuple[str, tuple[int, ...], tuple[tuple[int, int], ...]], ...] = ()
 
     def identity(self) -> dict[str, Any]:
         """What the trace depends on; paths and names that it does not depend on are left out."""
         known = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "group", "machine_name"):
             del known[key]
+        if not self.probes:
+            del known["probes"]  # runs without are the runs that they were before there were probes
         return known
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The columns of the trace: hardware metrics, then software metrics."""
-        return (*self.hardware_metrics, *(name for name, _, _ in self.counters))
+        """The columns of the trace: hardware metrics, software metrics, then two of each probe."""
+        probed = (f"{prefix}{name}" for name, _, _ in self.probes for prefix in (PROBE, BEFORE))
+        return (*self.hardware_metrics, *(name for name, _, _ in self.counters), *probed)
 
 
 @dataclass(frozen=True)
@@ -72,6 +79,11 @@ class Trace:
     def columns(self, metrics: tuple[str, ...]) -> NDArray[np.float64]:
         """The columns of ``metrics``, (n, k) float64."""
         return self.values[:, [self.metrics.index(metric) for metric in metrics]].astype(np.float64)
+
+    def without_probes(self) -> Trace:
+        """The trace as the program itself would have it: hardware metrics and counters only."""
+        kept = [n for n, metric in enumerate(self.metrics) if not metric.startswith((PROBE, BEFORE))]
+        return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,13 @@ import click
               "which counters do not change.")  # fmt: skip
 @click.option("--scale", type=click.Choice(["zscore", "rank"]), default="zscore", show_default=True,
               help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
+@click.option("--step-penalty", type=click.FloatRange(0), default=3.0, show_default=True, metavar="P",
+              help="Cost, in variances of each metric, of a step of the warping that advances one trace only; 0 as in "
+              "the textbook, which follows noise.")  # fmt: skip
 @click.option("--channel", "channels", multiple=True, metavar="METRIC",
               help="Align on this hardware metric; may be repeated. Default: all that are shared.")  # fmt: skip
 def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
-          channels: tuple[str, ...]) -> None:  # fmt: skip
+          step_penalty: float, channels: tuple[str, ...]) -> None:  # fmt: skip
     """Merge the runs in DIR into one trace with every metric.
 
     DIR is what `measure run` left: runs of several groups, each with other software metrics. They are aligned to one
@@ -50,7 +53,7 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     results = load_all(directories)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
-        verdicts=results.verdicts,
+        step_penalty=step_penalty, curve=results.curve, verdicts=results.verdicts,
     )  # fmt: skip
     write_merged(merged, path, chosen, results.clock_hz)
     console = Console(highlight=False)

@@ -12,7 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from measure.errors import CampaignError
+from measure.merge.progress import EventCurve
 from measure.merge.runs import Merged, MergeError
+from measure.plan import Plan
 from measure.plan_file import load_plan
 from measure.store import Store
 from measure.types import BASELINE, Run
@@ -20,13 +22,15 @@ from measure.types import BASELINE, Run
 
 @dataclass(frozen=True)
 class Results:
-    """What a directory holds. ``warnings``: traces that are damaged or missing; ``verdicts``: of groups, if known."""
+    """What a directory holds. ``warnings``: traces that are damaged or missing; ``verdicts``: of groups, if known;
+    ``curve``: of the program's progress, if the campaign has its ground truth."""
 
     baselines: tuple[Run, ...]
     runs: tuple[Run, ...]
     clock_hz: int
     warnings: tuple[str, ...]
     verdicts: dict[str, str]
+    curve: EventCurve | None = None
 
     def baseline(self, replicate: int | None = None) -> Run:
         """The baseline of that number, or the first. Raises `CampaignError` when it is not there."""
@@ -60,7 +64,9 @@ def load_results(directory: Path) -> Results:
         raise MergeError(
             f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
         )
-    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory))
+    return Results(
+        baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), _curve(directory, plan)
+    )
 
 
 def load_all(directories: Sequence[Path]) -> Results:
@@ -82,7 +88,16 @@ def load_all(directories: Sequence[Path]) -> Results:
             runs.append(replace(run, spec=replace(run.spec, group=f"{place}:{run.spec.group}")))
         verdicts |= {f"{place}:{group}": verdict for group, verdict in results.verdicts.items()}
         warnings += results.warnings
-    return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts)
+    return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve)
+
+
+def _curve(directory: Path, plan: Plan) -> EventCurve | None:
+    if not plan.campaign.ground_truth:
+        return None
+    from measure.ground_truth.prepare import load_prepared
+
+    prepared = load_prepared(directory, plan)
+    return prepared.calibration.curve if prepared else None
 
 
 def _verdicts(directory: Path) -> dict[str, str]:

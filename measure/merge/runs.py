@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from measure.align.dtw import Method, align_normalised, normalised_channels
 from measure.errors import MeasureError
-from measure.merge.progress import progress_boundaries
+from measure.merge.progress import EventCurve, anchors_at_boundaries, progress_boundaries
 from measure.merge.spread import Spread, spread_of_path, spread_of_progress
 from measure.types import Run
 
@@ -32,6 +32,12 @@ UNKNOWN = "unknown"
 """Verdict of a group that was not compared with the baselines."""
 STRETCHED = 3.0
 """A baseline record made of so many records of a run, or of such a fraction of one, is warned of."""
+STEP_PENALTY = 3.0
+"""Cost, for each channel, of a step that advances one trace only: in variances, as distances are.
+
+Exact warping without it follows noise and errs by two to five times as much (`experiments/ground_truth`, where this
+errs least over the programs; a third or three times as much hardly matters).
+"""
 _TRUST = {"equivalent": 0, "inconclusive": 1, UNKNOWN: 1, "perturbed": 2}
 _SAME = ("machine", "arguments", "stdin", "files")
 
@@ -179,39 +185,50 @@ def merge_runs(
     scale: Scale = "zscore",
     method: Method = "auto",
     band: float | None = None,
+    step_penalty: float = STEP_PENALTY,
+    curve: EventCurve | None = None,
     verdicts: Mapping[str, str] | None = None,
 ) -> Merged:
     """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
 
     A metric that several runs have is taken from one of a group that is shown to change nothing, if there is one,
     and of those from the one that aligns best. ``verdicts``: by group, as in summary.json. ``align``: by dynamic time
-    warping on ``channels`` (default: the hardware metrics that both have; ``scale``, ``method``, ``band`` as in
-    `align_run`), or by progress: instructions of the program itself. Raises `MergeError` for runs that do not
+    warping on ``channels`` (default: the hardware metrics that both have; the other arguments as in `align_run`), or
+    by progress: instructions of the program itself. Raises `MergeError` for runs that do not
     belong together.
     """
-    known = set(baseline.trace.metrics)
-    candidates = [run for run in runs if set(run.trace.metrics) - known]
+    known = set(_metrics(baseline))
+    candidates = [run for run in runs if set(_metrics(run)) - known]
     if not candidates:
         raise MergeError(
             f"none of the {len(runs)} runs has a metric that {_name(baseline)} lacks: nothing to merge"
         )
     aligned = [
-        align_run(baseline, run, align=align, channels=channels, scale=scale, method=method, band=band)
+        align_run(
+            baseline,
+            run,
+            align=align,
+            channels=channels,
+            scale=scale,
+            method=method,
+            band=band,
+            step_penalty=step_penalty,
+            curve=curve,
+        )
         for run in candidates
     ]
     verdicts = dict(verdicts or {})
     # Stable: of equals the first given.
     aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.group, UNKNOWN)], one.distance))
     chosen: dict[str, AlignedRun] = {}
-    for metric in dict.fromkeys(metric for run in candidates for metric in run.trace.metrics):
+    for metric in dict.fromkeys(metric for run in candidates for metric in _metrics(run)):
         if metric not in known:
             chosen[metric] = next(one for one in aligned if metric in one.run.trace.metrics)
     used = [one for one in aligned if any(one is other for other in chosen.values())]
-    totals = baseline.trace.values.sum(axis=0)
-    sources = [
-        Source(metric, None, int(total)) for metric, total in zip(baseline.trace.metrics, totals, strict=True)
-    ]
-    columns = [baseline.trace.values]
+    plain = baseline.trace.without_probes()
+    totals = plain.values.sum(axis=0)
+    sources = [Source(metric, None, int(total)) for metric, total in zip(plain.metrics, totals, strict=True)]
+    columns = [plain.values]
     for metric, one in chosen.items():
         own = one.run.trace.values[:, [one.run.trace.metrics.index(metric)]]
         number = next(n for n, other in enumerate(used) if other is one)
@@ -229,23 +246,27 @@ def align_run(
     scale: Scale = "zscore",
     method: Method = "auto",
     band: float | None = None,
+    step_penalty: float = STEP_PENALTY,
+    curve: EventCurve | None = None,
 ) -> AlignedRun:
     """``run`` on the time base of ``baseline``.
 
     ``scale``: channels as they are, or their ranks, which single spikes do not govern; both are brought to
-    mean 0 and standard deviation 1. ``method``, ``band``: see `measure.align.dtw.align`. Raises `MergeError`.
+    mean 0 and standard deviation 1. ``method``, ``band``: see `measure.align.dtw.align`. ``step_penalty``: for each
+    channel. ``curve``: of the program, for exact progress where both runs' anchors were counted; it is estimated
+    otherwise. Raises `MergeError`.
     """
     _check_belong_together(baseline, run)
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost = float("nan")
     if align == "dtw":
-        alignment = align_normalised(first, second, method=method, band=band)
+        alignment = align_normalised(
+            first, second, method=method, band=band, step_penalty=step_penalty * len(names)
+        )
         spread, cost = spread_of_path(alignment.path), alignment.cost
     else:
-        spread = spread_of_progress(
-            progress_boundaries(baseline, baseline), progress_boundaries(run, baseline)
-        )
+        spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
     gap = first[:, spread.rows] - second[:, spread.columns]
     distance = float(np.sqrt(np.average((gap**2).mean(axis=0), weights=spread.shares())))
     # A wait longer than an interval leaves records in which nothing ran: they hold nothing to be misplaced.
@@ -266,6 +287,15 @@ def align_run(
         _ranges(far),
         float(far.mean()),
     )
+
+
+def _metrics(run: Run) -> tuple[str, ...]:
+    return run.trace.without_probes().metrics
+
+
+def _progress(run: Run, baseline: Run, curve: EventCurve | None) -> NDArray[np.float64]:
+    counted = curve is not None and all(anchors_at_boundaries(one) is not None for one in (run, baseline))
+    return curve.boundaries(run) if curve and counted else progress_boundaries(run, baseline)
 
 
 def _check_belong_together(baseline: Run, run: Run) -> None:

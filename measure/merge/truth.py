@@ -1,7 +1,7 @@
 """How far alignments are off, against the true alignment by progress: in records, per channel set and algorithm.
 
-The truth is `measure.merge.progress`, exact as far as every event's counter costs the same; the cost that
-was found is in the table, so that it can be judged.
+The truth is `measure.merge.progress`: exact for runs whose anchors were counted; else estimated, as far as every
+event's counter costs the same. Which of the two is in the table, and the cost that was found, so that it can be judged.
 """
 
 from __future__ import annotations
@@ -12,22 +12,65 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.merge.progress import instructions_per_event, progress_boundaries
-from measure.merge.runs import MergeError, align_run
+from measure.align.dtw import align_normalised, normalised_channels
+from measure.merge.progress import (
+    EventCurve,
+    anchors_at_boundaries,
+    instructions_per_event,
+    progress_boundaries,
+)
+from measure.merge.runs import STEP_PENALTY, MergeError
+from measure.merge.spread import spread_of_path
 from measure.types import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Algorithm = Literal["full", "band", "linear", "none"]
+Algorithm = Literal["full", "band", "multiresolution", "penalty", "linear", "none"]
+BY_CHANNELS: tuple[Algorithm, ...] = ("full", "band", "multiresolution", "penalty")
 BAND = 0.05
 
 
-def true_positions(baseline: Run, run: Run) -> NDArray[np.float64]:
-    """Where the middle of each record of ``run`` truly lies, in records of ``baseline``, ``(m,)``."""
-    own, reference = progress_boundaries(run, baseline), progress_boundaries(baseline, baseline)
+def true_positions(baseline: Run, run: Run, curve: EventCurve | None = None) -> NDArray[np.float64]:
+    """Where the middle of each record of ``run`` truly lies, in records of ``baseline``, ``(m,)``.
+
+    By ``curve`` when both runs' anchors were counted, else by the estimate.
+    """
+    if curve is not None and has_anchors(baseline, run):
+        own, reference = curve.boundaries(run), curve.boundaries(baseline)
+    else:
+        own, reference = progress_boundaries(run, baseline), progress_boundaries(baseline, baseline)
+    return positions_by_progress(own, reference)
+
+
+def positions_by_progress(own: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Middles of the records bounded by ``own`` ``(m + 1,)`` in records bounded by ``reference``, ``(m,)``."""
     at = np.interp((own[:-1] + own[1:]) / 2, reference, np.arange(len(reference)))
     return np.asarray(at - 0.5)
+
+
+def has_anchors(*runs: Run) -> bool:
+    """Whether the anchors of all ``runs`` were counted."""
+    return all(anchors_at_boundaries(run) is not None for run in runs)
+
+
+def within_baseline(baseline: Run, truth: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which of the ``truth`` positions are not beyond the baseline's ends."""
+    return (truth > -0.5) & (truth < baseline.trace.n_records - 0.5)
+
+
+def truth_resolution(baseline: Run, run: Run, curve: EventCurve) -> NDArray[np.float64]:
+    """Width, in the baseline's records, of the stretch that each boundary of ``run`` certainly lies in, ``(m + 1,)``.
+
+    The truth itself is closer than that, as far as anchors between two looks are evenly spaced.
+    """
+    events = anchors_at_boundaries(run)
+    if events is None:
+        raise MergeError(f"{run.spec.group}/{run.spec.replicate} has no probe of its progress")
+    reference = curve.boundaries(baseline)
+    index = np.arange(len(reference))
+    low, high = (np.interp(end, reference, index) for end in curve.bracket(events))
+    return np.asarray(high - low)
 
 
 def alignment_error(
@@ -36,14 +79,16 @@ def alignment_error(
     *,
     channel_sets: Mapping[str, Sequence[str]] | None = None,
     algorithms: Sequence[Algorithm] = get_args(Algorithm),
+    curve: EventCurve | None = None,
 ) -> pd.DataFrame:
     """Errors of aligning each of ``runs`` to ``baseline``, a row each run, channel set and algorithm.
 
     ``channel_sets``: name to hardware metrics; default: ``all``, and each metric alone. ``algorithms``: exact
-    dynamic time warping, the same in a band of 5%, the straight line between the traces' ends, or record by record.
-    The last two use no channels. Columns: group, replicate, channels, algorithm; mean, median, p95 and largest
-    absolute error in records; bias (mean error; positive: placed too late); instructions_per_event. Only records
-    that lie within the baseline count. Raises `MergeError`.
+    dynamic time warping, the same in a band of 5%, from coarse to fine, or with `STEP_PENALTY`, the straight line
+    between the traces' ends, or record by record. The last two use no channels. ``curve``: see `true_positions`.
+    Columns: group, replicate, channels, algorithm; mean, median, p95 and largest absolute error in records; bias
+    (mean error; positive: placed too late); truth (anchors or estimate); instructions_per_event. Only records that
+    lie within the baseline count. Raises `MergeError`.
     """
     import pandas as pd
 
@@ -55,35 +100,48 @@ def alignment_error(
         channel_sets = {"all": metrics} | {metric: (metric,) for metric in metrics}
     rows = []
     for run in runs:
-        truth = true_positions(baseline, run)
-        inside = (truth > -0.5) & (truth < baseline.trace.n_records - 0.5)
+        truth = true_positions(baseline, run, curve)
+        inside = within_baseline(baseline, truth)
+        told = "anchors" if curve is not None and has_anchors(baseline, run) else "estimate"
         if not inside.any():
             raise MergeError(
                 f"{run.spec.group}/{run.spec.replicate} has no record within the baseline's progress: "
                 "expected runs of one program on one input"
             )
         for algorithm in algorithms:
-            sets = channel_sets if algorithm in ("full", "band") else {"": ()}
+            sets = channel_sets if algorithm in BY_CHANNELS else {"": ()}
             for name, channels in sets.items():
-                error = (_positions(baseline, run, channels, algorithm) - truth)[inside]
+                error = (aligned_positions(baseline, run, channels, algorithm) - truth)[inside]
                 size = np.abs(error)
                 rows.append(
                     {
                         "group": run.spec.group, "replicate": run.spec.replicate, "channels": name,
                         "algorithm": algorithm, "mean_records": size.mean(), "median_records": np.median(size),
                         "p95_records": np.quantile(size, 0.95), "largest_records": size.max(),
-                        "bias_records": error.mean(), "instructions_per_event": instructions_per_event(run, baseline),
+                        "bias_records": error.mean(), "truth": told,
+                        "instructions_per_event": instructions_per_event(run, baseline),
                     }
                 )  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def _positions(baseline: Run, run: Run, channels: Sequence[str], algorithm: Algorithm) -> NDArray[np.float64]:
+def aligned_positions(
+    baseline: Run, run: Run, channels: Sequence[str], algorithm: Algorithm, step_penalty: float = STEP_PENALTY
+) -> NDArray[np.float64]:
+    """Where ``algorithm`` puts the middle of each record of ``run``, in records of ``baseline``, ``(m,)``.
+
+    ``step_penalty``: of the algorithm of that name.
+    """
     n, m = baseline.trace.n_records, run.trace.n_records
     if algorithm == "none":
         return np.minimum(np.arange(m), n - 1).astype(np.float64)
     if algorithm == "linear":
         return np.linspace(0, n - 1, m)
-    band = BAND if algorithm == "band" else None
-    method: Literal["auto", "band"] = "band" if algorithm == "band" else "auto"
-    return align_run(baseline, run, channels=channels, method=method, band=band).spread.positions()
+    first, second = (normalised_channels(one.trace.columns(tuple(channels))) for one in (baseline, run))
+    found = align_normalised(
+        first, second,
+        method=algorithm if algorithm in ("band", "multiresolution") else "auto",
+        band=BAND if algorithm == "band" else None,
+        step_penalty=step_penalty * len(channels) if algorithm == "penalty" else 0.0,
+    )  # fmt: skip
+    return spread_of_path(found.path).positions()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation_types import Perturbation
-from measure.report import figures
+from measure.report import figures, ground_truth
 from measure.report.model import ReportData, VariantReport
 from measure.report.style import as_data_uri, short
 
@@ -42,14 +42,20 @@ def render(data: ReportData) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(
-        p_text=_p_text, percent=percent, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table
-    )
+        p_text=_p_text, percent=percent, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
+        number=_number, software_rows=ground_truth.software_rows, alignment_rows=ground_truth.alignment_rows,
+        truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
+        truth_algorithms=list(ground_truth.ALGORITHMS.values()),
+    )  # fmt: skip
     drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
     drawn["across_runs"] = as_data_uri(figures.across_runs(data))
     drawn["inner"] = as_data_uri(figures.inner_against_overhead(data))
     with_outer = any(variant.outer_held_out is not None for variant in data.variants)
     drawn["outer"] = as_data_uri(figures.outer_against_overhead(data)) if with_outer else None
     drawn["traces"] = as_data_uri(figures.traces(data))
+    if data.ground_truth is not None:
+        drawn["truth: software"] = as_data_uri(ground_truth.software_changes(data.ground_truth))
+        drawn["truth: alignment"] = as_data_uri(ground_truth.alignment_errors(data.ground_truth))
     return environment.get_template("page.html.jinja").render(data=data, figures=drawn)
 
 

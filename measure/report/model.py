@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_types import Perturbation, Verdict
+from measure.perturbation_types import Pair, Perturbation, Verdict
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,146 @@ class VariantReport:
 
 
 @dataclass(frozen=True)
+class SamplerTruth:
+    """Baselines sampled by signals against the same ones sampled ideally: what the sampler itself changes.
+
+    Overheads in percent of the mean ideal run, ``(r,)``.
+    """
+
+    instructions_percent: NDArray[np.float64]
+    cycles_percent: NDArray[np.float64]
+    inner: Perturbation
+    outer_held_out: Perturbation | None
+
+
+@dataclass(frozen=True)
+class SoftwareTruth:
+    """Perturbation of a variant's pairs that involve software metrics beside that of its hardware pairs."""
+
+    variant: str
+    metrics: tuple[str, ...]
+    hardware: Perturbation
+    software: Perturbation
+
+    @property
+    def hidden(self) -> bool:
+        """Perturbed, and no hardware pair shows it."""
+        return self.software.verdict == "perturbed" and self.hardware.verdict != "perturbed"
+
+    def of_kind(self, both_software: bool) -> tuple[Pair, ...]:
+        """The pairs of two software metrics, or those of one with a hardware metric."""
+        return tuple(
+            pair
+            for pair in self.software.pairs
+            if (pair.a in self.metrics and pair.b in self.metrics) == both_software
+        )
+
+
+@dataclass(frozen=True)
+class MetricSource:
+    """Where the undisturbed values of a software metric are from.
+
+    ``why_not``: why there is no exact probe, empty for an exact one. ``error_percent`` and ``rho`` tell how far values
+    read off by anchors are from counted ones, be it by an exact probe or by the counters of instrumented runs: mean
+    difference in percent of the mean count of a record, and Spearman's correlation; nan where nothing was counted.
+    """
+
+    metric: str
+    why_not: str
+    error_percent: float
+    rho: float
+
+
+@dataclass(frozen=True)
+class Control:
+    """Does a probe in the instrumented programs see what their counters count?
+
+    ``runs``: how many were compared; ``events``: counted by the counters in all records; ``difference``: of the sums;
+    ``largest``: difference in any one record.
+    """
+
+    metric: str
+    runs: int
+    events: int
+    difference: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class AlignmentError:
+    """How far an algorithm is off on some channels, in records: means over ``runs`` runs of ``group``."""
+
+    group: str
+    algorithm: str
+    channels: str
+    runs: int
+    mean: float
+    median: float
+    p95: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class ChannelChoice:
+    """What to align on with ``algorithm``: ``channels`` that did best on some pairs of runs.
+
+    ``steps``: the greedy choice, channels and typical error (geometric mean over pairs) in records; ``error``,
+    ``error_of_all``: the same with these and with all channels on other pairs.
+    """
+
+    algorithm: str
+    channels: tuple[str, ...]
+    steps: tuple[tuple[tuple[str, ...], float], ...]
+    error: float
+    error_of_all: float
+
+
+@dataclass(frozen=True)
+class AlignmentTruth:
+    """Errors of alignments against the truth, and what to align on.
+
+    ``resolution_median``, ``resolution_p95``: width in records within which the truth is certain.
+    ``estimate_error``: mean error of the estimate by instructions per event, by group.
+    """
+
+    errors: tuple[AlignmentError, ...]
+    choices: tuple[ChannelChoice, ...]
+    resolution_median: float
+    resolution_p95: float
+    estimate_error: tuple[tuple[str, float], ...]
+
+    def error(self, group: str, algorithm: str, channels: str = "all") -> float:
+        """Mean error in records; nan where it was not measured. Algorithms without channels take any."""
+        for one in self.errors:
+            if (one.group, one.algorithm) == (group, algorithm) and one.channels in (channels, ""):
+                return one.mean
+        return float("nan")
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """What no real machine tells. ``sampler`` None: not compared, and ``sampler_why_not`` says why.
+
+    ``anchors``: kinds of events that are the same in all builds; ``events``: how often they happen in a run;
+    ``instructions``: of the program itself; ``out_of_order``: share of the moments looked at where their order was
+    another.
+    """
+
+    sampler: SamplerTruth | None
+    sampler_why_not: str
+    software: tuple[SoftwareTruth, ...]
+    sources: tuple[MetricSource, ...]
+    controls: tuple[Control, ...]
+    alignment: AlignmentTruth
+    anchors: int
+    rejected: tuple[str, ...]
+    events: int
+    instructions: int
+    out_of_order: float
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ReportData:
     """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first."""
 
@@ -66,3 +206,4 @@ class ReportData:
     findings: tuple[str, ...]
     provenance: tuple[tuple[str, str], ...]
     interval: str
+    ground_truth: GroundTruth | None = None

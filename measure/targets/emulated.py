@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.errors import EmulatorError
 from emulator.linux.files import VirtualFiles
 from emulator.linux.process import Layout
 from emulator.machine import Machine
-from emulator.pmu import Pmu
+from emulator.pmu import CONTROL_ENABLE, Pmu
+from emulator.probes import EventCounter
 from emulator.sampling import Samples, sample_ideal
 from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
@@ -50,8 +52,10 @@ class EmulatedTarget:
         files = VirtualFiles(
             mapped=mapped, capture={TRACE_PATH} if signal_mode else (), stdin=stdin, seed=spec.seed
         )
+        probes = _Probes(spec, pmu)
         machine = Machine(
-            Path(spec.binary), spec.arguments, files=files, layout=layout, core=core, counters=pmu,
+            Path(spec.binary), spec.arguments, files=files, layout=layout, core=core,
+            consumers=probes.consumers, counters=probes if signal_mode and spec.probes else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
@@ -64,13 +68,13 @@ class EmulatedTarget:
             else:
                 samples = sample_ideal(
                     machine, pmu, spec.interval, spec.interval_unit, _addresses(machine, spec), phase,
-                    _interrupts(core, spec, rng),
+                    probes.before(_interrupts(core, spec, rng)),
                 )  # fmt: skip
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files)
             captured = files.captured() if signal_mode else {}
             totals = machine.instructions, core.cycles
-        trace = _trace_of_signal(captured, spec) if signal_mode else _trace_of(samples, spec)
+        trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes)
         if trace.n_records < FEWEST_RECORDS:
             raise RunError(
                 f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
@@ -155,12 +159,56 @@ def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> C
     return between
 
 
-def _trace_of(samples: Samples, spec: RunSpec) -> Trace:
-    values = np.concatenate([samples.hardware, samples.software], axis=1)
+class _Probes:
+    """The spec's probes, read at every boundary of the trace.
+
+    Where the guest samples itself this stands in for the performance-monitoring unit: a record is taken when the
+    guest stops the counters.
+    """
+
+    def __init__(self, spec: RunSpec, pmu: Pmu) -> None:
+        self._pmu = pmu
+        self._counter = EventCounter([(pcs, ranges) for _, pcs, ranges in spec.probes])
+        self._totals: list[NDArray[np.int64]] = []
+        self.consumers = [self._counter] if spec.probes else []
+
+    def before(self, between: Callable[[int], None] | None) -> Callable[[int], None] | None:
+        """``between``, with the probes read first."""
+        if not self.consumers:
+            return between
+
+        def read(record: int) -> None:
+            self._totals.append(self._counter.totals())
+            if between is not None:
+                between(record)
+
+        return read
+
+    def read_csr(self, number: int) -> int | None:
+        return self._pmu.read_csr(number)
+
+    def write_control(self, value: int) -> None:
+        if not value & CONTROL_ENABLE:
+            self._totals.append(self._counter.totals())
+        self._pmu.write_control(value)
+
+    def columns(self, n_boundaries: int) -> NDArray[np.int64]:
+        """Events in each record and before it, ``(n_boundaries - 1, 2 n_probes)``."""
+        n_records = max(n_boundaries - 1, 0)
+        if not self.consumers:
+            return np.zeros((n_records, 0), np.int64)
+        totals = np.array(self._totals[:n_boundaries], np.int64)
+        pairs = np.stack([np.diff(totals, axis=0), totals[:-1]], axis=2)
+        return pairs.reshape(n_records, -1)
+
+
+def _trace_of(samples: Samples, spec: RunSpec, probes: _Probes) -> Trace:
+    probed = probes.columns(len(samples.boundaries_cycles))
+    values = np.concatenate([samples.hardware, samples.software, probed], axis=1)
     return Trace(samples.boundaries_cycles, samples.boundaries_instructions, values, spec.metrics)
 
 
-def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec) -> Trace:
+def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec, probes: _Probes) -> Trace:
     """The records that the program took of itself, without the first and the last.
 
     Those two are no whole intervals: one is shortened by the timer's phase, one by the program's end.
@@ -173,5 +221,5 @@ def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec) -> Trace:
     first_software = 2 + len(spec.hardware_metrics)
     hardware = records[1:, 2:first_software]
     software = np.diff(records[:, first_software:], axis=0)  # in the file they are running totals
-    values = np.concatenate([hardware, software], axis=1)
+    values = np.concatenate([hardware, software, probes.columns(len(records))], axis=1)
     return Trace(np.cumsum(records[:, 0]), np.cumsum(records[:, 1]), values, spec.metrics)

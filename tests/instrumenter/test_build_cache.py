@@ -225,7 +225,7 @@ def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: 
         "-c",
         f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid())); time.sleep(60)",
     ]
-    monkeypatch.setattr(Toolchain, "command", lambda self, arguments: sleeper)
+    monkeypatch.setattr(Toolchain, "command", lambda self, arguments, driver: sleeper)
     (tmp_path / "x.c").write_text("")
     with pytest.raises(ToolchainError) as caught:
         Toolchain(None, timeout_seconds=1.0).compile(tmp_path / "x.c", ["-O1"], tmp_path / "x.o")

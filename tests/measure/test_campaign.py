@@ -116,8 +116,8 @@ def test_names_of_cumulative_sets_are_taken(folder: Path) -> None:
          "software metrics: choose another"),
         ("source: demo.c", "source: gone.c", "2: no such file: gone.c (looked for DIR/gone.c)"),
         ("machine: machine.yaml", "machine: gone.yaml", "3: no such file: gone.yaml (looked for DIR/gone.yaml)"),
-        ("source: demo.c", "source: demo.c, catalogue: lua", "2: program: expected exactly one of source, sources "
-         "and catalogue, got source and catalogue"),
+        ("source: demo.c", "source: demo.c, catalogue: lua", "2: program: expected exactly one of source, sources, "
+         "catalogue and build, got source and catalogue"),
         ("machine: machine.yaml\n", "", "1: 'machine' is missing"),
         ("name: demo", "name: demo\nname: again", "2: 'name' is given twice, first in line 1"),
         ("name: demo", "name: demo\nbaselines: 1", "2: baselines: input should be greater than or equal to 2, got 1"),

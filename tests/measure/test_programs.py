@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from measure.program_archive import Archive, fetch_archive, unpack_archive
-from measure.programs import ProgramError, ProgramSpec, ensure_sources, load_catalogue
+from measure.programs import ProgramError, ProgramSpec, ensure_project, ensure_sources, load_catalogue
 
 CATALOGUE = Path(__file__).parents[2] / "configs" / "programs.yaml"
 FILES = {
@@ -322,3 +322,105 @@ def test_missing_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     archive = Archive("npm", "demo", "1.0", "demo-1.0.tgz", "0" * 64)
     with pytest.raises(ProgramError, match=r"the npm command was not found; install Node\.js with npm"):
         fetch_archive(archive)
+
+
+# ---- programs with builds of their own -------------------------------------------------------------
+
+
+def write_project_catalogue(path: Path, archive: Archive, build: str, package: str = "") -> Path:
+    path.write_text(
+        f"""\
+programs:
+  demo:
+    description: A demonstration.
+    package:
+      registry: {archive.registry}
+      name: {archive.package}
+      version: "{archive.version}"
+      file: {archive.file}
+      sha256: {archive.sha256}
+      extract: ["src/**"]
+{package}    build: {build}
+    arguments: {{medium: []}}
+"""
+    )
+    return path
+
+
+BUILD = "{directory: src, command: make, binary: demo, files: {/in.txt: deep/other.c}}"
+
+
+def write_tar(path: Path, members: Mapping[str, tuple[bytes, int, int]]) -> bytes:
+    with tarfile.open(path, "w:gz") as tar:
+        for name, (content, mode, time) in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(content), mode, time
+            tar.addfile(info, io.BytesIO(content))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_project_is_unpacked_whole_with_times_and_permissions(tmp_path: Path, inner: bool) -> None:
+    members = {
+        "demo-1.0/src/configure": (b"#!/bin/sh", 0o755, 1000), "demo-1.0/src/deep/other.c": (b"int x;", 0o600, 2000),
+        "demo-1.0/else.c": (b"", 0o644, 3000),
+    }  # fmt: skip
+    path = tmp_path / "demo-1.0.tar.gz"
+    package = ""
+    content = write_tar(path, members)
+    if inner:
+        write_tar(path, {"package/a/source.tar.gz": (content, 0o644, 1)})
+        package = "      inner: a/source.tar.gz\n"
+    archive = Archive("pypi", "demo", "1.0", path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+    catalogue = load_catalogue(write_project_catalogue(tmp_path / "programs.yaml", archive, BUILD, package))
+    download = CopyFrom(tmp_path)
+    directory, files = ensure_project(catalogue["demo"], download)
+    assert sorted(str(p.relative_to(directory.parent)) for p in directory.parent.rglob("*") if p.is_file()) == [
+        "src/configure", "src/deep/other.c",
+    ]  # fmt: skip
+    assert files == {"/in.txt": directory / "deep/other.c"}
+    about = [
+        (path.stat().st_mode & 0o777, path.stat().st_mtime)
+        for path in (directory / "configure", *files.values())
+    ]
+    assert about == [(0o755, 1000), (0o644, 2000)]
+    ensure_project(catalogue["demo"], download)
+    assert download.calls == 1
+
+
+def test_a_missing_inner_archive_or_directory_is_told(tmp_path: Path) -> None:
+    archive = make_archive(tmp_path / "demo-1.0.tar.gz")
+    path = write_project_catalogue(tmp_path / "programs.yaml", archive, BUILD, "      inner: none.tar.gz\n")
+    with pytest.raises(ProgramError, match=r"demo-1.0.tar.gz has no file none.tar.gz; correct 'inner'"):
+        ensure_project(load_catalogue(path)["demo"], CopyFrom(tmp_path))
+    write_project_catalogue(path, archive, BUILD.replace("other.c", "another.c"))
+    with pytest.raises(ProgramError, match=r"demo 1.0 \(pypi\) has no another.c; correct 'build'"):
+        ensure_project(load_catalogue(path)["demo"], CopyFrom(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("build", "package", "problem"),
+    [
+        ("{command: make, binary: /bin/sh}", "", ":11: demo.build: got '/bin/sh', expected a path below"),
+        ("{comand: make, binary: x}", "", ":11: demo.build.comand: unknown key; did you mean 'command'?"),
+        (BUILD, "      sources: [a.c]\n", ":2: demo: 'build' needs a 'package' without 'sources'"),
+        (
+            BUILD + "\n    flags: [-O2]",
+            "",
+            ":2: demo: 'flags' means nothing beside 'build': say it in the command",
+        ),
+        ("null", "", ":2: demo: package has neither 'sources' nor is there a 'build'"),
+        (BUILD, "      inner: ../x\n", ":11: demo.package.inner: got '../x', expected a path below"),
+    ],
+)
+def test_a_mistaken_build_is_told(tmp_path: Path, build: str, package: str, problem: str) -> None:
+    archive = Archive("pypi", "demo", "1.0", "demo-1.0.tar.gz", "e" * 64)
+    path = write_project_catalogue(tmp_path / "programs.yaml", archive, build, package)
+    with pytest.raises(ProgramError) as error:
+        load_catalogue(path)
+    assert f"{path}{problem}" in str(error.value)
+
+
+def test_shipped_programs_with_builds_of_their_own() -> None:
+    catalogue = load_catalogue(CATALOGUE)
+    assert [name for name, spec in catalogue.items() if spec.build] == ["lua-make", "optipng", "minigzip"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from measure.merge.runs import MergeError, align_run, merge_runs
 from measure.merge.spread import Spread, spread_of_path, spread_of_progress
-from measure.merge.truth import alignment_error, true_positions
+from measure.merge.truth import Algorithm, alignment_error, true_positions
 from measure.types import BASELINE, Run, RunSpec, Trace
 
 MACHINE = (Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml").read_text()
@@ -230,7 +231,7 @@ def test_alignment_error_knows_the_truth() -> None:
     run = make_run(hardware[index], {"work": np.zeros(70, np.int64)}, group="v", instructions=instructions)
     table = alignment_error(make_run(hardware), [run])
     table = table.set_index(["algorithm", "channels"])
-    assert set(table.index.get_level_values("algorithm")) == {"full", "band", "linear", "none"}
+    assert set(table.index.get_level_values("algorithm")) == set(get_args(Algorithm))
     # Matched records are at most half a record from the truth; record by record ends up ten too late.
     assert table.loc[("full", "all"), "largest_records"] <= 0.5
     assert table.loc[("none", ""), "largest_records"] == pytest.approx(10, abs=0.6)

@@ -1,0 +1,135 @@
+"""How far alignments are off in a campaign, and which channels to align on.
+
+The errors are `measure.merge.truth`'s. Here is which pairs of runs are compared, and a greedy choice of channels:
+beginning with none, the channel is added with which an algorithm errs least, as long as that helps. It is made on
+pairs with one reference and judged on pairs with another, so that the choice does not flatter itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from measure.merge.progress import EventCurve, progress_boundaries
+from measure.merge.truth import (
+    STEP_PENALTY,
+    Algorithm,
+    aligned_positions,
+    alignment_error,
+    positions_by_progress,
+    true_positions,
+    truth_resolution,
+    within_baseline,
+)
+from measure.report.model import AlignmentError, AlignmentTruth, ChannelChoice
+from measure.types import BASELINE, Run
+
+RUNS_PER_GROUP = 3
+CHOSEN_ON = 6
+CHOSEN_FOR: tuple[Algorithm, ...] = ("full", "penalty")
+_SMALLEST_ERROR = 0.01
+_ERRORS = ["mean_records", "median_records", "p95_records", "largest_records"]
+
+Pairs = Sequence[tuple[Run, Run, EventCurve]]
+"""A baseline, the run to align to it, and the curve of their program."""
+
+
+def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: EventCurve) -> AlignmentTruth:
+    """Errors by group, algorithm and channels, and the choice of channels. Needs two baselines with anchors counted."""
+    reference, second = baselines[0], baselines[1]
+    groups = list(dict.fromkeys(run.spec.group for run in runs))
+    by_group = {BASELINE: list(baselines[1 : 1 + RUNS_PER_GROUP])}
+    by_group |= {group: _some(runs, group, RUNS_PER_GROUP) for group in groups}
+    compared = [run for group in by_group.values() for run in group]
+    table = alignment_error(reference, compared, curve=curve)
+    errors = []
+    for (group, algorithm, channels), part in table.groupby(
+        ["group", "algorithm", "channels"], sort=False
+    ):  # fmt: skip
+        means = part[_ERRORS].mean()
+        errors.append(
+            AlignmentError(
+                str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist()
+            )
+        )
+    # Chosen on some pairs, judged on others with another reference; all groups take part in both.
+    training = _interleaved(reference, by_group, curve)[:CHOSEN_ON]
+    others = {BASELINE: list(baselines[2 : 2 + RUNS_PER_GROUP]) or [reference]}
+    others |= {group: _some(runs, group, RUNS_PER_GROUP)[::-1] for group in groups}
+    test = _interleaved(second, others, curve)[:CHOSEN_ON]
+    hardware = reference.spec.hardware_metrics
+    choices = []
+    for algorithm in CHOSEN_FOR:
+        steps = choose_channels(training, hardware, algorithm)
+        chosen = steps[-1][0]
+        on_chosen, on_all = (typical_error(test, channels, algorithm) for channels in (chosen, hardware))
+        choices.append(ChannelChoice(algorithm, chosen, steps, on_chosen, on_all))
+    widths = np.concatenate([truth_resolution(reference, run, curve) for run in compared])
+    return AlignmentTruth(
+        errors=tuple(errors),
+        choices=tuple(choices),
+        resolution_median=float(np.median(widths)),
+        resolution_p95=float(np.quantile(widths, 0.95)),
+        estimate_error=tuple(
+            (group, float(np.mean([_estimate_error(reference, run, curve) for run in members])))
+            for group, members in by_group.items()
+        ),
+    )
+
+
+def typical_error(
+    pairs: Pairs, channels: Sequence[str], algorithm: Algorithm, step_penalty: float = STEP_PENALTY
+) -> float:
+    """Geometric mean over ``pairs`` of the mean absolute error in records: pairs that are hard do not decide alone."""
+    errors = []
+    for reference, run, curve in pairs:
+        truth = true_positions(reference, run, curve)
+        found = aligned_positions(reference, run, channels, algorithm, step_penalty)
+        errors.append(np.abs(found - truth)[within_baseline(reference, truth)].mean())
+    return float(np.exp(np.mean(np.log(np.maximum(errors, _SMALLEST_ERROR)))))
+
+
+def choose_channels(
+    pairs: Pairs, metrics: Sequence[str], algorithm: Algorithm
+) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """Greedy: the channels after each addition and the typical error with them, while that falls."""
+    steps: list[tuple[tuple[str, ...], float]] = []
+    chosen: tuple[str, ...] = ()
+    while len(chosen) < len(metrics):
+        tried = [
+            ((*chosen, metric), typical_error(pairs, (*chosen, metric), algorithm))
+            for metric in metrics
+            if metric not in chosen
+        ]
+        best = min(tried, key=lambda one: one[1])
+        if steps and best[1] >= steps[-1][1]:
+            break
+        steps.append(best)
+        chosen = best[0]
+    return tuple(steps)
+
+
+def _estimate_error(reference: Run, run: Run, curve: EventCurve) -> float:
+    estimate = positions_by_progress(
+        progress_boundaries(run, reference), progress_boundaries(reference, reference)
+    )  # fmt: skip
+    truth = true_positions(reference, run, curve)
+    return float(np.abs(estimate - truth)[within_baseline(reference, truth)].mean())
+
+
+def _some(runs: Sequence[Run], group: str, most: int) -> list[Run]:
+    return [run for run in runs if run.spec.group == group][:most]
+
+
+def _interleaved(
+    reference: Run, groups: dict[str, list[Run]], curve: EventCurve
+) -> list[tuple[Run, Run, EventCurve]]:
+    """One pair of each group, then another of each, and so on."""
+    longest = max(len(members) for members in groups.values())
+    return [
+        (reference, members[n], curve)
+        for n in range(longest)
+        for members in groups.values()
+        if n < len(members)
+    ]

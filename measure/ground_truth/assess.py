@@ -1,0 +1,291 @@
+"""The ground truth of a campaign from its runs: sampler, software pairs, alignments, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from measure.errors import MeasureError
+from measure.ground_truth.alignment import assess_alignment
+from measure.ground_truth.prepare import SAMPLED, Prepared
+from measure.ground_truth.sampler import assess_sampler
+from measure.ground_truth.software import (
+    controls,
+    software_column,
+    software_perturbation,
+    transfer_error,
+    with_software,
+)
+from measure.perturbation import inner_perturbation
+from measure.perturbation_types import Perturbation
+from measure.report.model import (
+    AlignmentTruth,
+    Control,
+    GroundTruth,
+    MetricSource,
+    ReportData,
+    SamplerTruth,
+    Signals,
+    SoftwareTruth,
+)
+from measure.stats.correlation import Correlations
+from measure.types import BASELINE, Run
+
+RUNS_READ = 3
+"""Of each group, for how well values are read off by anchors."""
+WORTH_CHOOSING = 0.9
+"""Fewer channels are recommended when they err at most this much of what all do."""
+
+
+def assess(
+    prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], None] = lambda what: None
+) -> GroundTruth:
+    """Everything that the ``runs`` of ``prepared`` tell. Raises `MeasureError` with fewer than two baselines."""
+    campaign, calibration = prepared.plan.campaign, prepared.calibration
+    ordered = sorted(runs, key=lambda run: run.spec.replicate)
+    baselines = [run for run in ordered if run.spec.group == BASELINE]
+    sampled = [run for run in ordered if run.spec.group == SAMPLED]
+    variants = campaign.variant_sets()
+    instrumented = [run for name in variants for run in ordered if run.spec.group == name]
+    if len(baselines) < 2 or not instrumented:
+        raise MeasureError(
+            f"{len(baselines)} baselines and {len(instrumented)} instrumented runs succeeded: the ground truth needs "
+            "at least two and one"
+        )
+    progress("ground truth: the sampler")
+    sampler, why_not = None, prepared.sampler_why_not
+    if len(sampled) > 1:
+        ideal = campaign.sampling.mode == "ideal"
+        sampler = assess_sampler(
+            campaign, baselines if ideal else sampled, sampled if ideal else baselines
+        )  # fmt: skip
+    elif not why_not:
+        why_not = f"{len(sampled)} of the runs by the other sampler succeeded"
+    progress("ground truth: pairs with software metrics")
+    exact = frozenset(prepared.exact)
+    software = []
+    for name, metrics in variants.items():
+        group = [run for run in instrumented if run.spec.group == name]
+        if group:
+            software.append(_software(prepared, name, metrics, baselines, group, exact))
+    some = [*baselines[:RUNS_READ], *(run for run in instrumented if run.spec.replicate < RUNS_READ)]
+    errors = transfer_error(some, calibration, tuple(campaign.software_metrics), exact)
+    sources = tuple(
+        MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric])
+        for metric in campaign.software_metrics
+    )
+    progress("ground truth: errors of alignments")
+    alignment = assess_alignment(baselines, instrumented, calibration.curve)
+    checked = controls(instrumented)
+    return GroundTruth(
+        sampler=sampler,
+        sampler_why_not=why_not,
+        software=tuple(software),
+        sources=sources,
+        controls=checked,
+        alignment=alignment,
+        anchors=len(calibration.anchors),
+        rejected=calibration.rejected,
+        events=calibration.total_events,
+        instructions=int(calibration.curve.instructions[-1]),
+        out_of_order=calibration.out_of_order,
+        findings=(
+            *_of_sampler(sampler, why_not), *_of_software(software, sources), *_of_alignment(alignment),
+            *_of_controls(checked), *_of_anchors(prepared, baselines, instrumented),
+        ),
+    )  # fmt: skip
+
+
+def with_ground_truth(
+    data: ReportData,
+    prepared: Prepared,
+    runs: Sequence[Run],
+    progress: Callable[[str], None] = lambda what: None,
+) -> ReportData:
+    """The report's data with the ground truth in them, and with the baseline's undisturbed software metrics.
+
+    Perturbation that no hardware pair shows is among the findings of the whole campaign, before all others.
+    """
+    truth = assess(prepared, runs, progress)
+    first = min(
+        (run for run in runs if run.spec.group == BASELINE), key=lambda run: run.spec.replicate
+    )  # fmt: skip
+    campaign, exact = prepared.plan.campaign, frozenset(prepared.exact)
+    software = [
+        software_column(first, metric, prepared.calibration, metric in exact)
+        for metric in campaign.software_metrics
+    ]
+    values = np.column_stack([first.trace.columns(campaign.hardware_metrics), *software])
+    names = (*campaign.hardware_metrics, *campaign.software_metrics)
+    example = Signals(data.baseline_example.label, names, values)
+    hidden = tuple(_of_hidden(one) for one in truth.software if one.hidden)
+    return replace(data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings))
+
+
+def _software(
+    prepared: Prepared, name: str, metrics: tuple[str, ...], baselines: Sequence[Run], runs: Sequence[Run],
+    exact: frozenset[str],
+) -> SoftwareTruth:  # fmt: skip
+    campaign = prepared.plan.campaign
+    hardware = campaign.hardware_metrics
+    before, after = (
+        [with_software(run, hardware, metrics, prepared.calibration, exact) for run in group]
+        for group in (baselines, runs)
+    )
+    levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
+    found = software_perturbation(before, after, metrics, **levels)
+    h = len(hardware)
+    within = inner_perturbation(
+        [_first(one, h) for one in before], [_first(one, h) for one in after], **levels
+    )
+    return SoftwareTruth(name, metrics, within, found)
+
+
+def _first(one: Correlations, count: int) -> Correlations:
+    """Those of the first metrics only."""
+    return Correlations(
+        one.metrics[:count],
+        one.rho[:count, :count],
+        one.constant[:count],
+        one.tie_fraction[:count],
+        one.n_records,
+    )
+
+
+def _of_sampler(sampler: SamplerTruth | None, why_not: str) -> list[str]:
+    if sampler is None:
+        return [f"What the sampler itself changes was not compared: {why_not}."]
+    told = (
+        f"Sampling by signals adds {sampler.instructions_percent.mean():.2f}% of instructions and "
+        f"{sampler.cycles_percent.mean():+.2f}% of cycles; within a run that is {sampler.inner.verdict}"
+    )
+    if sampler.outer_held_out is not None:
+        told += f", across runs {sampler.outer_held_out.verdict}"
+    worst = _worst(sampler.inner)
+    return [f"{told}{f' ({worst})' if worst else ''}."]
+
+
+def _worst(perturbation: Perturbation) -> str:
+    pair = next((pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)), None)
+    if pair is None:
+        return ""
+    return f"{pair.name}: rho {pair.baseline_rho:.2f} to {pair.run_rho:.2f}"
+
+
+def _of_software(software: Sequence[SoftwareTruth], sources: Sequence[MetricSource]) -> list[str]:
+    told = [_of_hidden(one) for one in software if one.hidden]
+    quiet = [one.variant for one in software if one.software.verdict == "equivalent"]
+    if quiet:
+        told.append(f"Pairs with software metrics are equivalent in {', '.join(quiet)}.")
+    open_ones = [one.variant for one in software if one.software.verdict == "inconclusive"]
+    if open_ones:
+        told.append(f"Pairs with software metrics are undecided in {', '.join(open_ones)}: add runs.")
+    both = [
+        one.variant
+        for one in software
+        if one.software.verdict == "perturbed" and one.hardware.verdict == "perturbed"
+    ]
+    if both:
+        told.append(
+            f"Both hardware pairs and pairs with software metrics are perturbed in {', '.join(both)}."
+        )
+    without = [source for source in sources if source.why_not]
+    if without:
+        told.append(
+            f"No exact probe for {', '.join(source.metric for source in without)}: their undisturbed values are read "
+            "off by anchors."
+        )
+    return told
+
+
+def _of_hidden(one: SoftwareTruth) -> str:
+    perturbed = sum(pair.verdict == "perturbed" for pair in one.software.pairs)
+    return (
+        f"{one.variant}: perturbation that no hardware pair shows (these are {one.hardware.verdict}): {perturbed} of "
+        f"{len(one.software.pairs)} pairs with a software metric, the worst {_worst(one.software)}. Collect its "
+        "metrics in several runs."
+    )
+
+
+def _of_alignment(alignment: AlignmentTruth) -> list[str]:
+    groups = [group for group, _ in alignment.estimate_error]
+    means = {
+        algorithm: float(np.mean([alignment.error(group, algorithm) for group in groups]))
+        for algorithm in ("full", "penalty", "linear")
+    }
+    told = [
+        f"Aligned on all hardware metrics, exact warping misplaces a record by {means['full']:.2f} records on average "
+        f"(baselines: {alignment.error(BASELINE, 'full'):.2f}); with a step penalty by {means['penalty']:.2f}, and a "
+        f"straight line by {means['linear']:.2f}."
+    ]
+    best = min(alignment.choices, key=lambda one: min(one.error, one.error_of_all))
+    named = {"full": "exact warping", "penalty": "warping with a step penalty"}[best.algorithm]
+    if best.error < WORTH_CHOOSING * best.error_of_all:
+        told.append(
+            f"Align by {named} on {', '.join(best.channels)}: on pairs of runs that the choice has not seen it "
+            f"typically errs by {best.error:.2f} records, on all channels by {best.error_of_all:.2f}."
+        )
+    else:
+        told.append(
+            f"Align by {named} on all channels: it typically errs by {best.error_of_all:.2f} records, and a choice "
+            f"of fewer by {best.error:.2f} on pairs of runs that it had not seen."
+        )
+    return told
+
+
+def _of_controls(checked: Sequence[Control]) -> list[str]:
+    if not checked:
+        return ["No metric has a probe in an instrumented program: counters were not checked against probes."]
+    # A boundary may fall between the counter's increment at a call and the entry that the probe sees.
+    wrong = [one.metric for one in checked if one.largest > 1 or one.difference > one.runs]
+    if wrong:
+        return [f"Counter and probe of one program differ: {', '.join(wrong)}; see the controls."]
+    events = sum(one.events for one in checked)
+    split = sum(1 for one in checked if one.largest)
+    told = ", but for single events that a boundary cuts in two," if split else ""
+    named = ", ".join(one.metric for one in checked)
+    return [f"Control: counter and probe agree in every record{told} for {named} ({events:,} events)."]
+
+
+def _of_anchors(prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]) -> list[str]:
+    calibration = prepared.calibration
+    told = []
+    if calibration.out_of_order:
+        told.append(
+            f"At {calibration.out_of_order:.2%} of the moments looked at, anchors came in another order in the "
+            "instrumented program: true positions are rough there."
+        )
+    endings = {run.stdout_tail for run in [*baselines, *instrumented]}
+    if len(endings) > 1:
+        told.append(
+            "The program's output differs between runs: what it does is not the same in each, and true positions "
+            "are not to be trusted."
+        )
+    return told
+
+
+def plain(truth: GroundTruth | None) -> dict[str, Any]:
+    """The entry of summary.json: plain JSON types, nan as null; nothing without a ground truth."""
+    if truth is None:
+        return {}
+    found = asdict(truth)
+    if truth.sampler is not None:
+        for key in ("instructions_percent", "cycles_percent"):
+            found["sampler"][key] = float(found["sampler"][key].mean())
+    for entry, one in zip(found["software"], truth.software, strict=True):
+        entry["hidden"] = one.hidden
+        entry["hardware"] = one.hardware.verdict  # whose pairs are the variant's own
+    return {"ground_truth": _without_nan(found)}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value.item() if isinstance(value, np.integer | np.bool_) else value

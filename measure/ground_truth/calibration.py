@@ -1,0 +1,245 @@
+"""How far a program is after so many anchors: once for each program and input, without a timing model.
+
+Two runs are watched closely, stopping some times in every record: that of the program itself tells its instructions,
+that of a build with every software metric its counters, both as functions of the anchors' events. What a program
+does at which event is the same in every run of every build, so any run whose anchors are counted can be read by these
+curves: where it truly is, and what the counters would show.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.linux.elf import load_image
+from emulator.linux.files import VirtualFiles
+from emulator.machine import Machine
+from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
+from emulator.probes import EventCounter
+from instrumenter.sampler_format import TRACE_PATH
+from measure.errors import MeasureError
+from measure.ground_truth.anchors import Kind, candidates, kind_of, shared
+from measure.merge.progress import EventCurve
+from measure.store import write_atomically
+from measure.targets.emulated import layout_of
+from measure.types import RunSpec
+
+LOOKS = 50_000
+"""How often a run is looked at: about 16 times a record in traces of 3000."""
+SHORTEST_STEP_INSTRUCTIONS = 200
+ORDER_KINDS = 8
+_FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the anchors of a program tell.
+
+    ``anchors``: names; ``rejected``: candidates that happen, but not equally often in all builds. ``curve``: of the
+    program itself. ``metrics``: software metrics; ``software_progress`` ``(g,)`` and ``software`` ``(g, s)``: the
+    counters' running totals after so many of the program's own instructions. ``total_events``: anchors of a whole run.
+    ``out_of_order``: share of the moments looked at where the commonest kinds of anchors had not come in the order
+    of the other build; 0 unless something is wrong. ``file_name``: where it is kept, empty for nowhere.
+    """
+
+    anchors: tuple[str, ...]
+    rejected: tuple[str, ...]
+    curve: EventCurve
+    metrics: tuple[str, ...]
+    software_progress: NDArray[np.float64]
+    software: NDArray[np.int64]
+    total_events: int
+    out_of_order: float
+    file_name: str = ""
+
+    def counter_at(self, metric: str, progress: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Running total of a software metric after so many of the program's own instructions, ``(n,)``."""
+        total = self.software[:, self.metrics.index(metric)]
+        return np.floor(np.interp(progress, self.software_progress, total) + 0.5).astype(np.int64)
+
+
+def calibrate(
+    plain: RunSpec,
+    counting: RunSpec,
+    others: Sequence[RunSpec],
+    *,
+    binaries: Sequence[str] = (),
+    place: Path | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> Calibration:
+    """Find the anchors of a program and what they tell.
+
+    ``plain``: a run of the program itself; ``counting``: one of a build with all software metrics; ``others``: a run
+    of each other build whose anchors must be the same; ``binaries``: further programs that must have them.
+    ``place``: directory that keeps the result. Raises `MeasureError` when a run fails or nothing can serve as an
+    anchor.
+    """
+    key = _key([plain, counting, *others], binaries)
+    kept = place / f"calibration-{key}.npz" if place is not None else None
+    if kept is not None and kept.exists():
+        try:
+            return load_calibration(kept)
+        except (OSError, ValueError, KeyError):
+            pass  # damaged: made again
+    notify("Looking for events that are the same in all builds")
+    specs = _different([plain, counting, *others])
+    images = [load_image(Path(spec.binary)) for spec in specs]
+    further = {Path(binary) for binary in binaries} - {Path(spec.binary) for spec in specs}
+    names = shared([*images, *(load_image(binary) for binary in sorted(further))])
+    counts = []
+    length = 0
+    for spec, image in zip(specs, images, strict=True):
+        known = candidates(image)
+        totals, instructions = count_events(spec, [known[name] for name in names])
+        counts.append(dict(zip(names, totals, strict=True)))
+        length = length or instructions
+    happens = {name for name in names if any(one[name] for one in counts)}
+    anchors = tuple(n for n in names if n in happens and all(one[n] == counts[0][n] for one in counts))
+    if not anchors:
+        raise MeasureError(
+            "no call and no store happens equally often in all builds: true positions cannot be told; "
+            "does the program do the same in every run?"
+        )
+    common = sorted(anchors, key=lambda name: -counts[0][name])[:ORDER_KINDS]
+    step = max(length // LOOKS, SHORTEST_STEP_INSTRUCTIONS)
+    first, second = (_watch(spec, anchors, common, step) for spec in (plain, counting))
+    curve = EventCurve(first.events, first.instructions)
+    result = Calibration(
+        anchors=anchors,
+        rejected=tuple(name for name in names if name in happens and name not in anchors),
+        curve=curve,
+        metrics=tuple(name for name, _, _ in counting.counters),
+        software_progress=curve.positions(second.events, second.instructions),
+        software=second.counters,
+        total_events=int(first.events[-1]),
+        out_of_order=_out_of_order(first, second),
+        file_name=kept.name if kept is not None else "",
+    )
+    if kept is not None:
+        write_atomically(kept, lambda to: _save(result, to))
+    return result
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """Running totals at each look, ``(g, ...)``; the first look is before the program, the last at its end."""
+
+    instructions: NDArray[np.int64]
+    events: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    counters: NDArray[np.int64]
+
+
+class _NoCounters:
+    """Counters that a sampler in the program may stop and read, and that hold nothing."""
+
+    def read_csr(self, number: int) -> int | None:
+        return 0 if CSR_FIRST_HPM <= number <= CSR_LAST_HPM or number == CSR_CONTROL else None
+
+    def write_control(self, value: int) -> None:
+        """Nothing is counted."""
+
+
+def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
+    stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
+    mapped = {guest: Path(host) for guest, host in spec.files}
+    files = VirtualFiles(mapped=mapped, capture={TRACE_PATH}, stdin=stdin, seed=spec.seed)
+    # In the spec's own layout: what a program does at its start depends on its environment.
+    layout, _ = layout_of(spec, np.random.default_rng([spec.seed, 7]))
+    return Machine(
+        Path(spec.binary), spec.arguments, files=files, layout=layout, consumers=[counter], counters=_NoCounters(),
+        seed=spec.seed,
+        limit_instructions=spec.limit_instructions, background=False,
+    )  # fmt: skip
+
+
+def _check(machine: Machine, spec: RunSpec) -> None:
+    assert machine.ending is not None
+    if machine.ending.status:
+        raise MeasureError(
+            f"a run of {spec.group} failed: {machine.ending.message or f'exit status {machine.ending.status}'}"
+        )
+
+
+def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:
+    """How often events of each kind happen in a whole run without a timing model, and its instructions."""
+    counter = EventCounter(kinds)
+    with _machine(spec, counter) as machine:
+        machine.run()
+        _check(machine, spec)
+        return counter.totals().tolist(), machine.instructions
+
+
+def _watch(spec: RunSpec, anchors: Sequence[str], common: Sequence[str], step: int) -> _Watched:
+    image = load_image(Path(spec.binary))
+    kinds = [kind_of(image, anchors), *(kind_of(image, [name]) for name in common)]
+    counter = EventCounter(kinds)
+    places = []
+    for metric, symbol, offset in spec.counters:
+        found = image.find_symbol(symbol)
+        if found is None:
+            raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} is not there")
+        places.append(found.address + offset)
+    looks: list[list[int]] = []
+    counts = [counter.totals()]
+    with _machine(spec, counter) as machine:
+        looks.append([0, *(0 for _ in places)])
+        running = True
+        while running:
+            running = machine.advance_to_instructions(machine.instructions + step)
+            machine.drain()
+            counts.append(counter.totals())
+            looks.append([machine.instructions, *(machine.memory.read_int(at, 8) for at in places)])
+        _check(machine, spec)
+    seen, totals = np.array(looks, np.int64), np.array(counts, np.int64)
+    return _Watched(seen[:, 0], totals[:, 0], totals[:, 1:], seen[:, 1:])
+
+
+def _out_of_order(first: _Watched, second: _Watched) -> float:
+    """Share of the looks at ``second`` at which a kind of anchor is not between the ``first``'s neighbouring looks."""
+    after = np.minimum(np.searchsorted(first.events, second.events, "left"), len(first.events) - 1)
+    before = np.searchsorted(first.events, second.events, "right") - 1
+    low, high = first.kinds[np.minimum(before, after)], first.kinds[np.maximum(before, after)]
+    wrong = ((second.kinds < low) | (second.kinds > high)).any(axis=1)
+    return float(wrong.mean())
+
+
+def _different(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    return list({spec.binary: spec for spec in specs}.values())
+
+
+def _key(specs: Sequence[RunSpec], binaries: Sequence[str]) -> str:
+    from measure.plan import content_key
+
+    text = json.dumps([_FORMAT, LOOKS, *(content_key(spec) for spec in specs), *sorted(binaries)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _save(result: Calibration, path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(
+            file, anchors=np.array(result.anchors), rejected=np.array(result.rejected, np.str_),
+            metrics=np.array(result.metrics, np.str_), curve_events=result.curve.events,
+            curve_instructions=result.curve.instructions, software_progress=result.software_progress,
+            software=result.software, facts=np.array([result.total_events, result.out_of_order]),
+        )  # fmt: skip
+
+
+def load_calibration(path: Path) -> Calibration:
+    """What `calibrate` kept in a file. Raises OSError, ValueError and KeyError for one that is none."""
+    with np.load(path) as kept:
+        total, out_of_order = kept["facts"]
+        anchors, rejected, metrics = (
+            tuple(str(name) for name in kept[field]) for field in ("anchors", "rejected", "metrics")
+        )
+        curve = EventCurve(kept["curve_events"], kept["curve_instructions"])
+        return Calibration(
+            anchors, rejected, curve, metrics, kept["software_progress"], kept["software"], int(total),
+            float(out_of_order), path.name,
+        )  # fmt: skip

@@ -1,0 +1,163 @@
+"""What a campaign's ground truth needs before its runs are made: calibration, probes, and the other sampler's runs.
+
+    prepared = prepare(plan, document, directory, notify)
+    outcome = execute_plan(prepared.specs, store)
+    truth = assess(prepared, outcome.runs)          # measure.ground_truth.assess
+
+What is prepared stays beside the results, so that `assess` can be done anew without sources or compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from measure.campaign import Campaign
+from measure.errors import CampaignError
+from measure.ground_truth.calibration import Calibration, calibrate, load_calibration
+from measure.ground_truth.probing import Probing, find_metric_probes
+from measure.ground_truth.sampler import other_mode
+from measure.plan import Plan, content_key, make_plan
+from measure.store import write_atomically
+from measure.types import BASELINE, RunSpec
+from measure.yaml_positions import Document
+
+FILE_NAME = "ground_truth.json"
+SAMPLED = "baseline by the other sampler"
+"""Group of the runs that tell what the sampler changes."""
+EVERYTHING = "everything"
+MOST_VARIANTS = 6
+_FORMAT = "perturbation-ground-truth-1"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan whose runs have probes, and what else tells the truth.
+
+    ``plan``: the campaign's own, with probes; ``sampler_specs``: baselines by the other sampler, of group `SAMPLED`;
+    ``sampler_why_not``: why there are none; ``refused``: software metrics without an exact probe, and why.
+    """
+
+    plan: Plan
+    sampler_specs: tuple[RunSpec, ...]
+    sampler_keys: tuple[str, ...]
+    sampler_why_not: str
+    calibration: Calibration
+    exact: tuple[str, ...]
+    refused: dict[str, str]
+
+    @property
+    def specs(self) -> tuple[RunSpec, ...]:
+        """All runs to make."""
+        return (*self.plan.specs, *self.sampler_specs)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """`content_key` of each."""
+        return (*self.plan.keys, *self.sampler_keys)
+
+
+def prepare(
+    plan: Plan,
+    document: Document,
+    directory: Path,
+    notify: Callable[[str], None] = lambda text: None,
+    target: str = "emulated",
+) -> Prepared:
+    """Find anchors and probes of the programs of ``plan`` and give its runs these probes; keep that in ``directory``.
+
+    Raises `CampaignError` for a campaign without software metrics, `MeasureError` when nothing can serve as anchor.
+    """
+    campaign = plan.campaign
+    if not campaign.variant_sets():
+        raise CampaignError(f"{document.path}: ground truth needs software metrics, got none")
+    watched = make_plan(_everything(campaign), document, notify, target)
+    plain = next(spec for spec in watched.specs if spec.group == BASELINE)
+    counting = next(spec for spec in watched.specs if spec.group == EVERYTHING)
+    other, why_not = other_mode(campaign)
+    others = make_plan(other, document, notify, target) if other is not None else None
+    variants = list({spec.group: spec for spec in reversed(plan.specs)}.values())[: MOST_VARIANTS + 1]
+    sampled = [others.specs[0]] if others is not None else []
+    programs = [*plan.specs, *(others.specs if others is not None else ())]
+    calibration = calibrate(
+        plain, counting, [*variants, *sampled],
+        binaries=list({spec.binary: None for spec in programs}), place=directory, notify=notify,
+    )  # fmt: skip
+    notify("Looking for exact probes of the software metrics")
+    exact = find_metric_probes(campaign, plain, calibration)
+    probing = Probing(calibration, exact)
+    specs = tuple(probing.probed(spec) for spec in plan.specs)
+    prepared = Prepared(
+        replace(plan, specs=specs, keys=tuple(content_key(spec) for spec in specs)),
+        tuple(replace(spec, group=SAMPLED) for spec in others.specs) if others is not None else (),
+        others.keys if others is not None else (),
+        why_not,
+        calibration,
+        exact.exact,
+        dict(exact.refused),
+    )
+    _save(prepared, directory)
+    return prepared
+
+
+def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
+    """What `prepare` kept in ``directory`` for ``plan``; None when there is nothing. Raises `CampaignError`."""
+    path = directory / FILE_NAME
+    if not path.exists():
+        return None
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {known['format']!r}, expected {_FORMAT!r}")
+        specs = tuple(
+            RunSpec(**{name: _frozen(value) for name, value in spec.items()}) for spec in known["sampler"]
+        )
+        return Prepared(
+            plan, specs, tuple(known["sampler_keys"]), known["sampler_why_not"],
+            load_calibration(directory / known["calibration"]), tuple(known["exact"]), known["refused"],
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CampaignError(
+            f"{path} is damaged ({type(error).__name__}): delete it, and `measure run` makes it again"
+        ) from None
+
+
+def _save(prepared: Prepared, directory: Path) -> None:
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "calibration": prepared.calibration.file_name,
+            "exact": prepared.exact,
+            "refused": prepared.refused,
+            "sampler_why_not": prepared.sampler_why_not,
+            "sampler": [asdict(spec) for spec in prepared.sampler_specs],
+            "sampler_keys": prepared.sampler_keys,
+        },
+        indent=1,
+    )
+
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    write_atomically(directory / FILE_NAME, write)
+
+
+def _everything(campaign: Campaign) -> Campaign:
+    """One run of the plain program and one that counts all software metrics, both in the first code layout."""
+    changes: dict[str, Any] = {
+        "variants": {EVERYTHING: tuple(campaign.software_metrics)},
+        "cumulative": None,
+        "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
+        "noise": campaign.noise.model_copy(update={"code_layouts": 1}),
+        "baselines": 1,
+        "replicates": 1,
+    }
+    return campaign.model_copy(update=changes)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

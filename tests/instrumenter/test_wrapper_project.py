@@ -1,0 +1,334 @@
+"""Programs made by their own builds: the same counts as from sources, and what is said when a build goes wrong."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from emulator.linux.files import VirtualFiles
+from emulator.machine import Machine
+from emulator.probes import BlockCounter
+from instrumenter.build import Build, SamplerConfig, build_program, preprocess_all
+from instrumenter.errors import SourceError, SpecError
+from instrumenter.probes import ProbeFinder
+from instrumenter.project import Project, ProjectRecipe
+from instrumenter.spec import MetricSpec
+from instrumenter.toolchain import Toolchain, cache_directory
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+FILES = {
+    "Makefile": """\
+CFLAGS = -O0 -Wall -Ilib -Ibuild -MMD
+OBJECTS = app/main.o app/start.o app/plus.o
+build/app: $(OBJECTS) build/libcore.a
+\t$(CC) -s -o $@ $(OBJECTS) -Lbuild -lcore -lm
+build/libcore.a:
+\t$(MAKE) -C lib
+app/main.o: build/times.h
+build/times.h: times.sh
+\tmkdir -p build
+\tsh times.sh > $@
+build/libcore.a: build/times.h
+app/plus.o: app/plus.cpp
+\t$(CXX) -O1 -fno-exceptions -c -o $@ $<
+fail:
+\t@echo first; echo "what went wrong" >&2; exit 7
+native:
+\tcc -o build/native app/native.c
+stripped: build/app
+\tcp build/app build/final && printf x >> build/final
+nothing:
+\t@echo nothing to do
+""",
+    "lib/Makefile": """\
+CFLAGS = -O0 -I../build -MMD
+../build/libcore.a: work.o two.o
+\t$(AR) rcs $@ work.o two.o
+\t$(RANLIB) $@
+two.o: two\\ words.c
+\t$(CC) $(CFLAGS) -c 'two words.c' -o two.o
+-include work.d
+""",
+    "lib/core.h": """\
+struct tally { long sum; int steps; };
+extern struct tally tally;
+int work(int n);
+int two(int n);
+""",
+    "lib/work.c": """\
+#include <stdlib.h>
+#include "core.h"
+#include "times.h"
+struct tally tally;
+static int helper(int n) { return n & 1 ? n : -n; }
+int work(int n)
+{
+    int *copy = malloc(TIMES * sizeof *copy);
+    for (int i = 0; i < TIMES; i++) {
+        copy[i] = helper(n + i);
+        tally.sum += copy[i];
+        tally.steps++;
+    }
+    free(copy);
+    return two(n);
+}
+""",
+    "lib/two words.c": '#include "core.h"\nstatic int helper(int n) { return n + 2; }\n'
+    "int two(int n) { return n > 3 ? helper(n) : helper(helper(n)); }\n",
+    "app/main.c": """\
+#include <stdio.h>
+#include "core.h"
+#include "times.h"
+int start_value(void);
+int plus(int a, int b);
+int main(void)
+{
+    int n = start_value();
+    for (int i = 0; i < 10; i++)
+        n = plus(n, work(i));
+    printf("%d %ld %d %s\\n", n, tally.sum, tally.steps, __FILE__);
+    return 0;
+}
+""",
+    "app/plus.cpp": 'extern "C" int plus(int a, int b) { return a + b; }\n',
+    "app/start.S": ".globl start_value\nstart_value:\n\tli a0, 5\n\tret\n",
+    "app/native.c": "int main(void) { return 0; }\n",
+    "app/unused.c": "int unused(int n) { return n; }\n",
+    "times.sh": 'echo "#define TIMES 7"\n',
+}  # fmt: skip
+METRICS = {
+    "helpers": MetricSpec(event="entry", function="helper"),
+    "steps": MetricSpec(event="write", field="tally.steps"),
+    "work": MetricSpec(event="call", callee="work"),
+    "loops": MetricSpec(event="loop", function="work"),
+    "large": MetricSpec(event="branch", function="two"),
+    "allocations": MetricSpec(event="alloc"),
+    "rounds": MetricSpec(event="loop", function="main", file="main.c"),
+}
+EXPECTED = {"helpers": 84, "steps": 70, "work": 10, "loops": 70, "large": 6, "allocations": 10, "rounds": 10}
+SUM = sum(k if k % 2 else -k for n in range(10) for k in range(n, n + 7))
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds go to an empty cache; the compiler keeps its own, which takes long to fill."""
+    zig = cache_directory() / "zig"
+    zig.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
+    (tmp_path / "the cache/perturbation").mkdir(parents=True)
+    (tmp_path / "the cache/perturbation/zig").symlink_to(zig)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A project in a directory with a space in its name."""
+    directory = tmp_path / "my project"
+    for name, text in FILES.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return directory
+
+
+def recipe(
+    directory: Path,
+    command: str = "make -j3",
+    binary: str = "build/app",
+    sampler: SamplerConfig | None = None,
+) -> ProjectRecipe:
+    return ProjectRecipe.of(Project(directory, command, binary), sampler)
+
+
+def execute(build: Build) -> tuple[str, dict[str, int]]:
+    """Output and counters of a run."""
+    files = VirtualFiles()
+    with Machine(build.elf_path, files=files, limit_instructions=10_000_000, background=False) as machine:
+        assert machine.run().status == 0
+        counters = {}
+        for metric, at in build.counters.items():
+            symbol = machine.image.find_symbol(at.symbol)
+            assert symbol is not None
+            counters[metric] = machine.memory.read_int(symbol.address + at.offset_bytes, 8)
+        return files.output(1).decode(), counters
+
+
+def counts_of_sources(directory: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """The same program from its sources: by counters, and by probes of the program without counters."""
+    build = directory / "build"
+    build.mkdir()
+    (build / "times.h").write_text("#define TIMES 7\n")
+    (directory / "start.c").write_text(
+        "int start_value(void) { return 5; }\nint plus(int a, int b) { return a + b; }\n"
+    )
+    sources = [directory / name for name in ("app/main.c", "lib/work.c", "lib/two words.c", "start.c")]
+    flags = ["-O0", f"-I{directory}/lib", f"-I{build}"]
+    counters = execute(build_program(sources, flags, METRICS))[1]
+    plain = build_program(sources, flags)
+    finder = ProbeFinder(plain.elf_path, preprocess_all(sources, flags, Toolchain()), flags, METRICS)
+    blocks = BlockCounter(with_addresses=True)
+    with Machine(
+        plain.elf_path, consumers=[blocks], limit_instructions=10_000_000, background=False
+    ) as machine:
+        machine.run()
+        executions = blocks.executions_by_pc(machine.facts)
+    probed = {m: sum(executions.get(pc, 0) for pc in finder.probe_for(m).pcs) for m in METRICS}
+    return counters, probed
+
+
+def test_counts_are_those_of_the_sources_and_of_probes(directory: Path) -> None:
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    mine = recipe(directory)
+    plain = execute(mine.build({}))
+    assert plain == (f"78 {SUM} 70 app/main.c\n", {})
+    said: list[str] = []
+    build = mine.build(METRICS, notify=said.append)
+    assert said == ["Building the project by its own command: make -j3"]
+    output, counters = execute(build)
+    assert output == plain[0]
+    assert counters == EXPECTED
+    assert build.sites == {
+        "helpers": 2, "steps": 1, "work": 1, "loops": 1, "large": 1, "allocations": 1, "rounds": 1,
+    }  # fmt: skip
+    assert sorted(build.warnings) == [
+        "app/plus.cpp: not instrumented: C++: only C is instrumented",
+        "app/start.S: not instrumented: assembler: only C is instrumented",
+    ]
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+    assert counts_of_sources(directory) == (EXPECTED, EXPECTED)
+
+
+def test_code_layouts_are_linked_and_not_built_again(directory: Path) -> None:
+    said: list[str] = []
+    mine = recipe(directory)
+    builds = [mine.build(METRICS, offset, said.append) for offset in (34, 0, 1000)]
+    assert len(said) == 1
+    assert len({build.key for build in builds}) == 3
+    addresses = []
+    for build in builds:
+        assert execute(build)[1] == EXPECTED
+        with Machine(build.elf_path, background=False) as machine:
+            symbol = machine.image.find_symbol("work")
+            assert symbol is not None
+            addresses.append(symbol.address)
+    assert 34 <= addresses[0] - addresses[1] < 1000 <= addresses[2] - addresses[1] < 1200
+    assert mine.find(METRICS, 34) == builds[0]
+    assert mine.find(METRICS, 36) is None
+
+
+def test_a_program_that_was_changed_after_linking_is_built_for_every_layout(directory: Path) -> None:
+    said: list[str] = []
+    mine = recipe(directory, "make stripped", "build/final")
+    builds = [mine.build({}, offset, said.append) for offset in (0, 64)]
+    assert len(said) == 2
+    assert all(build.elf_path.read_bytes().endswith(b"x") for build in builds)
+    assert builds[0].elf_path.read_bytes() != builds[1].elf_path.read_bytes()
+
+
+def test_what_was_edited_is_built_again_and_nothing_else(directory: Path) -> None:
+    first = recipe(directory).build(METRICS)
+    assert recipe(directory).find(METRICS) == first
+    (directory / ".git").mkdir()
+    (directory / ".git/index").write_text("of no importance")
+    assert recipe(directory).find(METRICS) == first
+    header = directory / "times.sh"
+    header.write_text(header.read_text().replace("7", "8"))
+    assert recipe(directory).find(METRICS) is None
+    assert execute(recipe(directory).build(METRICS))[1] == {
+        **EXPECTED,
+        "helpers": 94,
+        "steps": 80,
+        "loops": 80,
+    }
+    header.chmod(0o755)
+    assert recipe(directory).find(METRICS) is None
+
+
+def test_the_signal_sampler_is_linked_in(directory: Path) -> None:
+    sampler = SamplerConfig(1_000_000, 2)
+    build = recipe(directory, sampler=sampler).build({"work": METRICS["work"]})
+    with Machine(build.elf_path, background=False) as machine:
+        assert machine.image.find_symbol("on_timer") is not None
+    with Machine(recipe(directory).build({}).elf_path, background=False) as machine:
+        assert machine.image.find_symbol("on_timer") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "binary", "problem"),
+    [
+        ("make fail", "build/app", "the build command failed with exit status 2: make fail\nIts last lines"),
+        ("make fail", "build/app", "\n  what went wrong\n"),
+        ("kill -9 $$", "build/app", "the build command was ended by signal 9"),
+        ("make nothing", "build/app", "left no file 'build/app'; it linked nothing with $CC"),
+        ("make", "build/ap", "left no file 'build/ap'; it linked build/app. Say in `binary:`"),
+        (
+            "mkdir build; make native",
+            "build/native",
+            "'build/native' is for X86_64, expected RISC-V: the build did",
+        ),
+        ("make", "times.sh", "'times.sh' is no program (no ELF file)"),
+        ("make", "app/main.o", "'app/main.o' is an object file, expected a linked program"),
+    ],
+)
+def test_a_build_that_goes_wrong_is_told(directory: Path, command: str, binary: str, problem: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        recipe(directory, command, binary).build({})
+    assert problem in str(caught.value)
+    kept = [path.name for path in (cache_directory() / "projects").iterdir() if path.is_dir()]
+    assert kept == []
+
+
+@pytest.mark.parametrize(
+    ("metrics", "problem"),
+    [
+        (
+            {"x": MetricSpec(event="entry", function="wrok")},
+            "metric 'x': no function 'wrok' in app/main.c, lib/two words.c, lib/work.c; did you mean 'work'",
+        ),
+        (
+            {"x": MetricSpec(event="loop", function="two")},
+            "metric 'x': its event (loop two) never happens in",
+        ),
+        ({"x": MetricSpec(event="entry", function="plus")}, "app/plus.cpp: not instrumented: C++"),
+        (
+            {"x": MetricSpec(event="entry", function="work", add="none")},
+            "metric 'x': the expression to add, 'none'",
+        ),
+    ],
+)
+def test_a_metric_that_matches_nowhere_is_told(
+    directory: Path, metrics: Mapping[str, MetricSpec], problem: str
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        recipe(directory).build(metrics)
+    assert problem in str(caught.value)
+
+
+def test_a_metric_of_another_program_of_the_project_is_told(directory: Path) -> None:
+    command = "make && $CC -c app/unused.c -o app/unused.o"
+    with pytest.raises(SpecError) as caught:
+        recipe(directory, command).build({"x": MetricSpec(event="entry", function="unused")})
+    assert "metric 'x' counts in app/unused.c, but 'build/app' is linked without it" in str(caught.value)
+
+
+def test_cmake_finds_the_compiler_by_itself(directory: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    (directory / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\n"
+        "configure_file(times.in times.h)\n"
+        "add_library(core STATIC lib/work.c)\n"
+        "target_include_directories(core PUBLIC lib ${CMAKE_BINARY_DIR})\n"
+        "add_executable(app app/main.c start.c)\ntarget_link_libraries(app core m)\n"
+    )
+    (directory / "times.in").write_text("#define TIMES 7\n")
+    (directory / "start.c").write_text(
+        "int start_value(void) { return 5; }\nint plus(int a, int b) { return a + b; }\nint two(int n) { return n; }\n"
+    )
+    build = recipe(directory, "cmake -B out . && cmake --build out -j2", "out/app").build(
+        {"steps": METRICS["steps"], "rounds": METRICS["rounds"]}
+    )
+    assert execute(build)[1] == {"steps": 70, "rounds": 10}
