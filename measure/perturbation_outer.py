@@ -61,6 +61,7 @@ def outer_perturbation(
     metrics: Sequence[str],
     *,
     held_out: bool,
+    aligned: bool = False,
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
     band: float = DEFAULT_BAND,
@@ -73,7 +74,8 @@ def outer_perturbation(
     """Compare how instrumented ``runs`` align with ``baseline`` runs and how these align with one another.
 
     Each trace is ``(n_i, m)``, one column a metric; lengths may differ. ``held_out`` False aligns on all
-    metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``band``:
+    metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``aligned``: record i
+    of one trace is record i of every other already, as in intervals of equal progress, and nothing is warped. ``band``:
     half-width within which alignments start, as a fraction of the longer trace; it widens where a path
     touches its edge. ``max_reference_runs``: align with so many baselines only, which are then no longer part
     of the test; default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19
@@ -81,8 +83,8 @@ def outer_perturbation(
     reported as a finding. ``memo`` remembers alignments for the next analysis with the same baselines.
 
     Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
-    record), shapes that do not fit the metrics, fewer than 4 records, or fewer than two metrics to hold one
-    out.
+    record), shapes that do not fit the metrics, fewer than 4 records, fewer than two metrics to hold one
+    out, or for aligned traces of different lengths.
     """
     check_levels(delta, alpha)
     prepared = [_prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
@@ -90,6 +92,11 @@ def outer_perturbation(
     if not len(baseline) or not len(runs):
         raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
     _check_held_out(metrics, held_out)
+    lengths = {one.values.shape[1] for one in prepared}
+    if aligned and len(lengths) > 1:
+        raise ValueError(
+            f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all"
+        )
     identical = len(baseline) > 1 and all(
         np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
     )
@@ -100,7 +107,9 @@ def outer_perturbation(
         cells = [(i, j) for i in references for j in tested]
     else:
         cells = list(combinations(range(len(prepared)), 2))
-    similarity = _similarities(prepared, cells, held_out, band, progress, {} if memo is None else memo)
+    similarity = _similarities(
+        prepared, cells, held_out, 0.0 if aligned else band, progress, {} if memo is None else memo
+    )
     labels = labellings(n_baseline, len(runs), n_permutations, seed)
     if references:
         z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
@@ -197,7 +206,10 @@ def _similarities(
     progress: Progress | None,
     memo: Memo,
 ) -> NDArray[np.float64]:
-    """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined."""
+    """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined.
+
+    ``band`` 0: of records as they are.
+    """
     n_metrics = len(prepared[0].values)
     result = np.full((len(prepared), len(prepared), n_metrics), np.nan)
     total = len(cells) * (n_metrics if held_out else 1)
@@ -223,6 +235,9 @@ def _pair_similarity(first: _Run, second: _Run, held_out: bool, band: float) -> 
     n_metrics = len(first.values)
     result = np.full(n_metrics, np.nan)
     defined = np.flatnonzero(~(first.constant | second.constant))
+    if not band:
+        result[defined] = fisher_z((first.ranks[defined] * second.ranks[defined]).sum(axis=1))
+        return result
     if held_out:
         paths = held_out_paths(first.channels, second.channels, band=band)
     else:

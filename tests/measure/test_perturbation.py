@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import spearmanr
 
 from measure.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
-from measure.stats.correlation import Correlations, spearman
+from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import Disturbance, synthetic_program
 
 Table = NDArray[np.float64]
@@ -374,3 +375,21 @@ def test_bad_arguments_are_refused(call: object, message: str) -> None:
     baseline, runs = made(13, (20, 2), (0.5, 0.5), n=30)
     with pytest.raises(ValueError, match=message):
         call(baseline, runs)  # type: ignore[operator]
+
+
+def test_traces_that_correspond_are_compared_as_they_are() -> None:
+    program = synthetic_program(3, n_records=80, n_metrics=3)
+    rng = np.random.default_rng(0)
+    traces = [program.run(rng)[:70] for _ in range(24)]
+    result = outer_perturbation(
+        traces[:20], traces[20:], program.metrics, held_out=False, aligned=True, seed=1
+    )
+    own = np.array(
+        [[fisher_z(spearmanr(a[:, 0], b[:, 0]).statistic) for b in traces[:20]] for a in traces[20:]]
+    )
+    pair = next(pair for pair in result.pairs if pair.a == program.metrics[0])
+    assert pair.run_z == pytest.approx(own.mean())
+    with pytest.raises(ValueError, match="traces of 60 to 70 records are not aligned"):
+        outer_perturbation(
+            traces[:2], [traces[2][:60]], program.metrics, held_out=False, aligned=True, seed=1
+        )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from measure.cli import main
-from measure.cycleclose.check import Way
+from measure.cycleclose.check import Way, corresponding
 from measure.cycleclose.check_page import describe
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -135,3 +136,11 @@ def test_a_sweep_gives_ways_and_says_from_where_on_they_are_equivalent(folder: P
             ]
             assert (value is None) == (verdicts[-1] != "equivalent")
     assert "threshold: " in result.output
+
+
+def test_traces_without_estimates_at_the_beginning_are_compared_from_there_on() -> None:
+    full = [np.arange(10.0)[:, None] + 100 * k for k in range(2)]
+    mine = [np.arange(1.0, 9.0)[:, None], np.arange(3.0, 10.0)[:, None]]
+    baselines, runs = corresponding(full, mine, [1, 3])
+    for one in (*baselines, *runs):
+        np.testing.assert_array_equal(one[:, 0] % 100, np.arange(3.0, 9.0))
