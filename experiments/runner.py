@@ -19,14 +19,12 @@ from typing import Any
 import pandas as pd
 
 from emulator.errors import EmulatorError
-from experiments.drawing import save_small
+from experiments.drawing import between_marks, save_small
 from experiments.reproduction import Reproduction, Task, load_reproduction, tasks_of
 from experiments.results import Results, elf_of, missing, perform
 from instrumenter.errors import InstrumenterError
 from measure.errors import MeasureError
 from measure.store import write_atomically
-
-_BEGIN, _END = "<!-- comparison -->", "<!-- end -->"
 
 Tabulate = Callable[[Reproduction, Results], pd.DataFrame]
 Draw = Callable[[Reproduction, pd.DataFrame], Any]
@@ -126,11 +124,7 @@ def _compare(rows: Sequence[tuple[str, str, str]], out: Path) -> None:
     if not page.is_file():
         write_atomically(out / "comparison.md", lambda to: _write_text(to, table + "\n"))
         return
-    before, found, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    _, closed, after = rest.partition(_END)
-    if not found or not closed:
-        raise MeasureError(f"{page}: expected the marks {_BEGIN} and {_END}, for the table to go between")
-    text = f"{before}{_BEGIN}\n{table}\n{_END}{after}"
+    text = between_marks(page, f"{table}\n", "comparison")
     write_atomically(page, lambda to: _write_text(to, text))
 
 
