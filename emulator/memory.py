@@ -31,6 +31,8 @@ MAPPED = 8
 
 DEFAULT_LIMIT_BYTES = 3 << 29
 
+_COPIED_BYTES = 1 << 16
+
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
 _PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
@@ -89,8 +91,14 @@ def _host_protection(prot: int) -> int:
     return (_PROT_READ if prot & READ else _PROT_NONE) | (_PROT_WRITE if prot & WRITE else 0)
 
 
+class PageCount:
+    """How many pages with some permission a guest has, in all its address spaces."""
+
+    pages = 0
+
+
 class GuestMemory:
-    """The guest's address space.
+    """The address space of a guest process.
 
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
@@ -99,8 +107,9 @@ class GuestMemory:
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
-    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, others: PageCount | None = None) -> None:
         self.limit_bytes = limit_bytes
+        self._count = others or PageCount()
         self.on_code_change: Callable[[int, int], None] | None = None
         self._table = bytearray(N_PAGES)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
@@ -117,11 +126,52 @@ class GuestMemory:
         self._release = weakref.finalize(self, _libc.munmap, region, region_bytes)
         whole = (ctypes.c_uint8 * ADDRESS_SPACE_BYTES).from_address(self.base)
         self._view = memoryview(whole).cast("B")
+        self._bytes: NDArray[np.uint8] = np.frombuffer(self._view, np.uint8)
 
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
         self.perm[:] = 0
+        self._grow(-self._accessible_pages)
         self._release()
+
+    def another(self) -> GuestMemory:
+        """An empty address space of the same guest, under the same limit for all of them together."""
+        return GuestMemory(self.limit_bytes, others=self._count)
+
+    def copy(self) -> GuestMemory:
+        """An address space with the same pages, permissions and contents. Raises `MemoryLimit`."""
+        other = self.another()
+        try:
+            other._take(self)
+        except MemoryLimit:
+            other.close()
+            raise
+        return other
+
+    def _take(self, source: GuestMemory) -> None:
+        for address, length, perm in source.areas():
+            self.map(address, length, READ | WRITE if perm & READ else 0)
+            if perm & READ:
+                whole = source._bytes[address : address + length]
+                for start in range(0, length, _COPIED_BYTES):
+                    part = whole[start : start + _COPIED_BYTES]
+                    if part.any():  # pages that were never touched stay so
+                        self._bytes[address + start : address + start + len(part)] = part
+                self.protect(address, length, perm & ~MAPPED)
+
+    def areas(self) -> list[tuple[int, int, int]]:
+        """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
+        starts = np.flatnonzero(np.diff(self.perm, prepend=np.uint8(0)))
+        ends = [*starts[1:].tolist(), N_PAGES]
+        return [
+            (start << PAGE_SHIFT, (end - start) << PAGE_SHIFT, int(self.perm[start]))
+            for start, end in zip(starts.tolist(), ends, strict=True)
+            if self.perm[start]
+        ]
+
+    def _grow(self, n_pages: int) -> None:
+        self._accessible_pages += n_pages
+        self._count.pages += n_pages
 
     @property
     def mapped_bytes(self) -> int:
@@ -136,7 +186,7 @@ class GuestMemory:
         prot = _implied(prot)
         before = int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
         after = last - first if prot else 0
-        if (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+        if (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(
                 f"the guest asked for {length} bytes more than the {self.mapped_bytes} it has; "
                 f"its limit is {self.limit_bytes} bytes"
@@ -144,14 +194,14 @@ class GuestMemory:
         self._code_changes(first, last)
         self._host_map(address, length, _host_protection(prot))
         self.perm[first:last] = prot | MAPPED
-        self._accessible_pages += after - before
+        self._grow(after - before)
 
     def unmap(self, address: int, length: int) -> None:
         """Remove pages; holes in the range are fine."""
         first, last = self._pages(address, length)
         self._code_changes(first, last)
         self._host_map(address, length, _PROT_NONE)
-        self._accessible_pages -= int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
+        self._grow(-int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC))))
         self.perm[first:last] = 0
 
     def protect(self, address: int, length: int, prot: int) -> None:
@@ -164,14 +214,14 @@ class GuestMemory:
         prot = _implied(prot)
         before = int(np.count_nonzero(pages & (READ | WRITE | EXEC)))
         after = last - first if prot else 0
-        if after > before and (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+        if after > before and (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
         if not prot & EXEC:
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
         pages[:] = prot | MAPPED
-        self._accessible_pages += after - before
+        self._grow(after - before)
 
     def discard(self, address: int, length: int) -> None:
         """Make mapped pages of the range read as zeros again, with the permissions they have."""

@@ -12,10 +12,20 @@ import random
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
-from emulator.linux.clock import Deadlock
+PIPE_BYTES = 65536
+_ATOMIC_BYTES = 4096  # PIPE_BUF: writes of no more are not cut up
 
-_PIPE_BYTES = 65536
+POLLIN, POLLOUT, POLLERR, POLLHUP = 1, 4, 8, 16
+
+
+class WouldBlock(OSError):
+    """A file has nothing to give or no room now; ``what`` the guest does that has to wait, in words."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(errno.EAGAIN, what)
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,8 @@ class OpenFile:
         self.flags = flags
         self.status = status
         self.references = 0
+        self.changes = 0
+        """How often something arrived or room was made: what an edge is to who watches the file."""
 
     @property
     def readable(self) -> bool:
@@ -50,6 +62,18 @@ class OpenFile:
         return bool(self.flags & os.O_NONBLOCK)
 
     is_terminal = False
+    can_be_watched = True
+    """Whether epoll takes it: not files and directories, which are always ready."""
+
+    def poll(self) -> int:
+        """What could be done without waiting: POLLIN, POLLOUT, and whether the other side is gone."""
+        return (POLLIN if self.readable else 0) | (POLLOUT if self.writable else 0)
+
+    def would_block(self, what: str) -> NoReturn:
+        """Raises OSError(EAGAIN): a `WouldBlock` unless the file does not wait."""
+        if self.non_blocking:
+            raise OSError(errno.EAGAIN, what)
+        raise WouldBlock(what)
 
     def read(self, n_bytes: int) -> bytes:
         raise OSError(errno.EINVAL, "read")
@@ -133,6 +157,7 @@ class _Positioned(OpenFile):
     """A file with a position; the kinds below only read and write at offsets."""
 
     _position = 0
+    can_be_watched = False
 
     def read(self, n_bytes: int) -> bytes:
         data = self.read_at(n_bytes, self._position)
@@ -226,6 +251,7 @@ class Directory(OpenFile):
     ) -> None:
         super().__init__(path, flags, status)
         self._list = entries
+        self.can_be_watched = False
         self._entries: list[tuple[str, FileStatus]] | None = None
         self.position = 0
 
@@ -279,44 +305,82 @@ class Device(OpenFile):
 class _PipeBuffer:
     def __init__(self) -> None:
         self.data = bytearray()
-        self.readers = self.writers = 1
+        self.ends: list[PipeEnd] = []
+
+    def stir(self) -> None:
+        for end in self.ends:
+            end.changes += 1
 
 
 class PipeEnd(OpenFile):
-    """One end of a pipe. The guest is alone at both, so a wait for the other end is a `Deadlock`."""
+    """One end of a pipe, or of a pair of sockets: reads from one buffer, writes to another, or does one of them."""
 
-    def __init__(self, flags: int, status: Callable[[], FileStatus], buffer: _PipeBuffer) -> None:
-        super().__init__("pipe:", flags, status)
-        self._buffer = buffer
+    def __init__(
+        self,
+        path: str,
+        flags: int,
+        status: Callable[[], FileStatus],
+        source: _PipeBuffer | None,
+        target: _PipeBuffer | None,
+    ) -> None:
+        super().__init__(path, flags, status)
+        self._source = source
+        self._target = target
+        for buffer in (source, target):
+            if buffer is not None:
+                buffer.ends.append(self)
+
+    @property
+    def _has_writer(self) -> bool:
+        return self._source is not None and any(end._target is self._source for end in self._source.ends)
+
+    @property
+    def _has_reader(self) -> bool:
+        return self._target is not None and any(end._source is self._target for end in self._target.ends)
 
     def read(self, n_bytes: int) -> bytes:
-        buffer = self._buffer
-        if not buffer.data and buffer.writers and n_bytes:
-            self._would_block("reads from a pipe that only it can write to")
+        buffer = self._source
+        assert buffer is not None
+        if not buffer.data and self._has_writer and n_bytes:
+            self.would_block("reads from a pipe that only it can write to")
         data = bytes(buffer.data[:n_bytes])
         del buffer.data[:n_bytes]
+        if data:
+            buffer.stir()
         return data
 
     def write(self, data: bytes) -> int:
-        buffer = self._buffer
-        if not buffer.readers:
+        """As much as there is room for; small writes wholly or not at all."""
+        buffer = self._target
+        assert buffer is not None
+        if not self._has_reader:
             raise OSError(errno.EPIPE, "no reader")
-        room = _PIPE_BYTES - len(buffer.data)
-        if len(data) > room and (not self.non_blocking or room == 0):
-            self._would_block("writes into a full pipe that only it can read from")
+        room = PIPE_BYTES - len(buffer.data)
+        if data and (room == 0 or (len(data) <= _ATOMIC_BYTES and len(data) > room)):
+            self.would_block("writes into a full pipe that only it can read from")
         buffer.data += data[:room]
+        buffer.stir()
         return min(len(data), room)
 
-    def close(self) -> None:
-        if self.writable:
-            self._buffer.writers -= 1
-        else:
-            self._buffer.readers -= 1
+    def poll(self) -> int:
+        state = 0
+        if self._source is not None:
+            state |= POLLIN if self._source.data else 0
+            state |= 0 if self._has_writer else POLLHUP
+        if self._target is not None:
+            if not self._has_reader:
+                state |= POLLERR if self._source is None else POLLHUP | POLLOUT
+            elif PIPE_BYTES - len(self._target.data) >= _ATOMIC_BYTES:
+                state |= POLLOUT
+        if self._source is not None and self._target is not None and state & POLLHUP:
+            state |= POLLIN  # a socket whose peer is gone reads as at its end
+        return state
 
-    def _would_block(self, what: str) -> None:
-        if self.non_blocking:
-            raise OSError(errno.EAGAIN, "pipe")
-        raise Deadlock(f"the guest waits for ever: it {what}")
+    def close(self) -> None:
+        for buffer in (self._source, self._target):
+            if buffer is not None and self in buffer.ends:
+                buffer.ends.remove(self)
+                buffer.stir()
 
 
 def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
@@ -326,4 +390,22 @@ def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
     def status() -> FileStatus:
         return FileStatus(stat.S_IFIFO | 0o600, 0, inode)
 
-    return PipeEnd(flags | os.O_RDONLY, status, buffer), PipeEnd(flags | os.O_WRONLY, status, buffer)
+    path = f"pipe:[{inode}]"
+    return (
+        PipeEnd(path, flags | os.O_RDONLY, status, buffer, None),
+        PipeEnd(path, flags | os.O_WRONLY, status, None, buffer),
+    )
+
+
+def make_socket_pair(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
+    """Two sockets that are connected with each other, for streams of bytes."""
+    there, back = _PipeBuffer(), _PipeBuffer()
+
+    def status() -> FileStatus:
+        return FileStatus(stat.S_IFSOCK | 0o600, 0, inode)
+
+    path = f"socket:[{inode}]"
+    return (
+        PipeEnd(path, flags | os.O_RDWR, status, back, there),
+        PipeEnd(path, flags | os.O_RDWR, status, there, back),
+    )
