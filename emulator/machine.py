@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,20 @@ from emulator.engine.archive import Archive
 from emulator.engine.blocks import BlockCache
 from emulator.engine.entry import Entry
 from emulator.engine.lines import LineTable, noted
-from emulator.engine.oracle import Oracle
+from emulator.engine.oracle import Hooks, Oracle
 from emulator.engine.region import MAX_UNCHECKED_INSTRUCTIONS
 from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
-from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
+from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator, is_hooked
 from emulator.errors import GuestFault, InstructionLimit
-from emulator.events import MAX_BLOCK_INSTRUCTIONS, NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.events import (
+    MAX_BLOCK_INSTRUCTIONS,
+    MAX_VALUES,
+    NOTHING,
+    BlockFacts,
+    Consumer,
+    TraceSelection,
+    ValueConsumer,
+)
 from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
 from emulator.intervals import Intervals, IntervalWriter
 from emulator.isa.decode import decode
@@ -137,6 +145,7 @@ class Machine:
         self.hart.x[2] = self.process.stack_pointer
         self._cache = BlockCache(self._fetch, self._illegal)
         self._record = np.zeros(RECORD_WORDS, np.uint32)
+        self._values = np.zeros(0, np.uint64)
         self._since_drain = 0
         self._stale_code = False
         self._lines: LineTable | None = None
@@ -147,14 +156,16 @@ class Machine:
         self.hart.set("memory_start", self.memory.base - GUARD_BYTES)
         self.hart.set("memory_end", self.memory.base + ADDRESS_SPACE_BYTES + GUARD_BYTES)
         self._oracle = Oracle(self.hart, self.memory, self)
+        self._oracle.on_value = self._append_value
         self._oracle_record: list[int] | None = None
-        self._prepare_lines()
+        self._prepare()
         if engine == "oracle":
             self._oracle_record = []
             self._oracle.on_access = self._oracle_record.append
         elif engine != "translated":
             raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
         self._entry: Entry | None = None
+        self._hooks: Hooks | None = None
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         if engine == "translated":
             self._entry = Entry.get()
@@ -196,8 +207,17 @@ class Machine:
         for consumer in self._consumers:
             selection |= consumer.selection
         self.selection = selection
-        self._prepare_lines()
+        self._prepare()
         self._selected = False
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """Who has the record, beside the timing core."""
+        return tuple(consumer for consumer in self._consumers if consumer is not self.core)
+
+    def call_hooks(self, hooks: Hooks | None) -> None:
+        """Call ``hooks`` before and after each instruction of the blocks that have one of the selection's."""
+        self._hooks = hooks
 
     @property
     def block_counts(self) -> NDArray[np.int64]:
@@ -297,7 +317,8 @@ class Machine:
         if writer is None:
             writer = self._intervals = IntervalWriter(self.hart)
         writer.begin(at_most, self.instructions, length_instructions)
-        if self._entry is None or self.selection.blocks or self.selection.exact_stop:
+        chosen = self.selection
+        if self._entry is None or chosen.blocks or chosen.exact_stop or chosen.hooks:
             end = self.instructions
             for _ in range(at_most):
                 self.advance_to_instructions(self.instructions + length_instructions)
@@ -437,8 +458,12 @@ class Machine:
 
     def _react(self, reason: int) -> None:
         """Do what translated code came back for."""
-        if reason == Exit.SLOW:
+        if reason in (Exit.SLOW, Exit.SLOW_VALUES):
+            self._oracle.value_masks = self._masks if reason == Exit.SLOW_VALUES else {}
+            self._oracle.hooks = None
             self._signalled(self._execute_slow)
+        elif reason == Exit.HOOK:
+            self._run_oracle(1)
         elif reason == Exit.HOT:
             self._translator.heat(self.hart.pc)
         elif reason == Exit.FAULT:
@@ -464,10 +489,16 @@ class Machine:
             try:
                 block = self._cache.get(hart.pc)
                 time = TOUCH_EPOCH + self.instructions
+                oracle.hooks = None
+                if self._hooks is not None and is_hooked(self.selection, block):
+                    self._hooks.enter(block)
+                    oracle.hooks = self._hooks
                 if self.selection.counts:
                     self.hart.counts[block.number] += 1
-                if self.selection.blocks:
+                recorded = self.selection.covers(block.pc, block.end_pc)
+                if recorded:
                     self._append(block.number)
+                oracle.value_masks = self._masks if recorded else {}
                 self.instructions += len(block.instructions)
                 self._since_drain += len(block.instructions)
                 places = noted(block.instructions) if self.selection.line_bits else []
@@ -478,7 +509,7 @@ class Machine:
                     try:
                         oracle.execute(instruction)
                     finally:
-                        if self.selection.addresses:
+                        if recorded and self.selection.addresses:
                             for address in record:
                                 self._append(address & 0xFFFFFFFF)
                         if self._lines is not None and record and places and places[place]:
@@ -497,18 +528,33 @@ class Machine:
         ctypes.c_uint32.from_address(position).value = word
         self.hart.set("record", position + 4)
 
+    def _append_value(self, word: int) -> None:
+        position = self.hart.get("values")
+        ctypes.c_uint64.from_address(position).value = word
+        self.hart.set("values", position + 8)
+
     def drain(self) -> None:
-        """Pass the record so far to the consumers."""
-        start = self._record.ctypes.data
+        """Pass the record so far to the consumers, who may call `observe` meanwhile."""
+        start, values_start = self._record.ctypes.data, self._values.ctypes.data
         words = (self.hart.get("record") - start) >> 2
         self._since_drain = 0
         if words:
             stream: NDArray[np.uint32] = self._record[:words]
-            for consumer in self._consumers:
-                consumer.consume(self._cache.facts, stream)
+            values = self._values[: (self.hart.get("values") - values_start) >> 3]
             self.hart.set("record", start)
+            self.hart.set("values", values_start)
+            for consumer in tuple(self._consumers):
+                if consumer.selection.values:
+                    cast(ValueConsumer, consumer).consume_values(self._cache.facts, stream, values)
+                else:
+                    consumer.consume(self._cache.facts, stream)
 
-    def _prepare_lines(self) -> None:
+    def _prepare(self) -> None:
+        """Make room for what is selected."""
+        self._masks = dict(self.selection.values)
+        if self._masks and not len(self._values):
+            self._values = np.zeros(MAX_VALUES * RECORD_WORDS // 2, np.uint64)
+            self.hart.set("values", self._values.ctypes.data)
         bits = self.selection.line_bits
         if bits and (self._lines is None or self._lines.line_bits != bits):
             self._lines = LineTable(self.hart, bits)
