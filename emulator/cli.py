@@ -132,6 +132,7 @@ def main(
         if stats and core is None:
             machine.observe(TraceSelection(counts=True))
         session = _session(machine, names, selection)
+        _bounds(session, first, last)
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
     status = _run(machine, session, first, last, core, stats)
@@ -162,21 +163,42 @@ def _session(machine: Machine, names: tuple[str, ...], selection: str | None) ->
     return Session(machine, made)
 
 
-def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
-    """Run to the end with the analyzers watching between two places."""
-    if first is not None:
+def _place(text: str, hint: str) -> int | str | None:
+    """What --from and --until name: None for a number of instructions."""
+    if text[:1].isdigit() and not text.startswith("0x"):
+        _count(text, hint)
+        return None
+    try:
+        return int(text, 16) if text.startswith("0x") else text
+    except ValueError:
+        raise click.BadParameter(
+            f"got {text!r}, expected a function, an address such as 0x10400, or instructions such as 10M",
+            param_hint=hint,
+        ) from None
+
+
+def _bounds(session: Session | None, first: str | None, last: str | None) -> None:
+    """Let the analyzers watch between two places, as far as these are places."""
+    for text, hint in ((first, "--from"), (last, "--until")):
+        if text is None:
+            continue
+        if session is None:
+            raise click.BadParameter("expected --analyzer with it: see --list-analyzers", param_hint=hint)
+        place = _place(text, hint)
+        if place is not None:
+            session.at(place, session.resume if hint == "--from" else session.pause)
+    if session is not None and first is not None:
         session.pause()
-        if first[0].isdigit() and not first.startswith("0x"):
-            session.run(_count(first, "--from"))
-            session.resume()
-        else:
-            session.at(int(first, 16) if first.startswith("0x") else first, session.resume)
-    if last is not None:
-        if last[0].isdigit() and not last.startswith("0x"):
-            session.run(_count(last, "--until"))
-            session.pause()
-        else:
-            session.at(int(last, 16) if last.startswith("0x") else last, session.pause)
+
+
+def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
+    """Run to the end; bounds that are numbers of instructions are kept here."""
+    if first is not None and _place(first, "--from") is None:
+        session.run(_count(first, "--from"))
+        session.resume()
+    if last is not None and _place(last, "--until") is None:
+        session.run(_count(last, "--until"))
+        session.pause()
     ending = session.run()
     assert ending is not None
     return ending

@@ -7,29 +7,23 @@ from numpy.typing import NDArray
 
 from emulator.analyzers.expand import opcodes_of
 from emulator.analyzers.selection import Selection
+from emulator.analyzers.session import Session
 from emulator.isa.table import ROWS
-from emulator.machine import Machine
 
 
 class Executions:
-    """What was executed since this was made, while ``counts`` was selected."""
+    """What was executed while the analyzers of ``session`` watched and ``counts`` was selected."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._before = machine.block_counts.copy()
-
-    def blocks(self) -> NDArray[np.int64]:
-        """Executions of each block, (n_blocks,)."""
-        counts = self._machine.block_counts.copy()
-        counts[: len(self._before)] -= self._before
-        return counts
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._machine = session.machine
 
     def instructions(self, within: Selection) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """Rows of INSTRUCTION_DTYPE and their executions, (n,) each: of every block that has one that ``within``
         selects, so that an instruction in several blocks comes several times."""
         facts = self._machine.facts
         rows = facts.instructions
-        counts = np.repeat(self.blocks(), facts.blocks["n_instructions"])
+        counts = np.repeat(self._session.block_counts(), facts.blocks["n_instructions"])
         chosen = np.isin(rows["op_class"], [int(kind) for kind in within.kinds()])
         if within.mnemonics:
             chosen |= np.isin(opcodes_of(rows["word"]), [ROWS[name].index for name in within.mnemonics])

@@ -30,7 +30,7 @@ class Coverage(Analyzer):
             raise EmulatorError(
                 f"{self.machine.image.name}: no debug information to cover lines with; compile it with -g"
             )
-        self._executions = Executions(self.machine)
+        self._executions = Executions(self.session)
 
     def end(self) -> None:
         pcs, counts = self._executions.by_pc()

@@ -21,8 +21,8 @@ class Batch:
     """Events in execution order, in columns that are valid until the call with them returns.
 
     Attributes are the fields that were selected, each ``(n,)``: ``pc``, ``word``, ``address`` uint32; ``opcode``
-    uint16, rows of `emulator.isa.table.TABLE`; ``op_class`` (field ``class``) and ``taken`` uint8; the rest uint64. A field
-    that an instruction has not is 0. ``columns``: all of them in the order of `FIELDS`.
+    uint16, rows of `emulator.isa.table.TABLE`; ``op_class`` (field ``class``) and ``taken`` uint8; the rest uint64.
+    A field that an instruction has not is 0. ``columns``: all of them in the order of `FIELDS`.
     """
 
     def __init__(self, columns: dict[str, NDArray[Any]], n: int) -> None:

@@ -30,7 +30,7 @@ class InstructionMix(Analyzer):
         self.within = Selection.parse(text, self.within)
 
     def begin(self) -> None:
-        self._executions = Executions(self.machine)
+        self._executions = Executions(self.session)
 
     def end(self) -> None:
         rows, counts = self._executions.instructions(self.within)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,10 @@ class Moment:
         return f"{place}: {format_instruction(self.instruction, self.pc)}"
 
 
+class _Resumed(Exception):
+    """The analyzers watch again: intervals begin here."""
+
+
 class Session:
     """``analyzers`` watching ``machine``, from now on and beside the consumers that it was made with.
 
@@ -64,6 +69,9 @@ class Session:
         self._stale = False
         self._consuming = False
         self._paused = False
+        self._running = False
+        self._counted = np.zeros(0, np.int64)  # executions of blocks before the last pause
+        self._counted_from = machine.block_counts.copy()
         self._interval_instructions = self._one_interval()
         for analyzer in self.analyzers:
             analyzer.session = self
@@ -75,18 +83,24 @@ class Session:
         """Run the program to its end (how it ended), or to the first block boundary at or after so many instructions
         in all (None), or up to an interval later. Raises `InstructionLimit`."""
         machine, length = self.machine, self._interval_instructions
-        if length:
-            machine.count_from_here()
+        self._running, began = True, False
         while machine.ending is None and machine.instructions < until_instructions:
             if not length or self._paused:
-                machine.advance_to_instructions(until_instructions)
+                with suppress(_Resumed):
+                    machine.advance_to_instructions(until_instructions)
+                began = False
                 continue
+            if not began:
+                machine.run_intervals(length, 0)
+                machine.count_from_here()
+                began = True
             # Events up to an interval's end are to be delivered before it: then it is one at a time.
             done = machine.run_intervals(length, 1 if machine.selection.blocks else 256)
             machine.drain()
             for analyzer in self.analyzers:
                 if len(done) and analyzer.interval_instructions:
                     analyzer.interval(done)
+        self._running = False
         return machine.ending
 
     def finish(self) -> None:
@@ -99,13 +113,25 @@ class Session:
 
     def pause(self) -> None:
         """Let the analyzers have nothing until `resume`; what translations did for them stays for then."""
+        self._counted = self.block_counts()
         self._paused = True
         self.changed()
 
     def resume(self) -> None:
         """Go on as before `pause`."""
+        self._counted_from = self.machine.block_counts.copy()
         self._paused = False
         self.changed()
+
+    def block_counts(self) -> NDArray[np.int64]:
+        """Executions of each block while the analyzers watched and ``counts`` was selected, (n_blocks,)."""
+        now = self.machine.block_counts.copy()
+        if self._paused:
+            now[:] = 0
+        else:
+            now[: len(self._counted_from)] -= self._counted_from
+        now[: len(self._counted)] += self._counted
+        return now
 
     def at(self, place: int | str, action: Callable[[], None]) -> None:
         """Call ``action()`` once, before the block that has the instruction at ``place`` (an address or the name of a
@@ -135,12 +161,15 @@ class Session:
             self._apply()
 
     def enter(self, block: Block) -> None:
+        was_paused = self._paused
         for pc in block.pcs:
             if pc in self._stops:
                 self._stops.pop(pc)()
                 self._stale = True
         if self._stale:
             self._apply()
+        if was_paused and not self._paused and self._running and self._interval_instructions:
+            raise _Resumed
         self._calls = {}
         first = int(self.machine.facts.blocks["first_instruction"][block.number])
         for n, (pc, instruction) in enumerate(zip(block.pcs, block.instructions, strict=True)):

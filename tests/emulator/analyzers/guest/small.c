@@ -31,7 +31,7 @@ __attribute__((noinline)) int leaf(int n) { return bytes[n & 15] -= n; }
 __attribute__((noinline)) int twice(int n) { return leaf(n) + leaf(n + 1); }
 static int (*volatile const chosen[])(int) = {leaf, twice};
 
-__attribute__((noinline)) long fact(long n) { return n < 2 ? 1 : n * fact(n - 1); }
+__attribute__((noinline)) long fact(long n) { return n < 2 ? 1 : fact(n - 1) * n + fact(n - 2) % 3; }
 
 int main(int argc, char **argv)
 {
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 64; i++)
         nodes[i] = (struct node){i < 63 ? &nodes[i + 1] : 0, (long)i * i * 1000003 % 977 - 300};
     for (int round = 0; round < rounds; round++) {
-        sum += walk(nodes) / (round + 1) + fact(10) % 7;
+        sum += walk(nodes) / (round + 1) + fact(5) % 7;
         x = mix(x, 20);
         for (int i = 0; i < 8; i++)
             sum += chosen[i % 3 == 0](i);
