@@ -103,7 +103,7 @@ class GuestMemory:
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    their permission, or are written to from here; guest stores do not come by.
+    their permission, or are written to from here but for `write_int`; guest stores do not come by.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
@@ -312,8 +312,14 @@ class GuestMemory:
         return int.from_bytes(self._view[address : address + n_bytes], "little")
 
     def write_int(self, address: int, n_bytes: int, value: int) -> None:
-        """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`."""
-        self.write(address, (value & ((1 << 8 * n_bytes) - 1)).to_bytes(n_bytes, "little"))
+        """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`.
+
+        As a store of the guest, so code that it changes is noticed only when the guest says so.
+        """
+        self._check(address, n_bytes, WRITE)
+        self._view[address : address + n_bytes] = (value & ((1 << 8 * n_bytes) - 1)).to_bytes(
+            n_bytes, "little"
+        )
 
     def read_cstring(self, address: int, limit_bytes: int = 4096) -> bytes | None:
         """Bytes up to the terminating zero; None when the limit comes first. Raises `MemoryFault`."""

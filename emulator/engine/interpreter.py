@@ -158,7 +158,9 @@ class InterpreterEmitter(Emitter):
         self.start("go")
         pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
         length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
-        self.say(f"store i64 {self.let(f'sub i64 {budget}, {length}')}, ptr %vb")
+        left = self.let(f"sub i64 {budget}, {length}")
+        self.say(f"store i64 {left}, ptr %vb")
+        self.state_store("budget", left)  # for an access that faults on the host
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
             pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")

@@ -294,6 +294,14 @@ class VirtualFiles:
             raise OSError(errno.EXDEV, "another file system")
         source_tree.rename(source_inner, target_inner)
 
+    def program_path(self, path: str) -> str:
+        """Where a program to be executed is, when the path is a link of the system such as /proc/self/exe."""
+        path = self.absolute(path)
+        plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return self.system.target(plain) or path
+        return path
+
     def inode_of(self, path: str) -> int:
         """The guest's number of a file; 0 when there is none any more."""
         try:
@@ -314,14 +322,14 @@ class VirtualFiles:
     # Inner parts
 
     def _open_of_system(self, plain: str, flags: int, mode: int, system: SystemFiles) -> OpenFile:
-        if flags & os.O_ACCMODE != os.O_RDONLY or flags & (os.O_CREAT | os.O_TRUNC):
-            raise OSError(errno.EACCES, "files of the system are read-only")
         opened = system.descriptor(plain)
         if opened is not None:
             return opened
         target = system.target(plain)
         if target is not None:
             return self.open(target, flags, mode)
+        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_TRUNC:
+            raise OSError(errno.EACCES, "files of the system are read-only")
         names = system.names(plain)
         if names is not None:
             return Directory(plain, flags, lambda: self.status(plain), lambda: self._listed(plain, names))

@@ -170,6 +170,8 @@ class Scheduler:
 
     def next_deadline(self) -> int | None:
         """The clock source's time at which a timer or a wait ends if the current thread computes on."""
+        if not self.waiting:
+            return self.timers.next_deadline()
         deadlines = [
             self.clock.to_source(TimeBase.ELAPSED, thread.wait.until)
             for thread in self.waiting

@@ -178,7 +178,7 @@ class TaskCalls:
     def _execute(self, hart: Hart, path: str, arguments: list[str], environment: list[str]) -> int:
         from emulator.linux.syscalls import LinuxKernel
 
-        path, data, arguments = self._program(self._files.absolute(path), arguments)
+        path, data, arguments = self._program(self._files.program_path(path), arguments)
         memory = self._memory.another()
         try:
             image = load_image(data, path)
@@ -233,7 +233,7 @@ class TaskCalls:
             if not line:
                 raise OSError(errno.ENOEXEC, "script without interpreter")
             arguments = [*line, path, *arguments[1:]]
-            path = self._files.absolute(line[0])
+            path = self._files.program_path(line[0])
         raise OSError(errno.ELOOP, "scripts")
 
     def _text(self, address: int) -> str:
