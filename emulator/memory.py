@@ -11,6 +11,7 @@ that the guest may not. Where things lie (image, heap, stack) is left to `emulat
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from collections.abc import Callable
 
@@ -36,7 +37,7 @@ _COPIED_BYTES = 1 << 16
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
 _PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
-_MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
+_MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x01, 0x02, 0x10, 0x20, 0x4000
 _MADV_DONTNEED = 4
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -97,6 +98,15 @@ class PageCount:
     pages = 0
 
 
+class SharedArea:
+    """Memory that several address spaces have; it lasts as long as one of them refers to it."""
+
+    def __init__(self, length: int) -> None:
+        self.descriptor = os.memfd_create("guest", os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, length)
+        weakref.finalize(self, os.close, self.descriptor)
+
+
 class GuestMemory:
     """The address space of a guest process.
 
@@ -114,6 +124,7 @@ class GuestMemory:
         self._table = bytearray(N_PAGES)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
+        self._shared: list[tuple[int, int, SharedArea, int]] = []  # start, end, what is there, from which byte on
         region_bytes = ADDRESS_SPACE_BYTES + 2 * GUARD_BYTES
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
         region = _libc.mmap(None, region_bytes, _PROT_NONE, flags, -1, 0)
@@ -131,6 +142,7 @@ class GuestMemory:
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
         self.perm[:] = 0
+        self._shared.clear()
         self._grow(-self._accessible_pages)
         self._release()
 
@@ -158,6 +170,12 @@ class GuestMemory:
                     if part.any():  # pages that were never touched stay so
                         self._bytes[address + start : address + start + len(part)] = part
                 self.protect(address, length, perm & ~MAPPED)
+        for start, end, area, offset in source._shared:
+            self._map_area(start, end - start, area, offset, READ)
+            for address, length, perm in source.areas():
+                first, last = max(start, address), min(end, address + length)
+                if first < last:
+                    self.protect(first, last - first, perm & ~MAPPED)
 
     def areas(self) -> list[tuple[int, int, int]]:
         """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
@@ -195,6 +213,36 @@ class GuestMemory:
         self._host_map(address, length, _host_protection(prot))
         self.perm[first:last] = prot | MAPPED
         self._grow(after - before)
+
+    def map_shared(self, address: int, length: int, prot: int) -> None:
+        """Map fresh zeroed pages that a `copy` of this address space shares. Raises `MemoryLimit`."""
+        self.map(address, length, prot)
+        area = SharedArea(length)
+        self._map_area(address, length, area, 0, _implied(prot))
+
+    def place_of(self, address: int) -> tuple[object, int]:
+        """What a word of memory is known by in every address space that has it: for futexes."""
+        for start, end, area, offset in self._shared:
+            if start <= address < end:
+                return area, offset + address - start
+        return self, address
+
+    def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
+        flags = _MAP_SHARED | _MAP_FIXED
+        where = self.base + address
+        if _libc.mmap(where, length, _host_protection(prot), flags, area.descriptor, offset) != where:
+            raise MemoryLimit(f"the host cannot map {length} bytes of shared memory")
+        self._shared.append((address, address + length, area, offset))
+
+    def _forget_shared(self, start: int, end: int) -> None:
+        """The range is not shared any more."""
+        kept = []
+        for low, high, area, offset in self._shared:
+            if low < min(start, high):
+                kept.append((low, min(start, high), area, offset))
+            if max(end, low) < high:
+                kept.append((max(end, low), high, area, offset + max(end, low) - low))
+        self._shared = kept
 
     def unmap(self, address: int, length: int) -> None:
         """Remove pages; holes in the range are fine."""
@@ -346,6 +394,8 @@ class GuestMemory:
     def _host_map(self, address: int, length: int, protection: int) -> None:
         if not self._release.alive:
             raise MemoryLimit("the guest memory is closed")
+        if self._shared:
+            self._forget_shared(address, address + length)
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
         if _libc.mmap(self.base + address, length, protection, flags, -1, 0) != self.base + address:
             raise MemoryLimit(f"the host cannot map {length} bytes for the guest: out of memory or areas")

@@ -119,7 +119,10 @@ class MemoryCalls:
             contents = self._file_contents(signed(fd, 32), offset, length)
             path = self._files.descriptors.file(signed(fd, 32)).path
         where = self._place(address, length, flags)
-        self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
+        if kind != _MAP_PRIVATE and flags & _MAP_ANONYMOUS:
+            self._memory.map_shared(where, length, _permission(prot))
+        else:
+            self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
         if contents:
             self._memory.write(where, contents)
             self._memory.protect(where, length, _permission(prot))

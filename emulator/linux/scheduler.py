@@ -29,23 +29,23 @@ class Futexes:
     """Who waits for which word of memory, in order of arrival."""
 
     def __init__(self) -> None:
-        self._waiters: dict[tuple[GuestMemory, int], list[FutexWaiter]] = {}
+        self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
 
     def add(self, memory: GuestMemory, address: int, bits: int) -> FutexWaiter:
-        waiter = FutexWaiter(memory, address, bits)
-        self._waiters.setdefault((memory, address), []).append(waiter)
+        waiter = FutexWaiter(memory.place_of(address), bits)
+        self._waiters.setdefault(waiter.place, []).append(waiter)
         return waiter
 
     def remove(self, waiter: FutexWaiter) -> None:
         """The wait has ended otherwise."""
-        key = (waiter.memory, waiter.address)
-        others = [one for one in self._waiters.pop(key, []) if one is not waiter]
+        others = [one for one in self._waiters.pop(waiter.place, []) if one is not waiter]
         if others:
-            self._waiters[key] = others
+            self._waiters[waiter.place] = others
 
     def wake(self, memory: GuestMemory, address: int, at_most: int, bits: int = 0xFFFF_FFFF) -> int:
         """How many were woken."""
-        chosen = [w for w in self._waiters.get((memory, address), []) if w.bits & bits][: max(0, at_most)]
+        waiting = self._waiters.get(memory.place_of(address), [])
+        chosen = [waiter for waiter in waiting if waiter.bits & bits][: max(0, at_most)]
         for waiter in chosen:
             waiter.woken = True
             self.remove(waiter)
@@ -53,20 +53,19 @@ class Futexes:
 
     def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
         """Let waiters wait for another word instead; how many."""
-        chosen = self._waiters.get((memory, address), [])[: max(0, at_most)]
+        chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
         for waiter in chosen:
             self.remove(waiter)
-            waiter.address = target
-            self._waiters.setdefault((memory, target), []).append(waiter)
+            waiter.place = memory.place_of(target)
+            self._waiters.setdefault(waiter.place, []).append(waiter)
         return len(chosen)
 
 
 @dataclass(eq=False)
 class FutexWaiter:
-    """One that waits for the word at ``address``; ``bits``: which wakes it takes."""
+    """One that waits for the word at ``place``; ``bits``: which wakes it takes."""
 
-    memory: GuestMemory
-    address: int
+    place: tuple[object, int]
     bits: int
     woken: bool = False
 

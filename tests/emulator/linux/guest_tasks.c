@@ -125,6 +125,33 @@ static void forks(const char *self) {
   printf("not executed %d\n", errno);
 }
 
+static void shared(void) {
+  struct {
+    pthread_mutex_t lock;
+    sem_t done;
+    long sum;
+  } *both = mmap(0, 65536, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutex_init(&both->lock, &kind);
+  sem_init(&both->done, 1, 0);
+  for (int n = 0; n < 3; n++)
+    if (!fork()) {
+      for (int i = 0; i < 500; i++) {
+        pthread_mutex_lock(&both->lock);
+        both->sum += n + 1;
+        pthread_mutex_unlock(&both->lock);
+      }
+      munmap((char *)both + 32768, 32768);
+      sem_post(&both->done);
+      _exit(0);
+    }
+  for (int n = 0; n < 3; n++) sem_wait(&both->done);
+  printf("sum %ld %d\n", both->sum, ((char *)both)[40000]);
+  while (wait(0) > 0) continue;
+}
+
 static void crash(void) {
   int status;
   pid_t child = fork();
@@ -340,6 +367,7 @@ int main(int count, char **values) {
   if (!strcmp(values[1], "threads")) threads();
   if (!strcmp(values[1], "race")) race();
   if (!strcmp(values[1], "forks")) forks(values[0]);
+  if (!strcmp(values[1], "shared")) shared();
   if (!strcmp(values[1], "crash")) crash();
   if (!strcmp(values[1], "signals")) signals();
   if (!strcmp(values[1], "events")) events();

@@ -81,6 +81,7 @@ print: after vfork
 print: /script
 and argument
 """,
+    "shared": "sum 3000 0\n",
     "crash": "crashed by 11\n",
     "signals": """handled 10 in it 1 on its stack 1
 read 1 x
