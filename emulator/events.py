@@ -13,6 +13,8 @@ execution order; for each executed block::
 An atomic read-modify-write is one access (flags LOAD|STORE). The outcome of a branch and the target of an
 indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
 
+Blocks in the record are whole: one in which the guest's access faults is not there, though it may have begun.
+
 Where values are selected, a second stream of ``uint64`` runs beside it: for each executed block, for each of its
 instructions with a selected mnemonic, the selected values that an instruction of that kind has, in the order of
 `VALUE_FIELDS`. Which words belong to which instruction again follows from the block's facts.

@@ -547,6 +547,7 @@ class Machine:
         record = self._oracle_record if self._oracle_record is not None else []
         start = self.instructions
         while self.instructions - start < budget:
+            begin: tuple[int, int] | None = None  # of the block in the record, while it is not whole
             try:
                 if self._space.is_in_doubt and self._space.has_changed():
                     self._space.forget()
@@ -560,6 +561,7 @@ class Machine:
                     self.hart.counts[block.number] += 1
                 recorded = self.selection.covers(block.pc, block.end_pc)
                 if recorded:
+                    begin = hart.get("record"), hart.get("values")
                     self._append(block.number)
                 oracle.value_masks = self._masks if recorded else {}
                 self.instructions += len(block.instructions)
@@ -567,6 +569,8 @@ class Machine:
                 places = noted(block.instructions) if self.selection.line_bits else []
                 for place, instruction in enumerate(block.instructions):
                     record.clear()
+                    if instruction.slow:
+                        begin = None
                     if self._oracle_record is None:
                         oracle.on_access = record.append
                     try:
@@ -579,10 +583,11 @@ class Machine:
                             self._lines.touch(record[0], time + place, self.selection.reuse_times)
                         if self._oracle_record is None:
                             oracle.on_access = None
-            except MemoryFault as fault:
-                self._deliver_or_raise(fault_of(fault, hart.pc))
-            except GuestFault as fault:
-                self._deliver_or_raise(fault)
+            except (MemoryFault, GuestFault) as fault:
+                if begin is not None:
+                    hart.set("record", begin[0])
+                    hart.set("values", begin[1])
+                self._deliver_or_raise(fault_of(fault, hart.pc) if isinstance(fault, MemoryFault) else fault)
             if (
                 self._look
                 or self._since_drain >= BATCH_INSTRUCTIONS

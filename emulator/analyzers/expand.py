@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.analyzers.selection import FIELDS, Selection, has_values
+from emulator.analyzers.selection import Selection, has_values
 from emulator.events import VALUE_FIELDS, BlockFacts, OpClass, Ranges, TraceSelection
 from emulator.isa.decode import decode
 from emulator.isa.table import TABLE
 
-ROOM = 1 << 14  # events in a batch: their columns stay in the host's caches
+ROOM = 1 << 16  # events in a batch, and a few: their columns stay in the host's caches
 
 
 class Batch:
@@ -22,7 +22,7 @@ class Batch:
 
     Attributes are the fields that were selected, each ``(n,)``: ``pc``, ``word``, ``address`` uint32; ``opcode``
     uint16, rows of `emulator.isa.table.TABLE`; ``op_class`` (field ``class``) and ``taken`` uint8; the rest uint64.
-    A field that an instruction has not is 0. ``columns``: all of them in the order of `FIELDS`.
+    A field that an instruction has not is 0. ``columns``: all of them, in the order of `selection.FIELDS`.
     """
 
     def __init__(self, columns: dict[str, NDArray[Any]], n: int) -> None:
@@ -43,6 +43,8 @@ class Expander:
     """Makes batches for one selection from records that were made with ``emitted``."""
 
     def __init__(self, selection: Selection, places: Ranges, emitted: TraceSelection) -> None:
+        from emulator.analyzers.expand_kernel import PLACES, SLACK
+
         self._selection = selection
         self._places = places
         self._masks = np.array(
@@ -52,16 +54,22 @@ class Expander:
         self._by_opcode = np.array([row.mnemonic in selection.mnemonics for row in TABLE])
         self._by_class = np.zeros(len(OpClass), np.bool_)
         self._by_class[[int(kind) for kind in selection.kinds()]] = True
-        self._blocks = np.zeros((0, 4), np.int32)
-        self._chosen = np.zeros((0, 4 + len(VALUE_FIELDS)), np.int32)
-        self._opcodes = np.zeros(0, np.uint16)
         wants = set(selection.fields)
-        self._wanted = np.array([n for n, name in enumerate(VALUE_FIELDS) if name in wants], np.int64)
-        self._rows = np.zeros(ROOM if wants & {"word", "opcode", "class"} else 0, np.uint32)
-        self._pcs = np.zeros(ROOM if "pc" in wants else 0, np.uint32)
-        self._addresses = np.zeros(ROOM if "address" in wants else 0, np.uint32)
-        self._taken = np.zeros(ROOM if "taken" in wants else 0, np.uint8)
-        self._columns = np.zeros((len(self._wanted), ROOM), np.uint64)
+        names = [*(name for name in VALUE_FIELDS if name in wants)]
+        if "taken" in wants and "target" not in wants:
+            names.append("target")
+        self._values = {name: place for place, name in enumerate(names)}
+        # Tables of blocks and of what is selected in them, which grow, and the columns that they are expanded to.
+        self._blocks = np.zeros((0, PLACES + 2 + 2 * len(names)), np.uint32)
+        self._chosen = [np.zeros(SLACK, np.uint32) for _ in range(3)]  # with slack at their ends
+        self._recorded = np.zeros((0, 2), np.uint32)
+        self._opcodes = np.zeros(0, np.uint16)
+        room = ROOM + SLACK
+        self._rows = np.zeros(room if wants & {"word", "opcode", "class"} else 0, np.uint32)
+        self._pcs = np.zeros(room if "pc" in wants else 0, np.uint32)
+        self._addresses = np.zeros(room if "address" in wants else 0, np.uint32)
+        self._taken = np.zeros(room if "taken" in wants else 0, np.uint8)
+        self._columns = np.zeros((len(names), room), np.uint64)
 
     def batches(
         self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]
@@ -71,11 +79,12 @@ class Expander:
 
         if len(self._blocks) < facts.n_blocks:
             self._extend(facts)
-        job = np.zeros(3, np.int64)
+        job = np.zeros(2, np.int64)
         while job[0] < len(stream):
             n = expand(
-                stream, values, job, self._blocks, self._chosen, self._wanted, self._rows, self._pcs,
-                self._addresses, self._taken, self._columns,
+                stream, values, job, self._blocks, tuple(self._chosen), self._recorded,
+                (self._rows, self._pcs, self._addresses, self._taken), self._columns,
+                self._values.get("target", -1), ROOM,
             )  # fmt: skip
             if n:
                 yield self._batch(facts, n)
@@ -83,28 +92,25 @@ class Expander:
     def _batch(self, facts: BlockFacts, n: int) -> Batch:
         rows = self._rows[:n]
         found: dict[str, NDArray[Any]] = {}
-        for name in FIELDS:
-            if name not in self._selection.fields:
-                continue
+        for name in self._selection.fields:
             if name == "word":
                 found[name] = facts.instructions["word"][rows]
             elif name == "opcode":
                 found[name] = self._opcodes[rows]
             elif name == "class":
                 found[name] = facts.instructions["op_class"][rows]
-            elif name in VALUE_FIELDS:
-                found[name] = self._columns[self._wanted.tolist().index(VALUE_FIELDS.index(name)), :n]
+            elif name in self._values:
+                found[name] = self._columns[self._values[name], :n]
+            elif name == "taken":
+                found[name] = self._taken[:n]
             else:
-                plain: dict[str, NDArray[Any]] = {
-                    "pc": self._pcs,
-                    "address": self._addresses,
-                    "taken": self._taken,
-                }
-                found[name] = plain[name][:n]
+                found[name] = (self._pcs if name == "pc" else self._addresses)[:n]
         return Batch(found, n)
 
     def _extend(self, facts: BlockFacts) -> None:
         """Take in the blocks that came since the last time."""
+        from emulator.analyzers.expand_kernel import COUNT, FIRST, FOURS, PLACES, SLACK, VALUES, WORDS
+
         blocks = facts.blocks[len(self._blocks) :]
         begin = len(self._opcodes)
         new = facts.instructions[begin:]
@@ -116,32 +122,54 @@ class Expander:
                 inside |= (new["pc"] >= low) & (new["pc"] < high)
             selected &= inside
         first = blocks["first_instruction"].astype(np.int64) - begin
-        length = blocks["n_instructions"].astype(np.int64)
-        block_of = np.repeat(np.arange(len(blocks)), length)
-        # Place of each instruction's address, and of its first value, in its block.
+        end = first + blocks["n_instructions"]
+        block_of = np.repeat(np.arange(len(blocks)), blocks["n_instructions"])
+        event = _within(selected.astype(np.int64), first, block_of)
+        # Where in what the block recorded an instruction's address is, and its first value.
         accesses = new["access"] != 0
         address = _within(accesses.astype(np.int64), first, block_of) + 1
-        masks = self._masks[opcodes]
-        bits = (masks[:, None] >> np.arange(len(VALUE_FIELDS), dtype=np.uint8)) & 1
+        bits = (self._masks[opcodes][:, None] >> np.arange(len(VALUE_FIELDS), dtype=np.uint8)) & 1
         n_values = bits.sum(axis=1, dtype=np.int64)
         value = _within(n_values, first, block_of)[:, None] + np.cumsum(bits, axis=1) - bits
-        transfers = (new["op_class"] >= OpClass.BRANCH) & (new["op_class"] <= OpClass.INDIRECT_CALL)
-        chosen = np.empty((int(selected.sum()), self._chosen.shape[1]), np.int32)
-        chosen[:, 0] = np.flatnonzero(selected) + begin
-        chosen[:, 1] = new["pc"][selected]
-        chosen[:, 2] = np.where(accesses & self._has_addresses, address, -1)[selected]
-        chosen[:, 3] = np.where(transfers, new["pc"] + new["length_bytes"], 0)[selected]
-        chosen[:, 4:] = np.where(bits, value, -1)[selected]
-        before = np.concatenate(([0], np.cumsum(selected)))
-        table = np.empty((len(blocks), 4), np.int32)
-        table[:, 0] = before[first] + len(self._chosen)
-        table[:, 1] = before[first + length] - before[first]
-        table[:, 2] = blocks["n_accesses"] if self._has_addresses else 0
-        totals = np.concatenate(([0], np.cumsum(n_values)))
-        table[:, 3] = totals[first + length] - totals[first]
+        table = np.empty((len(blocks), self._blocks.shape[1]), np.uint32)
+        before = _sums(selected)
+        table[:, FIRST] = before[first] + len(self._chosen[0]) - SLACK
+        table[:, COUNT] = before[end] - before[first]
+        table[:, WORDS] = blocks["n_accesses"] if self._has_addresses else 0
+        table[:, VALUES] = _sums(n_values)[end] - _sums(n_values)[first]
+        lists = [(accesses & self._has_addresses, address)]
+        lists += [(bits[:, n] != 0, value[:, n]) for n in map(VALUE_FIELDS.index, self._values)]
+        parts = [self._recorded]
+        for n, (has, word) in enumerate(lists):
+            taken = selected & has
+            n_taken = np.bincount(block_of[taken], minlength=len(blocks))
+            # The list of a block with events is filled up, for addresses, with what does no harm.
+            n_places = (
+                np.where(table[:, COUNT] > 0, np.maximum(n_taken, 1) + FOURS - 1 & -FOURS, 0)
+                if n == 0 and self._has_addresses
+                else n_taken
+            )
+            offset = _sums(n_places)
+            places = np.zeros((offset[-1], 2), np.uint32)
+            places[:, 0] = np.repeat(table[:, COUNT], n_places)
+            within = _within(taken.astype(np.int64), first, block_of)
+            places[(offset[block_of] + within)[taken]] = np.column_stack([event[taken], word[taken]])
+            offset += sum(map(len, parts))
+            table[:, PLACES + 2 * n], table[:, PLACES + 2 * n + 1] = offset[:-1], offset[1:]
+            parts.append(places)
+        self._recorded = np.concatenate(parts)
+        after = new["pc"] + new["length_bytes"]
+        rows = np.arange(begin, begin + len(new), dtype=np.uint32)
+        for n, column in enumerate((rows, new["pc"], after)):
+            more = column[selected].astype(np.uint32)
+            self._chosen[n] = np.concatenate([self._chosen[n][:-SLACK], more, np.zeros(SLACK, np.uint32)])
         self._blocks = np.concatenate([self._blocks, table])
-        self._chosen = np.concatenate([self._chosen, chosen])
         self._opcodes = np.concatenate([self._opcodes, opcodes])
+
+
+def _sums(amounts: NDArray[Any]) -> NDArray[np.int64]:
+    """Sums of the first 0, 1, 2 ... amounts."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(amounts, dtype=np.int64)])
 
 
 def _within(

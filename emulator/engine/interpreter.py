@@ -163,6 +163,8 @@ class InterpreterEmitter(Emitter):
         self.state_store("budget", left)  # for an access that faults on the host
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
+            self.state_store("record", record, "ptr")  # an access that faults takes the block back
+            self._store_values()
             pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
             self.say(f"store i32 {self.let(f'load i32, ptr {pointer}')}, ptr {record}")
             self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
@@ -274,8 +276,6 @@ class InterpreterEmitter(Emitter):
         self.say("br label %leavefault")
         self.start("leavefault")
         self.state_store("budget", self.let("load i64, ptr %vb"))
-        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-        self._store_values()
         self.say("ret void")
 
     # --- operands, by number from the operation

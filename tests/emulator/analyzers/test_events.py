@@ -13,7 +13,7 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.expand import Batch
 from emulator.analyzers.selection import CLASSES, FIELDS, Selection, SelectionError
 from emulator.analyzers.session import Session
-from emulator.events import OpClass
+from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 from emulator.machine import Machine
 
 TIERS: tuple[dict[str, Any], ...] = (
@@ -125,7 +125,7 @@ def test_batches_of_any_size(small: Path, steps: list[Any], monkeypatch: pytest.
         keep = Keep("fields=pc,address,rd")
         watch(small, keep)
         assert keep.columns == expected(steps, "pc", "address", "rd")
-        assert max(len(part["pc"]) for part in keep.parts) == room
+        assert room <= max(len(part["pc"]) for part in keep.parts) < room + MAX_BLOCK_INSTRUCTIONS
 
 
 def test_a_function_gets_the_columns(small: Path, steps: list[Any]) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.expand import Batch
+from emulator.analyzers.session import Session
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection, merged
 from emulator.isa.table import TABLE
 from emulator.machine import Machine
+from instrumenter.build import build_program
 
 TIERS: tuple[dict[str, Any], ...] = (
     {"hot_executions": 1 << 30},  # interpreted only
@@ -20,6 +24,18 @@ TIERS: tuple[dict[str, Any], ...] = (
 )
 
 EVERY_VALUE = tuple(sorted((row.mnemonic, 63) for row in TABLE))
+
+
+class Keep(Analyzer):
+    """Keeps all events."""
+
+    def __init__(self, selection: str) -> None:
+        self.selection = selection
+        self.columns: dict[str, list[int]] = {}
+
+    def consume(self, batch: Batch) -> None:
+        for name, column in batch.columns.items():
+            self.columns.setdefault(name, []).extend(column.tolist())
 
 
 class Digest:
@@ -119,3 +135,19 @@ def test_words_are_in_the_facts(small: Path) -> None:
             size = int(row["length_bytes"])
             assert int(row["word"]) == machine.memory.read_int(int(row["pc"]), size)
     assert np.count_nonzero(rows["word"]) == len(rows)
+
+
+def test_blocks_are_whole_where_the_guest_catches_its_faults() -> None:
+    program = build_program([Path(__file__).parent / "guest" / "caught.c"], ["-O1"]).elf_path
+    everything = TraceSelection(blocks=True, addresses=True, values=EVERY_VALUE)
+    reference = run(program, everything, engine="oracle")
+    assert reference[-1] == b"%d 32 8\n" % (24 * 11 + 8 * 4)
+    for options in TIERS:
+        assert run(program, everything, **options) == reference, options
+    keep = Keep("fields=pc,address,value,rd")
+    with Machine(program, ["3"]) as machine:
+        session = Session(machine, [keep])
+        session.run()
+        session.finish()
+        known = set(machine.facts.instructions["pc"].tolist())
+    assert set(keep.columns["pc"]) <= known
