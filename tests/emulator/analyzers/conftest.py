@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,6 @@ from emulator.machine import Machine
 from instrumenter.build import build_program
 
 GUEST = Path(__file__).parent / "guest"
-TIERS: tuple[dict[str, Any], ...] = (
-    {"hot_executions": 1 << 30},  # interpreted only
-    {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30},
-    {"hot_executions": 2, "background": False, "optimise_executions": 4},
-    {"engine": "oracle"},
-)
 
 
 @dataclass(frozen=True)
