@@ -15,6 +15,8 @@ from enum import Enum
 from emulator.errors import EmulatorError
 
 NANOSECONDS = 1_000_000_000
+LAST_NANOSECONDS = 1 << 62
+"""Nobody waits longer than until then (146 years): so far times fit where guests look for them."""
 
 DEFAULT_EPOCH_SECONDS = 1_700_000_000
 """What the wall clock shows when a guest starts (14 November 2023): fixed, so that runs repeat."""
@@ -97,7 +99,8 @@ class Timers:
 
     def arm(self, timer: Timer, value: int, interval: int, absolute: bool = False) -> None:
         """Set a timer as ``setitimer`` does: ``value`` 0 disarms; in nanoseconds."""
-        timer.interval = interval
+        timer.interval = interval = min(interval, LAST_NANOSECONDS)
+        value = min(value, LAST_NANOSECONDS)
         if value == 0:
             timer.deadline = None
         elif absolute:

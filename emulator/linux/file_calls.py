@@ -10,7 +10,8 @@ from collections.abc import Callable
 from emulator.linux.abi import Signal, signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import OpenFile, PipeEnd, WouldBlock
+from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.pipes import PipeEnd
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import SignalState, sent_by_user
 from emulator.linux.tasks import Wait

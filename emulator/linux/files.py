@@ -19,7 +19,6 @@ import random
 import stat
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from emulator.errors import EmulatorError
 from emulator.linux.descriptors import DescriptorTable
@@ -33,9 +32,9 @@ from emulator.linux.open_files import (
     MemoryFile,
     OpenFile,
     Stream,
-    make_pipe,
-    make_socket_pair,
+    SystemFiles,
 )
+from emulator.linux.pipes import make_pipe, make_socket_pair
 
 _DEVICES = {
     "/dev/null": "null",
@@ -44,33 +43,8 @@ _DEVICES = {
     "/dev/random": "random",
     "/dev/urandom": "random",
 }
+_OF_UNKNOWN_SIZE = 1 << 20  # enough for files of the system, whose size is told as 0
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-
-
-class SystemFiles(Protocol):
-    """Files that the kernel makes: /proc and the like. Paths are absolute and normal."""
-
-    def covers(self, path: str) -> bool:
-        """Whether there is such a file; the other methods are asked only then."""
-        ...
-
-    def contents(self, path: str) -> bytes: ...
-
-    def names(self, path: str) -> list[str] | None:
-        """Sorted names in a directory; None for what is none."""
-        ...
-
-    def target(self, path: str) -> str | None:
-        """The absolute path that a link to a file leads to; None for what is none."""
-        ...
-
-    def link(self, path: str) -> str:
-        """What readlink tells. Raises OSError(EINVAL) for what is no link."""
-        ...
-
-    def descriptor(self, path: str) -> OpenFile | None:
-        """The open file that a link of a descriptor stands for."""
-        ...
 
 
 class VirtualFiles:
@@ -195,7 +169,7 @@ class VirtualFiles:
         """All of a regular file."""
         file = self.open(self.absolute(path), os.O_RDONLY, 0)
         try:
-            return file.read_at(file.status().size_bytes, 0)
+            return file.read_at(file.status().size_bytes or _OF_UNKNOWN_SIZE, 0)
         finally:
             if file.references == 0:
                 file.close()

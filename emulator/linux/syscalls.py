@@ -17,6 +17,7 @@ from typing import Any
 from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
 from emulator.linux.clock import Timers, VirtualClock
 from emulator.linux.event_calls import EventCalls
+from emulator.linux.exec_calls import ExecCalls
 from emulator.linux.file_calls import FileCalls
 from emulator.linux.files import VirtualFiles
 from emulator.linux.futex_calls import FutexCalls
@@ -103,6 +104,7 @@ class LinuxKernel:
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
             TaskCalls(self),
+            ExecCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
             EventCalls(memory, self.files, self.signals, self.clock, self.timers),
         )

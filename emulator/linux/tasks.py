@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emulator.linux.clock import LAST_NANOSECONDS
 from emulator.linux.hart import Hart
 from emulator.linux.signals import ThreadSignals
 
@@ -70,7 +71,7 @@ class Wait(Exception):
     ) -> None:
         super().__init__(deadlock)
         self.ready = ready
-        self.until = until
+        self.until = None if until is None else min(until, LAST_NANOSECONDS)
         self.timed_out = timed_out
         self.restartable = restartable
         self.interrupted = interrupted
