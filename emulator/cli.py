@@ -63,7 +63,7 @@ def _list_analyzers(context: click.Context, _: click.Parameter, wanted: bool) ->
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 
 A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic say which
-instructions, symbol, source and range=LOW-HIGH where.
+instructions, symbol, source, library (with --from main) and range=LOW-HIGH where.
 
 The exit status is the guest's own; 128 + N when signal N ended it (139: segmentation fault); 1 when the
 instruction limit was reached; 2 for bad arguments or a file that is not a program for this machine.""",
@@ -131,7 +131,7 @@ def main(
         )  # fmt: skip
         if stats and core is None:
             machine.observe(TraceSelection(counts=True))
-        session = _session(machine, names, selection)
+        session = _session(machine, names, selection, first is not None)
         _bounds(session, first, last)
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
@@ -143,7 +143,7 @@ def main(
     os._exit(status)
 
 
-def _session(machine: Machine, names: tuple[str, ...], selection: str | None) -> Session | None:
+def _session(machine: Machine, names: tuple[str, ...], selection: str | None, paused: bool) -> Session | None:
     """The analyzers that were asked for, watching the machine."""
     import shlex
 
@@ -160,7 +160,7 @@ def _session(machine: Machine, names: tuple[str, ...], selection: str | None) ->
     for text in names:
         name, *options = shlex.split(text)
         made.append(make(name, options, selection or ""))
-    return Session(machine, made)
+    return Session(machine, made, paused)
 
 
 def _place(text: str, hint: str) -> int | str | None:
@@ -187,8 +187,6 @@ def _bounds(session: Session | None, first: str | None, last: str | None) -> Non
         place = _place(text, hint)
         if place is not None:
             session.at(place, session.resume if hint == "--from" else session.pause)
-    if session is not None and first is not None:
-        session.pause()
 
 
 def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:

@@ -27,7 +27,7 @@ class Executions:
         chosen = np.isin(rows["op_class"], [int(kind) for kind in within.kinds()])
         if within.mnemonics:
             chosen |= np.isin(opcodes_of(rows["word"]), [ROWS[name].index for name in within.mnemonics])
-        places = within.places(self._machine.image)
+        places = self._session.places_of(within)
         if places:
             inside = np.zeros(len(rows), np.bool_)
             for low, high in places:

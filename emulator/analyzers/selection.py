@@ -4,7 +4,7 @@ A selection is written ``key=value,value key=value ...``::
 
     class=load,store symbol=search fields=pc,address,value
 
-``class`` and ``mnemonic`` say what kind of instruction, ``symbol``, ``source`` and ``range`` where; an
+``class`` and ``mnemonic`` say what kind of instruction, ``symbol``, ``source``, ``library`` and ``range`` where; an
 instruction is selected when one of its kinds and one of its places is named (or none at all). What follows from
 it for translations is a `TraceSelection`; the rest of the filtering is done where the record is read.
 """
@@ -49,6 +49,7 @@ _KEYS = {
     "mnemonic": "mnemonics",
     "symbol": "symbols",
     "source": "sources",
+    "library": "libraries",
     "range": "ranges",
 }
 
@@ -62,7 +63,8 @@ class Selection:
     """Of which instructions, which fields.
 
     ``classes``: keys of `CLASSES`; ``symbols``: names of functions, with ``*`` and ``?``; ``sources``: source files
-    by the end of their path; ``ranges``: half-open ranges of guest addresses. Empty: any.
+    by the end of their path; ``libraries``: files that code is mapped from, likewise; ``ranges``: half-open ranges of
+    guest addresses. Empty: any.
     Raises `SelectionError` for what there is not.
     """
 
@@ -70,6 +72,7 @@ class Selection:
     mnemonics: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     ranges: Ranges = ()
     fields: tuple[str, ...] = ("pc", "address")
 
@@ -129,15 +132,18 @@ class Selection:
         )
 
     # --- places
-    def places(self, image: ElfImage) -> Ranges:
-        """The ranges of addresses that are selected in the program; () for everywhere."""
-        if not (self.symbols or self.sources or self.ranges):
+    def places(self, image: ElfImage, mapped: Sequence[tuple[int, int, str]] = ()) -> Ranges:
+        """The ranges of addresses that are selected in the program; () for everywhere. ``mapped``: code that is mapped
+        from files, from where to where."""
+        if not (self.symbols or self.sources or self.libraries or self.ranges):
             return ()
         found = list(self.ranges)
         for name in self.symbols:
             found += _of_symbol(image, name)
         for name in self.sources:
             found += _of_source(image, name)
+        for name in self.libraries:
+            found += _of_library(name, mapped)
         return merged(found)
 
     # --- what translations have to do
@@ -220,4 +226,15 @@ def _of_source(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
         names = {row.file.rpartition("/")[2] for row in rows}
         hint = _expected(name, names) if names else "it has no debug information; compile it with -g"
         raise SelectionError(f"{image.name}: no code of it comes from {name!r}; {hint}")
+    return found
+
+
+def _of_library(name: str, mapped: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int]]:
+    found = [(low, high) for low, high, path in mapped if f"/{path}".endswith("/" + name.lstrip("/"))]
+    if not found:
+        names = {path.rpartition("/")[2] for _, _, path in mapped}
+        raise SelectionError(
+            f"no code is mapped from a library {name!r} yet; {_expected(name, names)}. Libraries are there when the "
+            "program's own code begins: at main"
+        )
     return found

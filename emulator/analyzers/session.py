@@ -16,6 +16,7 @@ from emulator.analyzers.selection import Selection
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, OpClass, Ranges, TraceSelection
 from emulator.isa.disassemble import format_instruction
+from emulator.memory import EXEC
 
 if TYPE_CHECKING:
     from emulator.engine.blocks import Block
@@ -51,10 +52,11 @@ class _Resumed(Exception):
 class Session:
     """``analyzers`` watching ``machine``, from now on and beside the consumers that it was made with.
 
-    Raises `SelectionError` for a selection that the program has nothing for.
+    ``paused``: not yet, but from `resume` on. Raises `SelectionError` for a selection that the program has nothing for;
+    whether it has the libraries that a selection names turns out when that is in force.
     """
 
-    def __init__(self, machine: Machine, analyzers: Sequence[Analyzer]) -> None:
+    def __init__(self, machine: Machine, analyzers: Sequence[Analyzer], paused: bool = False) -> None:
         self.machine = machine
         self.analyzers = list(analyzers)
         self.selection: TraceSelection = NOTHING  # of all analyzers, as the machine's consumer
@@ -68,7 +70,7 @@ class Session:
         self._calling: list[tuple[Analyzer, frozenset[OpClass], tuple[str, ...], Ranges]] = []
         self._stale = False
         self._consuming = False
-        self._paused = False
+        self._paused = paused
         self._running = False
         self._counted = np.zeros(0, np.int64)  # executions of blocks before the last pause
         self._counted_from = machine.block_counts.copy()
@@ -76,6 +78,9 @@ class Session:
         for analyzer in self.analyzers:
             analyzer.session = self
             analyzer.begin()
+            for selection in (_parsed(text) for text in (analyzer.selection, analyzer.calls) if text):
+                if not (paused and selection.libraries):
+                    self.places_of(selection)
         self._apply()
 
     # --- running
@@ -217,11 +222,11 @@ class Session:
                 wanted |= TraceSelection(blocks=True)
             if analyzer.selection:
                 selection = _parsed(analyzer.selection)
-                wanted |= selection.trace(self._places_of(selection))
+                wanted |= selection.trace(self.places_of(selection))
                 reading.append((analyzer, selection))
             if analyzer.calls:
                 selection = _parsed(analyzer.calls)
-                places = self._places_of(selection)
+                places = self.places_of(selection)
                 wanted |= selection.hooks(places)
                 self._calling.append((analyzer, selection.kinds(), selection.mnemonics, places))
         if self._stops:
@@ -238,13 +243,24 @@ class Session:
     def _expander(self, selection: Selection, emitted: TraceSelection) -> Expander:
         key = selection, emitted.values, emitted.addresses
         if key not in self._expanders:
-            self._expanders[key] = Expander(selection, self._places_of(selection), emitted)
+            self._expanders[key] = Expander(selection, self.places_of(selection), emitted)
         return self._expanders[key]
 
-    def _places_of(self, selection: Selection) -> Ranges:
+    def places_of(self, selection: Selection) -> Ranges:
+        """The ranges of addresses that it selects, as they were when it was first asked for; () for everywhere."""
         if selection not in self._places:
-            self._places[selection] = selection.places(self.machine.image)
+            self._places[selection] = selection.places(self.machine.image, self._mapped())
         return self._places[selection]
+
+    def _mapped(self) -> list[tuple[int, int, str]]:
+        """Code that is mapped from files now."""
+        kernel = self.machine.kernel
+        return [
+            (start, end, name)
+            for address, length, perm in kernel.memory.areas()
+            for start, end, _, name in kernel.memory_calls.names_of(address, address + length)
+            if perm & EXEC and name.startswith("/")
+        ]
 
     def _address(self, place: int | str) -> int:
         if isinstance(place, int):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from emulator.analyzers.expand import Batch
 from emulator.analyzers.session import Moment, Session
 from emulator.errors import EmulatorError
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
+from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 
 ENGINES: tuple[dict[str, Any], ...] = (
@@ -218,3 +221,55 @@ def test_intervals_must_agree(small: Path) -> None:
     one.interval_instructions, two.interval_instructions = 1000, 2000
     with Machine(small) as machine, pytest.raises(EmulatorError, match="intervals of 1000 and of 2000 instr"):
         Session(machine, [one, two])
+
+
+def test_one_library(tmp_path: Path) -> None:
+    """The guest's dynamic linker is one: it is mapped from the start; others are when they are asked for later."""
+    source = Path(__file__).parent.parent / "linux" / "guest_loader.c"
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        "riscv64-linux-musl",
+        "-O1",
+        "-nostdlib",
+        "-fPIC",
+    ]
+    command += ["-ffreestanding", "-fno-stack-protector", "-Wl,-e,_start", str(source)]
+    (tmp_path / "lib").mkdir()
+    loader = tmp_path / "lib" / "own-loader.so"
+    subprocess.run([*command, "-DLOADER", "-shared", "-o", loader], check=True)
+    linked = [
+        "-pie",
+        "-dynamic",
+        "-Wl,-dynamic-linker,/lib/own-loader.so",
+        "-o",
+        tmp_path / "program",
+        loader,
+    ]
+    subprocess.run([*command, *linked], check=True)
+
+    def watch(selection: str, **options: Any) -> list[int]:
+        pcs = Pcs()
+        pcs.selection = selection
+        with Machine(tmp_path / "program", ["x"], files=VirtualFiles(root=tmp_path), **options) as machine:
+            session = Session(machine, [pcs])
+            session.run()
+            session.finish()
+            image = machine.process.interpreter
+            assert image is not None
+            spans.append((image.start, image.end))
+        return pcs.pcs
+
+    spans: list[tuple[int, int]] = []
+    every = watch("fields=pc")
+    expected = [pc for pc in every if spans[0][0] <= pc < spans[0][1]]
+    assert 0 < len(expected) < len(every)
+    assert watch("library=own-loader.so fields=pc") == expected
+    assert watch("library=lib/own-loader.so fields=pc", engine="oracle") == expected
+    with pytest.raises(
+        EmulatorError, match=r"from a library 'libc\.so' yet; expected one of own-loader.so, progr"
+    ):
+        watch("library=libc.so fields=pc")
