@@ -25,7 +25,7 @@ def test_several_analyzers_between_two_places(small: Path, steps: list[Any], tmp
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stdout.strip()
-    begin = next(n for n, step in enumerate(steps) if step.pc == _address(small, "main"))
+    begin = [step.pc for step in steps].index(_address(small, "main"))
     lines = done.stderr.splitlines()
     assert f"{len(steps):>16,}  instructions" in lines
     assert f"{len(steps) - begin:>16,}          instructions" in lines
