@@ -44,6 +44,13 @@ FLOATING = [row for row in PLAIN if "f" in row.register_kinds]
 ACCESSES = [row for row in ROWS.values() if row.access]
 
 
+# Passes over the instruction: those that may fault have 4 bytes. a2 is the context, its registers begin with the pc.
+_HANDLER = (
+    assemble("ld", 5, 12, imm=176), assemble("addi", 5, 5, imm=4), assemble("sd", rs1=12, rs2=5, imm=176),
+    assemble("jalr", 0, 1),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Item:
     """``kind``: "code" (``word``, of 2 or 4 bytes), or a transfer that skips ``skip`` items: "branch" (``word`` without
@@ -63,7 +70,10 @@ class Item:
 
 @dataclass(frozen=True)
 class Program:
-    """``items``, executed ``rounds`` times from the registers given, with the window filled from ``seed``."""
+    """``items``, executed ``rounds`` times from the registers given, with the window filled from ``seed``.
+
+    ``catches``: a handler for SIGSEGV passes over instructions that fault; what it sees is in the window's memory.
+    """
 
     items: tuple[Item, ...]
     x: tuple[int, ...]
@@ -71,6 +81,7 @@ class Program:
     fcsr: int
     rounds: int
     seed: int
+    catches: bool = False
 
     def with_items(self, items: tuple[Item, ...]) -> Program:
         return replace(self, items=items)
@@ -86,7 +97,7 @@ class Program:
         return Program(
             tuple(Item(kind, int(word, 16), skip) for kind, word, skip in found["items"]),
             tuple(int(v, 16) for v in found["x"]), tuple(int(v, 16) for v in found["f"]),
-            found["fcsr"], found["rounds"], found["seed"],
+            found["fcsr"], found["rounds"], found["seed"], found["catches"],
         )  # fmt: skip
 
     @property
@@ -120,8 +131,13 @@ class Program:
         end = [assemble("addi", COUNTER, COUNTER, imm=-1), assemble("beq", rs1=COUNTER, rs2=0, imm=8)]
         end.append(assemble("jal", 0, imm=-(len(body) + 8)))
         leave = [assemble("addi", 10, 0, imm=0), assemble("addi", 17, 0, imm=93), assemble("ecall")]
-        words = b"".join(word.to_bytes(4, "little") for word in (*end, *leave))
+        words = b"".join(word.to_bytes(4, "little") for word in (*end, *leave, *_HANDLER))
         return body + words, len(body) + 12
+
+    @property
+    def handler(self) -> int:
+        """Where the handler for SIGSEGV is."""
+        return CODE + self.code()[1] + 12
 
     def elf(self) -> bytes:
         return elf(self.code()[0], self.data)
@@ -174,7 +190,8 @@ def random_program(seed: int, length: int = 40) -> Program:
     rng = np.random.default_rng(seed)
     mixture = int(rng.integers(4))
     floating = (0.0, 0.15, 0.5, 0.3)[mixture]
-    wild = 0.02 if rng.random() < 0.2 else 0.0
+    catches = rng.random() < 0.2
+    wild = 0.2 if catches else 0.02 if rng.random() < 0.2 else 0.0
     items = tuple(_item(rng, floating, wild) for _ in range(int(rng.integers(3, length + 1))))
     x = [
         INTEGERS[rng.integers(len(INTEGERS))] if rng.random() < 0.6 else int(rng.integers(1 << 63)) * 2 + 1
@@ -186,7 +203,7 @@ def random_program(seed: int, length: int = 40) -> Program:
     x[COUNTER], x[BODY] = rounds, CODE
     frm = int(rng.integers(5)) if mixture else 0
     f = tuple(_float(rng) for _ in range(32))
-    return Program(items, tuple(x), f, frm << 5 | int(rng.integers(32)), rounds, seed)
+    return Program(items, tuple(x), f, frm << 5 | int(rng.integers(32)), rounds, seed, catches)
 
 
 def _float(rng: np.random.Generator) -> int:

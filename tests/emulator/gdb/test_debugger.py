@@ -453,7 +453,10 @@ def test_with_gdb(program: Path, tmp_path: Path) -> None:
         script = tmp_path / "session"
         script.write_text(_SESSION.format(port=port))
         found = subprocess.run(
-            [gdb, "-nx", "-batch", "-x", str(script), str(program)], capture_output=True, text=True, timeout=60
+            [gdb, "-nx", "-batch", "-x", str(script), str(program)],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         said.append(found.stdout + found.stderr)
 
@@ -471,3 +474,60 @@ def test_with_gdb(program: Path, tmp_path: Path) -> None:
             assert part in said[0], said[0]
         assert left is Left.ENDED
         assert machine.files.output(1) == b"20 0x1.e6p+1 before\n"
+
+
+def test_a_function_called_with_its_return_on_the_stack(serving: Any, engine: str) -> None:
+    """gdb lets functions that it calls return to the stack, where nothing can be executed, and breaks there."""
+    served = serving(engine=engine)
+    client, place = served.client, served.address("work")
+    client.insert(0, place)
+    client.go()
+    client.remove(0, place)
+    before = client.registers
+    stack = before[SP] - 64
+    client.insert(0, stack)
+    for number, value in ((A0, 21), (RA, stack), (PC, served.address("twice"))):
+        assert client.set_register(number, value) == "OK"
+    assert client.go().startswith("T05")
+    assert (client.pc, client.register(A0)) == (stack, 42)
+    client.remove(0, stack)
+    for number in (A0, RA, PC, 14, 15):
+        assert client.set_register(number, before[number]) == "OK"
+    assert client.go() == "W07"
+    assert served.machine.files.output(1) == b"20 0x1.e6p+1 before\n"
+
+
+def test_threads(engine: str) -> None:
+    """The one that runs is shown first; another one's registers are those that it will go on with."""
+    program = build_program([Path(__file__).parent / "threads.c"], ["-O1"]).elf_path
+    served = Served(program, engine=engine)
+    client = served.client
+    try:
+        first = client.ask("qC")[2:]
+        client.insert(0, served.address("inside"))
+        reply = client.go()
+        second = client.ask("qC")[2:]
+        assert second != first
+        assert f"thread:{second};" in reply
+        assert client.ask("qfThreadInfo") == f"m{second},{first}"
+        assert client.register(A0) == 14
+        mine = client.registers
+        assert client.ask(f"Hg{first}") == "OK"
+        others = client.registers
+        assert others[SP] != mine[SP]
+        assert others[PC] != mine[PC]
+        assert client.set_register(25, 7) == "OK"
+        assert client.register(25) == 7
+        assert client.set_register(25, others[25]) == "OK"
+        assert client.ask(f"Hg{second}") == "OK"
+        assert client.registers == mine
+        assert client.ask(f"vCont;s:{second};c").startswith("T05")
+        assert client.ask("qC")[2:] == second
+        assert client.pc > mine[PC]
+        client.remove(0, served.address("inside"))
+        assert client.go() == "W2a"
+        assert served.finish() is Left.ENDED
+    finally:
+        client.channel.close()
+        served._thread.join(60)
+        served.machine.close()
