@@ -401,7 +401,9 @@ class Machine:
                 message = f"ended by signal {exit_.signal} ({signal_name(exit_.signal)})"
             self.ending = Ending(exit_.status, exit_.signal, message)
         except GuestFault as fault:
-            self.ending = Ending(128 + fault.signal, fault.signal, explain(fault, self.process, self._fetch))
+            self.ending = Ending(
+                128 + fault.signal, fault.signal, explain(fault, self.process, self._fetch, self._file_at)
+            )
         if self.ending is not None:
             self.drain()
 
@@ -470,7 +472,7 @@ class Machine:
             if self.instructions >= limit:
                 raise InstructionLimit(
                     f"the program did not end within {limit} instructions; it is now at "
-                    f"{place_of(self.process, self.hart.pc)}. Raise the limit or give it less work"
+                    f"{place_of(self.process, self.hart.pc, self._file_at)}. Raise the limit or give it less work"
                 )
             most = min(most, limit - self.instructions)
         turn = self._scheduler.until_turn_ends()
@@ -674,6 +676,9 @@ class Machine:
             self._spaces.pop(gone).close()
 
     # --- code
+    def _file_at(self, address: int) -> str | None:
+        return self.kernel.memory_calls.file_at(address)
+
     def _fetch(self, pc: int) -> int:
         return self._space.fetch(pc)
 

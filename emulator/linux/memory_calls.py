@@ -1,12 +1,14 @@
 """System calls on memory. Every public method is the system call of that name.
 
-Private mappings of files are copies made at once, so later changes of the file do not show; pages past the
-end of a file read as zeros instead of raising SIGBUS. Writable shared mappings of files are refused (ENODEV).
+Private mappings of files, and shared ones that are not written to, are copies made at once, so later changes of
+the file do not show; pages past the end of a file read as zeros instead of raising SIGBUS. Writable shared mappings
+of files are refused (ENODEV). Shared memory without a file is shared with the processes forked later.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from emulator.linux.abi import signed
 from emulator.linux.files import VirtualFiles
@@ -39,9 +41,12 @@ def _permission(prot: int) -> int:
 
 
 class MemoryCalls:
-    def __init__(self, memory: GuestMemory, process: ProcessImage, files: VirtualFiles) -> None:
+    def __init__(
+        self, memory: GuestMemory, process: ProcessImage, files: VirtualFiles, report: Callable[[str], None]
+    ) -> None:
         self._memory = memory
         self._files = files
+        self._report = report
         self._brk_start = self._brk = process.brk_start
         self._high = process.mmap_high
         self._named = [
@@ -74,6 +79,13 @@ class MemoryCalls:
                 found.append((first, last, offset + first - low if name.startswith("/") else 0, name))
                 here = last
         return [*found, (here, end, 0, "")] if here < end else found
+
+    def file_at(self, address: int) -> str | None:
+        """``/lib/libc.so.6+0x1234``: the file mapped at an address, and the place in it; None for no file."""
+        for low, high, offset, name in self._named:
+            if low <= address < high and name.startswith("/"):
+                return f"{name}+{offset + address - low:#x}"
+        return None
 
     def _name(self, start: int, length: int, offset: int = 0, name: str = "") -> None:
         """The range is now of that file, or of none."""
@@ -113,6 +125,7 @@ class MemoryCalls:
         contents, path = b"", ""
         if not flags & _MAP_ANONYMOUS:
             if kind != _MAP_PRIVATE and prot & WRITE:
+                self._report("a writable shared mapping of a file")
                 raise OSError(errno.ENODEV, "writable shared mapping of a file")
             if length > ADDRESS_SPACE_BYTES:
                 raise OSError(errno.ENOMEM, "mmap")

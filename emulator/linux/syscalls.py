@@ -94,7 +94,7 @@ class LinuxKernel:
             memory, process, self.owner, self.clock, self.generator, self.scheduler,
             None if before is None else before.limits,
         )  # fmt: skip
-        self.memory_calls = MemoryCalls(memory, process, self.files)
+        self.memory_calls = MemoryCalls(memory, process, self.files, self.scheduler.report)
         groups = (
             FileCalls(memory, self.files, self.signals, self.scheduler),
             PathCalls(memory, self.files),

@@ -31,7 +31,6 @@ __attribute__((visibility("hidden"))) long load(long *stack) {
 }
 #else
 static char text[] = "program\n";
-char *const relocated_by_nobody = 0;
 void _start(void) {
   say(text);
   CALL(94, 5, 0, 0);
