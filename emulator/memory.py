@@ -124,7 +124,9 @@ class GuestMemory:
         self._table = bytearray(N_PAGES)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
-        self._shared: list[tuple[int, int, SharedArea, int]] = []  # start, end, what is there, from which byte on
+        self._shared: list[
+            tuple[int, int, SharedArea, int]
+        ] = []  # start, end, what is there, from which byte on
         region_bytes = ADDRESS_SPACE_BYTES + 2 * GUARD_BYTES
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
         region = _libc.mmap(None, region_bytes, _PROT_NONE, flags, -1, 0)
@@ -180,7 +182,7 @@ class GuestMemory:
     def areas(self) -> list[tuple[int, int, int]]:
         """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
         starts = np.flatnonzero(np.diff(self.perm, prepend=np.uint8(0)))
-        ends = [*starts[1:].tolist(), N_PAGES]
+        ends = [*starts[1:].tolist(), N_PAGES][: len(starts)]
         return [
             (start << PAGE_SHIFT, (end - start) << PAGE_SHIFT, int(self.perm[start]))
             for start, end in zip(starts.tolist(), ends, strict=True)
