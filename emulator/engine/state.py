@@ -136,7 +136,8 @@ class Hart:
 
     @pc.setter
     def pc(self, value: int) -> None:
-        self.words[OFFSETS["pc"] >> 3] = value
+        """Bit 0 of an address to go to is not there (Volume II, "sepc"): whoever sets it may be a guest."""
+        self.words[OFFSETS["pc"] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFE
 
     @property
     def budget(self) -> int:
