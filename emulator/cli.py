@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from emulator.machine import Machine
+    from emulator.analyzers.session import Session
+    from emulator.machine import Ending, Machine
 
 USAGE_ERROR, WORK_FAILED = 2, 1
 
@@ -24,7 +25,7 @@ def _mapping(value: str) -> tuple[str, Path]:
     return guest, Path(host)
 
 
-def _count(value: str) -> int:
+def _count(value: str, hint: str = "--limit") -> int:
     factors = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     digits, factor = (value[:-1], factors[value[-1]]) if value[-1:] in factors else (value, 1)
     try:
@@ -33,9 +34,19 @@ def _count(value: str) -> int:
         number = 0
     if number < 1:
         raise click.BadParameter(
-            f"got {value!r}, expected a positive count such as 500M or 2G", param_hint="--limit"
+            f"got {value!r}, expected a positive count such as 500M or 2G", param_hint=hint
         )
     return number
+
+
+def _list_analyzers(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from emulator.analyzers.registry import describe
+
+    for name, text, options in describe():
+        click.echo(f"{name:<10}  {text}.\n{'':<12}{options}")
+    context.exit()
 
 
 @click.command(
@@ -47,6 +58,12 @@ def _count(value: str) -> int:
   emulate --stats -- ./program
   emulate --machine configs/machines/strongarm.yaml --stats -- ./program
   emulate --map /data=./inputs --limit 2G -- ./program /data/a.txt
+  emulate --analyzer mix --analyzer 'bbv interval=10M out=p.bb' -- ./program
+  emulate --analyzer caches --select 'symbol=search class=load' --from main -- ./program
+  emulate --analyzer ./mine.py:MyAnalyzer -- ./program
+
+A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic say which
+instructions, symbol, source, library (with --from main) and range=LOW-HIGH where.
 
 The exit status is the guest's own; 128 + N when signal N ended it (139: segmentation fault); 1 when the
 instruction limit was reached; 2 for bad arguments or a file that is not a program for this machine.""",
@@ -63,6 +80,16 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--seed", default=0, show_default=True, help="Seed of page placement, getrandom and AT_RANDOM.")
 @click.option("--limit", metavar="N", help="Stop after N instructions (k, M, G, T). Default: never.")
 @click.option("--stats", is_flag=True, help="Print instruction and event counts to stderr at the end.")
+@click.option("--analyzer", "names", multiple=True, metavar="'NAME KEY=VALUE ...'",
+              help="Watch the program with a ready analyzer, or your own (FILE.py:CLASS). Repeatable.")  # fmt: skip
+@click.option(
+    "--select", "selection", metavar="SELECTION", help="Restrict the analyzers to these instructions."
+)
+@click.option("--from", "first", metavar="PLACE",
+              help="Let analyzers begin at a function, an address, or after N instructions (k, M, G).")  # fmt: skip
+@click.option("--until", "last", metavar="PLACE", help="Let analyzers end there.")
+@click.option("--list-analyzers", is_flag=True, is_eager=True, expose_value=False, callback=_list_analyzers,
+              help="What analyzers there are, with their options.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["translated", "oracle"]), default="translated", show_default=True,
               help="oracle: the slow reference interpreter.")  # fmt: skip
 @click.argument("program", type=click.Path())
@@ -76,12 +103,17 @@ def main(
     seed: int,
     limit: str | None,
     stats: bool,
+    names: tuple[str, ...],
+    selection: str | None,
+    first: str | None,
+    last: str | None,
     engine: str,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
     """Run PROGRAM, a static riscv64 Linux executable, with ARGUMENTS on an emulated machine."""
     from emulator.errors import EmulatorError
+    from emulator.events import TraceSelection
     from emulator.linux.files import VirtualFiles
     from emulator.machine import Machine
 
@@ -89,18 +121,21 @@ def main(
     environment = dict(item.partition("=")[::2] for item in env)
     limit_instructions = _count(limit) if limit else None
     try:
-        core, clock_hz, counting = _observers(machine_path, seed, stats)
+        core, clock_hz = _timing(machine_path, seed)
         files = VirtualFiles(
             root=root, mapped=mapped, writable=writable, stdin=0, stdout=1, stderr=2, seed=seed
         )
         machine = Machine(
-            program, arguments, environment=environment, files=files, core=core, consumers=counting,
-            clock_hz=clock_hz, seed=seed, limit_instructions=limit_instructions, engine=engine,
-            keep_translations=True,
+            program, arguments, environment=environment, files=files, core=core, clock_hz=clock_hz, seed=seed,
+            limit_instructions=limit_instructions, engine=engine, keep_translations=True,
         )  # fmt: skip
+        if stats and core is None:
+            machine.observe(TraceSelection(counts=True))
+        session = _session(machine, names, selection, first is not None)
+        _bounds(session, first, last)
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
-    status = _run(machine, core or next(iter(counting), None), stats)
+    status = _run(machine, session, first, last, core, stats)
     machine.save_translations()
     # Leave at once: a translation that is still being compiled is of no use to anyone.
     sys.stdout.flush()
@@ -108,13 +143,74 @@ def main(
     os._exit(status)
 
 
-def _run(machine: Machine, observer: Any, stats: bool) -> int:
+def _session(machine: Machine, names: tuple[str, ...], selection: str | None, paused: bool) -> Session | None:
+    """The analyzers that were asked for, watching the machine."""
+    import shlex
+
+    if not names:
+        if selection:
+            raise click.BadParameter(
+                "expected --analyzer with it: see --list-analyzers", param_hint="--select"
+            )
+        return None
+    from emulator.analyzers.registry import make
+    from emulator.analyzers.session import Session
+
+    made = []
+    for text in names:
+        name, *options = shlex.split(text)
+        made.append(make(name, options, selection or ""))
+    return Session(machine, made, paused)
+
+
+def _place(text: str, hint: str) -> int | str | None:
+    """What --from and --until name: None for a number of instructions."""
+    if text[:1].isdigit() and not text.startswith("0x"):
+        _count(text, hint)
+        return None
+    try:
+        return int(text, 16) if text.startswith("0x") else text
+    except ValueError:
+        raise click.BadParameter(
+            f"got {text!r}, expected a function, an address such as 0x10400, or instructions such as 10M",
+            param_hint=hint,
+        ) from None
+
+
+def _bounds(session: Session | None, first: str | None, last: str | None) -> None:
+    """Let the analyzers watch between two places, as far as these are places."""
+    for text, hint in ((first, "--from"), (last, "--until")):
+        if text is None:
+            continue
+        if session is None:
+            raise click.BadParameter("expected --analyzer with it: see --list-analyzers", param_hint=hint)
+        place = _place(text, hint)
+        if place is not None:
+            session.at(place, session.resume if hint == "--from" else session.pause)
+
+
+def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
+    """Run to the end; bounds that are numbers of instructions are kept here."""
+    if first is not None and _place(first, "--from") is None:
+        session.run(_count(first, "--from"))
+        session.resume()
+    if last is not None and _place(last, "--until") is None:
+        session.run(_count(last, "--until"))
+        session.pause()
+    ending = session.run()
+    assert ending is not None
+    return ending
+
+
+def _run(
+    machine: Machine, session: Session | None, first: str | None, last: str | None, core: Any, stats: bool
+) -> int:
     """Run to the end, say what there is to say, and return the exit status."""
     from emulator.errors import EmulatorError
 
     status = WORK_FAILED
     try:
-        ending = machine.run()
+        ending = machine.run() if session is None else _run_watched(session, first, last)
         status = ending.status
         if ending.message is not None:
             click.echo(f"emulate: {ending.message}", err=True)
@@ -123,38 +219,42 @@ def _run(machine: Machine, observer: Any, stats: bool) -> int:
     except KeyboardInterrupt:
         status = 130
     machine.drain()
-    _report(machine, observer, stats)
+    _report(machine, core, stats)
+    if session is not None:
+        try:
+            session.finish()
+        except EmulatorError as error:
+            status = _complain(error, WORK_FAILED)
+        for analyzer in session.analyzers:
+            click.echo(f"\n{analyzer.report()}", err=True)
     return status
 
 
-def _observers(machine_path: Path | None, seed: int, stats: bool) -> tuple[Any, int, list[Any]]:
-    """The timing core, its clock, and what else has to see the record for ``--stats``."""
+def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
+    """The timing core and its clock."""
     from emulator.machine import DEFAULT_CLOCK_HZ
 
     if machine_path is None:
-        from emulator.probes import BlockCounter
-
-        return None, DEFAULT_CLOCK_HZ, [BlockCounter()] if stats else []
+        return None, DEFAULT_CLOCK_HZ
     from emulator.timing.inorder import InOrderCore
     from emulator.timing.load import load_machine
 
     config = load_machine(machine_path)
-    return InOrderCore(config, seed), config.clock_hz, []
+    return InOrderCore(config, seed), config.clock_hz
 
 
-def _report(machine: Machine, observer: Any, stats: bool) -> None:
+def _report(machine: Machine, core: Any, stats: bool) -> None:
     for name in machine.kernel.unsupported:
         click.echo(f"emulate: the program asked for {name}, which is not supported (ENOSYS)", err=True)
     if not stats:
         return
     from emulator.timing.counters import Event, static_events
 
-    if machine.core is not None:
-        counts = {event.name: int(observer.counters[event]) for event in Event}
+    if core is not None:
+        counts = {event.name: int(core.counters[event]) for event in Event}
     else:
         facts = machine.facts
-        executions = observer.executions[: facts.n_blocks]
-        totals = executions @ static_events(facts, 0, facts.n_blocks).astype("int64")
+        totals = machine.block_counts @ static_events(facts, 0, facts.n_blocks).astype("int64")
         counts = {Event(n + Event.INSTRUCTIONS).name: int(total) for n, total in enumerate(totals)}
     click.echo(f"\n{machine.instructions:>16,}  instructions", err=True)
     for name, count in counts.items():

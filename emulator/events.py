@@ -13,13 +13,20 @@ execution order; for each executed block::
 An atomic read-modify-write is one access (flags LOAD|STORE). The outcome of a branch and the target of an
 indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
 
+Blocks in the record are whole: one in which the guest's access faults is not there, though it may have begun.
+
+Where values are selected, a second stream of ``uint64`` runs beside it: for each executed block, for each of its
+instructions with a selected mnemonic, the selected values that an instruction of that kind has, in the order of
+`VALUE_FIELDS`. Which words belong to which instruction again follows from the block's facts.
+
 Every observer - performance counters, timing models, phase signatures, probes - consumes this record, and
 the instruction set, the translator and the timing models never mention one another.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -87,8 +94,18 @@ INSTRUCTION_DTYPE = np.dtype(
         ("rs1", "u1"),
         ("rs2", "u1"),
         ("rs3", "u1"),
+        ("word", "u4"),  # as it is in memory: 16 bits of a compressed instruction; 0 when nobody told
     ]
 )
+
+# What the stream of values can hold of an instruction, in this order; bits of a mask. Registers are raw patterns.
+VALUE_FIELDS = ("rs1", "rs2", "rs3", "value", "rd", "target")
+VALUE_RS1, VALUE_RS2, VALUE_RS3 = 1, 2, 4  # source registers, before it executes
+VALUE_MEMORY = 8  # what was loaded or, if nothing was, stored: access_bytes bytes, zero-extended
+VALUE_RD = 16  # the destination register, after it has executed
+VALUE_TARGET = 32  # where a control transfer goes: with a branch that is not taken, to the next instruction
+MAX_VALUES = 4  # that one instruction has
+Ranges = tuple[tuple[int, int], ...]  # half-open ranges of guest addresses, ascending
 
 
 class BlockFacts:
@@ -113,7 +130,10 @@ class BlockFacts:
         return self._instructions[: self.n_instructions]
 
     def append(
-        self, instructions: list[tuple[int, int, int, int, int, int, int, int, int]], target_pc: int | None
+        self,
+        instructions: list[tuple[int, int, int, int, int, int, int, int, int]],
+        target_pc: int | None,
+        words: Sequence[int] = (),
     ) -> int:
         """Add a block from its instruction rows (fields of INSTRUCTION_DTYPE in order) and return its id."""
         count = len(instructions)
@@ -122,7 +142,9 @@ class BlockFacts:
         if self.n_blocks == len(self._blocks):
             self._blocks = np.concatenate([self._blocks, np.zeros_like(self._blocks)])
         first = self.n_instructions
-        self._instructions[first : first + count] = instructions
+        self._instructions[first : first + count] = [
+            (*row, word) for row, word in zip(instructions, words or (0,) * count, strict=True)
+        ]
         last = instructions[-1]
         self._blocks[self.n_blocks] = (
             instructions[0][0],
@@ -158,12 +180,30 @@ class TraceSelection:
     counts: bool = False  # executions of each block, in a table and not in the record
     line_bits: int = 0  # log2 of a line's bytes: keep when each was touched last; 0 for not
     reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
+    ranges: Ranges = ()  # blocks, addresses and values only of blocks that reach into these; () for all blocks
+    values: tuple[tuple[str, int], ...] = ()  # mnemonics, ascending, and their VALUE_* bits (needs blocks)
+    hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
+    hook_ranges: Ranges = ()  # only there; () for everywhere
+
+    def covers(self, pc: int, end_pc: int) -> bool:
+        """Whether the record has the block from ``pc`` up to ``end_pc``."""
+        return self.blocks and (
+            not self.ranges or any(low < end_pc and pc < high for low, high in self.ranges)
+        )
+
+    @property
+    def unrecorded(self) -> TraceSelection:
+        """What is left of the selection in blocks that the record does not have."""
+        return replace(self, blocks=False, addresses=False, ranges=(), values=())
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
         if self.line_bits and other.line_bits not in (0, self.line_bits):
             raise ValueError(
                 f"observers want lines of {1 << self.line_bits} and of {1 << other.line_bits} bytes, expected one size"
             )
+        masks = dict(self.values)
+        for mnemonic, mask in other.values:
+            masks[mnemonic] = masks.get(mnemonic, 0) | mask
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
@@ -171,7 +211,29 @@ class TraceSelection:
             self.counts or other.counts,
             self.line_bits or other.line_bits,
             self.reuse_times or other.reuse_times,
+            _union(self.ranges, other.ranges, self.blocks, other.blocks),
+            tuple(sorted(masks.items())),
+            tuple(sorted({*self.hooks, *other.hooks})),
+            _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
         )
+
+
+def _union(ours: Ranges, theirs: Ranges, we_ask: bool, they_ask: bool) -> Ranges:
+    """The ranges of both, where none means everywhere to whoever asks for something."""
+    if not (we_ask and they_ask):
+        return ours if we_ask else theirs
+    return merged((*ours, *theirs)) if ours and theirs else ()
+
+
+def merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
+    """The same addresses in ranges that do not touch, ascending."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        elif low < high:
+            found.append((low, high))
+    return tuple(found)
 
 
 NOTHING = TraceSelection()
@@ -185,3 +247,12 @@ class Consumer(Protocol):
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         """Take the next part of the record: whole blocks, in execution order."""
+
+
+class ValueConsumer(Consumer, Protocol):
+    """An observer that selects values, and gets this call instead."""
+
+    def consume_values(
+        self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]
+    ) -> None:
+        """Take the next part of the record and of the values of its blocks."""

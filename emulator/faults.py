@@ -54,13 +54,22 @@ def signal_code(fault: GuestFault) -> int:
     )
 
 
-def place_of(process: ProcessImage, pc: int) -> str:
-    """An address of code with its function and source line, as far as the program tells."""
+def place_of(process: ProcessImage, pc: int, file_at: Callable[[int], str | None]) -> str:
+    """An address of code with its function and source line as far as the program tells, or its place in the file
+    that ``file_at`` finds mapped there."""
+    mapped = None if process.image.function_at(pc) else file_at(pc)
+    if mapped is not None:
+        return f"{pc:#x} {mapped}"
     line = process.image.source_line(pc)
     return f"{pc:#x} {process.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
 
 
-def explain(fault: GuestFault, process: ProcessImage, fetch: Callable[[int], int]) -> str:
+def explain(
+    fault: GuestFault,
+    process: ProcessImage,
+    fetch: Callable[[int], int],
+    file_at: Callable[[int], str | None],
+) -> str:
     """What happened, where, and at which instruction."""
     try:
         code = disassemble(fetch(fault.pc), fault.pc)
@@ -72,4 +81,4 @@ def explain(fault: GuestFault, process: ProcessImage, fetch: Callable[[int], int
             f"; the stack of {process.layout.stack_bytes >> 20} MiB has overflowed "
             "(endless recursion, or a large local array)"
         )
-    return f"{signal_name(fault.signal)}: {what}\n  at {place_of(process, fault.pc)}: {code}"
+    return f"{signal_name(fault.signal)}: {what}\n  at {place_of(process, fault.pc, file_at)}: {code}"

@@ -38,6 +38,7 @@ def _kernel_directory() -> str:
     for path in (
         *sorted(here.glob("*.py")),
         *sorted((here / "timing").glob("*.py")),
+        *sorted((here / "analyzers").glob("*.py")),
         here / "engine" / "state.py",
     ):
         digest.update(path.read_bytes())

@@ -11,23 +11,30 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive
-from emulator.engine.blocks import BlockCache
 from emulator.engine.entry import Entry
 from emulator.engine.lines import LineTable, noted
-from emulator.engine.oracle import Oracle
+from emulator.engine.oracle import Hooks, Oracle
 from emulator.engine.region import MAX_UNCHECKED_INSTRUCTIONS
-from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
-from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator
-from emulator.errors import GuestFault, InstructionLimit
-from emulator.events import MAX_BLOCK_INSTRUCTIONS, NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, TOUCH_EPOCH, Exit, Hart
+from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator, is_hooked
+from emulator.errors import EmulatorError, GuestFault, InstructionLimit
+from emulator.events import (
+    MAX_BLOCK_INSTRUCTIONS,
+    MAX_VALUES,
+    NOTHING,
+    BlockFacts,
+    Consumer,
+    TraceSelection,
+    ValueConsumer,
+)
 from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
 from emulator.intervals import Intervals, IntervalWriter
 from emulator.isa.decode import decode
@@ -39,13 +46,13 @@ from emulator.linux.process import Layout, build_process
 from emulator.linux.syscalls import LinuxKernel
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
-    GUARD_BYTES,
     MAPPED,
     PAGE_SHIFT,
     GuestMemory,
     MemoryFault,
 )
 from emulator.snapshot import Snapshot, return_to, take_snapshot
+from emulator.spaces import Space
 
 RECORD_WORDS = 1 << 18
 # A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
@@ -82,7 +89,10 @@ class Ending:
 
 
 class Machine:
-    """One guest process on one machine.
+    """One guest on one machine: a process with all its threads, and the processes that it starts.
+
+    ``memory``, ``image``, ``process`` and ``kernel`` are those of the process that runs; the guest ends with the first
+    process.
 
     ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
@@ -112,16 +122,22 @@ class Machine:
         optimise_executions: int = OPTIMISE_EXECUTIONS,
         keep_translations: bool = False,
     ) -> None:
-        name = (
-            program if isinstance(program, str) else str(program) if isinstance(program, Path) else "program"
-        )
-        self.image: ElfImage = load_image(program)
-        self.memory = GuestMemory()
         self.files = files or VirtualFiles()
-        self.process = build_process(self.memory, self.image, [name, *arguments], environment, layout)
-        self.kernel = LinuxKernel(
-            self.memory, self.process, self.files, self._nanoseconds, seed=seed, timer_phase=timer_phase
+        name = (
+            "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
         )
+        self.image: ElfImage = replace(load_image(program), name=name)
+        self.files.show(name, self.image.data)
+        self.memory = GuestMemory()
+        self.process = build_process(
+            self.memory, self.image, [name, *arguments], environment, layout, self.files.contents
+        )
+        self.kernel = LinuxKernel(
+            self.memory, self.process, self.files, self._nanoseconds, seed=seed, timer_phase=timer_phase,
+            instructions=lambda: self.instructions,
+        )  # fmt: skip
+        self._scheduler = self.kernel.scheduler
+        self._scheduler.on_fork, self._scheduler.on_switch = self._forked, self._switched
         self.core = core
         self.counters = counters
         self.clock_hz = clock_hz
@@ -132,49 +148,60 @@ class Machine:
         self.selection: TraceSelection = NOTHING
         for consumer in self._consumers:
             self.selection |= consumer.selection
+        self._observed, self._hooked, self._precise = self.selection, NOTHING, False
         self.hart = Hart()
         self.hart.pc = self.process.entry
         self.hart.x[2] = self.process.stack_pointer
-        self._cache = BlockCache(self._fetch, self._illegal)
+        self._space = Space(self.memory)
+        self._spaces = {self.memory: self._space}
+        self._has_forked = False  # whether there was ever another address space
+        self._cache = self._space.cache
         self._record = np.zeros(RECORD_WORDS, np.uint32)
+        self._values = np.zeros(0, np.uint64)
         self._since_drain = 0
-        self._stale_code = False
+        self._exactly = False  # whether the tier that stops exactly is in force
+        self._until_exactly: int | None = None  # instructions to another thread's turn or a timer, if known
+        self._look = False  # whether there was a system call since somebody looked after the guest
         self._lines: LineTable | None = None
         self._intervals: IntervalWriter | None = None
-        self.memory.on_code_change = self._code_changed
         self.hart.set("record", self._record.ctypes.data)
-        self.hart.set("memory", self.memory.base)
-        self.hart.set("memory_start", self.memory.base - GUARD_BYTES)
-        self.hart.set("memory_end", self.memory.base + ADDRESS_SPACE_BYTES + GUARD_BYTES)
+        self._space.enter(self.hart)
         self._oracle = Oracle(self.hart, self.memory, self)
+        self._oracle.on_value = self._append_value
         self._oracle_record: list[int] | None = None
-        self._prepare_lines()
+        self._prepare()
         if engine == "oracle":
             self._oracle_record = []
             self._oracle.on_access = self._oracle_record.append
         elif engine != "translated":
             raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
         self._entry: Entry | None = None
+        self._hooks: Hooks | None = None
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         if engine == "translated":
             self._entry = Entry.get()
             self._place = self._entry.register(self.hart.address)
             archive = (
-                Archive(self.image.data, self._entry.compiler.host, self._peek) if keep_translations else None
+                Archive(self.image.data, self._entry.compiler.host, self._space.peek)
+                if keep_translations
+                else None
             )
-            self._translator = Translator(
-                self.hart, self._cache, background=background, hot_executions=hot_executions,
+            self._make_translator = lambda cache, archive=None: Translator(
+                self.hart, cache, background=background, hot_executions=hot_executions,
                 optimise_executions=optimise_executions, archive=archive,
             )  # fmt: skip
+            self._space.translate(self.hart, lambda cache: self._make_translator(cache, archive))
+            assert self._space.translator is not None
+            self._translator: Translator = self._space.translator
 
     def close(self) -> None:
         """Release memory and the background compiler; the results stay readable."""
+        for space in self._spaces.values():
+            space.close()
         if self._entry is not None:
-            self._translator.close()
             self._entry.unregister(self._place)
             self._entry = None
         self.files.close()
-        self.memory.close()
 
     def __enter__(self) -> Machine:
         return self
@@ -184,7 +211,7 @@ class Machine:
 
     def save_translations(self) -> None:
         """Leave the translations to the next process, with ``keep_translations``."""
-        if self._entry is not None:
+        if self._entry is not None and not self._has_forked:
             self._translator.save()
 
     # --- observers that come and go
@@ -195,8 +222,26 @@ class Machine:
         self._consumers = [*consumers] if self.core is None else [self.core, *consumers]
         for consumer in self._consumers:
             selection |= consumer.selection
-        self.selection = selection
-        self._prepare_lines()
+        self._observed = selection
+        self.selection = selection | self._hooked
+        self._prepare()
+        self._selected = False
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """Who has the record, beside the timing core."""
+        return tuple(consumer for consumer in self._consumers if consumer is not self.core)
+
+    def call_hooks(
+        self, hooks: Hooks | None, where: TraceSelection = NOTHING, *, precise: bool = False
+    ) -> None:
+        """Call ``hooks`` before and after each instruction of the blocks that have one of the selection's.
+
+        ``where``: which ones beside those that observers select, from the next block on; may be called by the hooks.
+        ``precise``: translate nothing, so that all registers are exact wherever the guest faults.
+        """
+        self._hooks, self._hooked, self._precise = hooks, where, precise
+        self.selection = self._observed | where
         self._selected = False
 
     @property
@@ -264,9 +309,9 @@ class Machine:
             else:
                 if not self._selected:
                     self._select()
-                self._translator.step_exactly(True)
+                self._step_exactly(True)
                 self.advance(remaining)
-                self._translator.step_exactly(False)
+                self._step_exactly(False)
         return self.ending is None
 
     def advance_to_cycles(self, target: int, tolerance_cycles: int) -> bool:
@@ -297,7 +342,8 @@ class Machine:
         if writer is None:
             writer = self._intervals = IntervalWriter(self.hart)
         writer.begin(at_most, self.instructions, length_instructions)
-        if self._entry is None or self.selection.blocks or self.selection.exact_stop:
+        chosen = self.selection
+        if self._entry is None or chosen.blocks or chosen.exact_stop or chosen.hooks:
             end = self.instructions
             for _ in range(at_most):
                 self.advance_to_instructions(self.instructions + length_instructions)
@@ -308,7 +354,7 @@ class Machine:
                     break
         else:
             self._guarded(self._run_intervals, writer, length_instructions)
-            self._translator.step_exactly(False)
+            self._step_exactly(False)
             if self.ending is not None and writer.is_open:
                 writer.close(self.instructions, facts.n_blocks)
         return writer.taken()
@@ -320,6 +366,7 @@ class Machine:
         Raises `EmulatorError` for a guest that uses the host's files or streams.
         """
         self.drain()
+        self._must_be_one_process()
         without = [self, self.memory, self.image, self.process, self.hart, self.core, self.counters]
         return take_snapshot(
             self.memory, self.hart, self.facts.n_blocks, self._lines, [self.kernel, self.files], without,
@@ -329,10 +376,15 @@ class Machine:
     def restore(self, saved: Snapshot) -> None:
         """Go back. Observers keep what they have seen; a timing core keeps its state."""
         self.drain()
+        self._must_be_one_process()
         return_to(saved, self.memory, self.hart, self.facts.n_blocks, self._lines)
         self.instructions = saved.instructions
         self.ending = None
         self._selected = False
+
+    def _must_be_one_process(self) -> None:
+        if self._has_forked:
+            raise EmulatorError("a guest that has started processes cannot go back to an earlier state")
 
     def count_from_here(self) -> None:
         """Let the next interval of `run_intervals` begin here, whatever ran since the last one."""
@@ -349,7 +401,9 @@ class Machine:
                 message = f"ended by signal {exit_.signal} ({signal_name(exit_.signal)})"
             self.ending = Ending(exit_.status, exit_.signal, message)
         except GuestFault as fault:
-            self.ending = Ending(128 + fault.signal, fault.signal, explain(fault, self.process, self._fetch))
+            self.ending = Ending(
+                128 + fault.signal, fault.signal, explain(fault, self.process, self._fetch, self._file_at)
+            )
         if self.ending is not None:
             self.drain()
 
@@ -361,11 +415,31 @@ class Machine:
                 if self._since_drain >= BATCH_INSTRUCTIONS:
                     self.drain()
                 budget = min(budget, BATCH_INSTRUCTIONS - self._since_drain)
-            if self._entry is None:
-                self._run_oracle(budget)
-            else:
-                self._run_translated(budget)
+            self._run_up_to(budget)
             self._look_after_guest()
+
+    def _run_up_to(self, budget: int) -> None:
+        """Run for about ``budget``, or exactly up to where another thread's turn or a timer comes before that."""
+        if self._entry is None:
+            self._run_oracle(budget)
+            return
+        if not self.hart.host_rounding:
+            self._leave_rounding_mode()
+            return
+        exact = self._until_exactly
+        if exact is None or self._exactly or self.selection.exact_stop:
+            self._run_translated(budget)
+        elif exact > LONGEST_PATH:
+            self._run_translated(min(budget, exact - LONGEST_PATH))
+        elif self._may_enter():
+            self._step_exactly(True)
+            self._run_translated(min(budget, exact))
+            self._step_exactly(False)
+
+    def _step_exactly(self, on: bool) -> None:
+        self._exactly = on
+        if self._selected:
+            self._translator.step_exactly(on)
 
     def _run_intervals(self, writer: IntervalWriter, length: int) -> None:
         while not writer.is_full:
@@ -376,16 +450,18 @@ class Machine:
                     self._entry.enter_address, self._translator.fast_and_exact(), LONGEST_PATH, length, stop,
                     self._cache.facts.n_blocks,
                 )  # fmt: skip
-                self._translator.step_exactly(exactly)
+                self._step_exactly(exactly)
                 self._react(reason)
             self._look_after_guest()
 
     def _look_after_guest(self) -> None:
-        """Timers and signals, between stretches of running."""
+        """Timers, turns of threads, and signals, between stretches of running."""
+        self._look = False
         deadline = self.kernel.next_timer_deadline_nanoseconds()
         if deadline is not None and self._nanoseconds() >= deadline:
             self.kernel.fire_timers()
-        if self.kernel.pending_signal() is not None:
+        self._scheduler.look(self.hart)
+        while self.kernel.pending_signal() is not None:
             self.kernel.deliver(self.hart)
 
     def _until_look(self) -> int:
@@ -396,11 +472,20 @@ class Machine:
             if self.instructions >= limit:
                 raise InstructionLimit(
                     f"the program did not end within {limit} instructions; it is now at "
-                    f"{place_of(self.process, self.hart.pc)}. Raise the limit or give it less work"
+                    f"{place_of(self.process, self.hart.pc, self._file_at)}. Raise the limit or give it less work"
                 )
             most = min(most, limit - self.instructions)
-        deadline = self.kernel.next_timer_deadline_nanoseconds()
-        return most if deadline is None else min(most, self._until(deadline))
+        turn = self._scheduler.until_turn_ends()
+        deadline = self._scheduler.next_deadline()
+        self._until_exactly = turn
+        if turn is not None:
+            most = min(most, turn)
+        if deadline is not None:
+            until = self._until(deadline)
+            most = min(most, until)
+            if self.core is None:  # with one, when it comes is known only about
+                self._until_exactly = until if turn is None else min(turn, until)
+        return most
 
     def _until(self, deadline: int) -> int:
         cycles = self.cycles
@@ -428,17 +513,20 @@ class Machine:
         translator, pc = self._translator, self.hart.pc
         if not self._selected:
             self._select()
-        if self._stale_code:
-            self._stale_code = False
-            translator.flush()
+        if self._space.is_in_doubt and self._space.has_changed():
+            self._space.forget()
         if not 0 <= pc < ADDRESS_SPACE_BYTES:
             raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
         return translator.is_known(pc) or self._signalled(translator.discover, pc)
 
     def _react(self, reason: int) -> None:
         """Do what translated code came back for."""
-        if reason == Exit.SLOW:
+        if reason in (Exit.SLOW, Exit.SLOW_VALUES):
+            self._oracle.value_masks = self._masks if reason == Exit.SLOW_VALUES else {}
+            self._oracle.hooks = None
             self._signalled(self._execute_slow)
+        elif reason == Exit.HOOK:
+            self._run_oracle(1)
         elif reason == Exit.HOT:
             self._translator.heat(self.hart.pc)
         elif reason == Exit.FAULT:
@@ -453,7 +541,7 @@ class Machine:
 
     def _leave_rounding_mode(self) -> None:
         """The host cannot round like this: the oracle runs until the guest chooses another mode."""
-        while not self.hart.host_rounding:
+        while not self.hart.host_rounding and not self._look:
             self._run_oracle(1)
 
     def _run_oracle(self, budget: int) -> None:
@@ -461,35 +549,52 @@ class Machine:
         record = self._oracle_record if self._oracle_record is not None else []
         start = self.instructions
         while self.instructions - start < budget:
+            begin: tuple[int, int] | None = None  # of the block in the record, while it is not whole
             try:
+                if self._space.is_in_doubt and self._space.has_changed():
+                    self._space.forget()
                 block = self._cache.get(hart.pc)
                 time = TOUCH_EPOCH + self.instructions
+                oracle.hooks = None
+                if self._hooks is not None and is_hooked(self.selection, block):
+                    self._hooks.enter(block)
+                    oracle.hooks = self._hooks
                 if self.selection.counts:
                     self.hart.counts[block.number] += 1
-                if self.selection.blocks:
+                recorded = self.selection.covers(block.pc, block.end_pc)
+                if recorded:
+                    begin = hart.get("record"), hart.get("values")
                     self._append(block.number)
+                oracle.value_masks = self._masks if recorded else {}
                 self.instructions += len(block.instructions)
                 self._since_drain += len(block.instructions)
                 places = noted(block.instructions) if self.selection.line_bits else []
                 for place, instruction in enumerate(block.instructions):
                     record.clear()
+                    if instruction.slow:
+                        begin = None
                     if self._oracle_record is None:
                         oracle.on_access = record.append
                     try:
                         oracle.execute(instruction)
                     finally:
-                        if self.selection.addresses:
+                        if recorded and self.selection.addresses:
                             for address in record:
                                 self._append(address & 0xFFFFFFFF)
                         if self._lines is not None and record and places and places[place]:
                             self._lines.touch(record[0], time + place, self.selection.reuse_times)
                         if self._oracle_record is None:
                             oracle.on_access = None
-            except MemoryFault as fault:
-                self._deliver_or_raise(fault_of(fault, hart.pc))
-            except GuestFault as fault:
-                self._deliver_or_raise(fault)
-            if self._since_drain >= BATCH_INSTRUCTIONS or self.kernel.pending_signal() is not None:
+            except (MemoryFault, GuestFault) as fault:
+                if begin is not None:
+                    hart.set("record", begin[0])
+                    hart.set("values", begin[1])
+                self._deliver_or_raise(fault_of(fault, hart.pc) if isinstance(fault, MemoryFault) else fault)
+            if (
+                self._look
+                or self._since_drain >= BATCH_INSTRUCTIONS
+                or self.kernel.pending_signal() is not None
+            ):
                 return
 
     def _append(self, word: int) -> None:
@@ -497,18 +602,33 @@ class Machine:
         ctypes.c_uint32.from_address(position).value = word
         self.hart.set("record", position + 4)
 
+    def _append_value(self, word: int) -> None:
+        position = self.hart.get("values")
+        ctypes.c_uint64.from_address(position).value = word
+        self.hart.set("values", position + 8)
+
     def drain(self) -> None:
-        """Pass the record so far to the consumers."""
-        start = self._record.ctypes.data
+        """Pass the record so far to the consumers, who may call `observe` meanwhile."""
+        start, values_start = self._record.ctypes.data, self._values.ctypes.data
         words = (self.hart.get("record") - start) >> 2
         self._since_drain = 0
         if words:
             stream: NDArray[np.uint32] = self._record[:words]
-            for consumer in self._consumers:
-                consumer.consume(self._cache.facts, stream)
+            values = self._values[: (self.hart.get("values") - values_start) >> 3]
             self.hart.set("record", start)
+            self.hart.set("values", values_start)
+            for consumer in tuple(self._consumers):
+                if consumer.selection.values:
+                    cast(ValueConsumer, consumer).consume_values(self._cache.facts, stream, values)
+                else:
+                    consumer.consume(self._cache.facts, stream)
 
-    def _prepare_lines(self) -> None:
+    def _prepare(self) -> None:
+        """Make room for what is selected."""
+        self._masks = dict(self.selection.values)
+        if self._masks and not len(self._values):
+            self._values = np.zeros(MAX_VALUES * RECORD_WORDS // 2, np.uint64)
+            self.hart.set("values", self._values.ctypes.data)
         bits = self.selection.line_bits
         if bits and (self._lines is None or self._lines.line_bits != bits):
             self._lines = LineTable(self.hart, bits)
@@ -518,34 +638,57 @@ class Machine:
         catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(
             Signal.SIGBUS
         )
-        self._translator.select(self.selection, interpret_only=catches)
+        self._translator.select(self.selection, interpret_only=catches or self._precise)
         self._selected = True
+        if self._exactly:
+            self._translator.step_exactly(True)
+
+    # --- processes
+    def _forked(self, memory: GuestMemory, copy: GuestMemory) -> None:
+        """A process has got a copy of another one's memory."""
+        self._spaces[copy] = Space(copy, self._spaces[memory], same_code=True)
+        self._has_forked = True
+
+    def _switched(self) -> None:
+        """Another thread has got the hart, or the one that has it runs another program."""
+        self.hart.set("reservation", CANONICAL_EMPTY_RESERVATION)
+        self._look = True
+        self.kernel = self._scheduler.current.kernel
+        self.process, self.image = self.kernel.process, self.kernel.process.image
+        self._selected = False
+        if self.kernel.memory is not self.memory:
+            self._enter_space(self.kernel.memory)
+
+    def _enter_space(self, memory: GuestMemory) -> None:
+        space = self._spaces.get(memory)
+        if space is None:
+            space = self._spaces[memory] = Space(memory, self._space)
+            self._has_forked = True
+        if self._entry is not None and space.translator is None:
+            space.translate(self.hart, self._make_translator)
+        self._space, self._cache, self.memory = space, space.cache, memory
+        self._oracle.memory = memory
+        if space.translator is not None:
+            self._translator = space.translator
+        space.enter(self.hart)
+        used = {process.kernel.memory for process in self._scheduler.processes.values() if process.threads}
+        for gone in [one for one in self._spaces if one not in used]:
+            self._spaces.pop(gone).close()
 
     # --- code
+    def _file_at(self, address: int) -> str | None:
+        return self.kernel.memory_calls.file_at(address)
+
     def _fetch(self, pc: int) -> int:
-        half = int.from_bytes(self.memory.fetch(pc, 2), "little")
-        if half & 3 != 3:
-            return half
-        return half | int.from_bytes(self.memory.fetch(pc + 2, 2), "little") << 16
-
-    def _peek(self, start: int, n_bytes: int) -> bytes | None:
-        try:
-            return self.memory.fetch(start, n_bytes)
-        except MemoryFault:
-            return None
-
-    @staticmethod
-    def _illegal(pc: int, raw: int) -> Exception:
-        return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
-
-    def _code_changed(self, address: int, length_bytes: int) -> None:
-        self._stale_code = True
+        return self._space.fetch(pc)
 
     # --- the oracle's environment
     def ecall(self) -> None:
-        before = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
-        self.kernel.syscall(self.hart)
-        after = self.kernel.signals.is_caught(Signal.SIGSEGV), self.kernel.signals.is_caught(Signal.SIGBUS)
+        kernel = self.kernel
+        before = kernel.signals.is_caught(Signal.SIGSEGV), kernel.signals.is_caught(Signal.SIGBUS)
+        self._look = True
+        kernel.syscall(self.hart)
+        after = kernel.signals.is_caught(Signal.SIGSEGV), kernel.signals.is_caught(Signal.SIGBUS)
         if before != after:
             self._selected = False
 
@@ -569,9 +712,7 @@ class Machine:
         return True
 
     def instruction_fence(self) -> None:
-        self._stale_code = True
-        if self._entry is None:
-            self._cache.clear()
+        self._space.doubt_all()
 
     # --- faults
     def _signalled(self, action: Callable[..., None], *arguments: int) -> bool:
@@ -593,4 +734,6 @@ class Machine:
         self.hart.pc = fault.pc
         code, address = signal_code(fault), fault.address or fault.pc
         if not self.kernel.deliver_fault(self.hart, fault.signal, code, address):
-            raise fault
+            if self.kernel.owner.parent is None:
+                raise fault
+            self.kernel.end(self.hart, GuestExit(128 + fault.signal, fault.signal))

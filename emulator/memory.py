@@ -11,6 +11,7 @@ that the guest may not. Where things lie (image, heap, stack) is left to `emulat
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from collections.abc import Callable
 
@@ -31,10 +32,12 @@ MAPPED = 8
 
 DEFAULT_LIMIT_BYTES = 3 << 29
 
+_COPIED_BYTES = 1 << 16
+
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
 _PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
-_MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x02, 0x10, 0x20, 0x4000
+_MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x01, 0x02, 0x10, 0x20, 0x4000
 _MADV_DONTNEED = 4
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -89,22 +92,41 @@ def _host_protection(prot: int) -> int:
     return (_PROT_READ if prot & READ else _PROT_NONE) | (_PROT_WRITE if prot & WRITE else 0)
 
 
+class PageCount:
+    """How many pages with some permission a guest has, in all its address spaces."""
+
+    pages = 0
+
+
+class SharedArea:
+    """Memory that several address spaces have; it lasts as long as one of them refers to it."""
+
+    def __init__(self, length: int) -> None:
+        self.descriptor = os.memfd_create("guest", os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, length)
+        weakref.finalize(self, os.close, self.descriptor)
+
+
 class GuestMemory:
-    """The guest's address space.
+    """The address space of a guest process.
 
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    their permission, or are written to from here; guest stores do not come by.
+    their permission, or are written to from here but for `write_int`; guest stores do not come by.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
-    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, others: PageCount | None = None) -> None:
         self.limit_bytes = limit_bytes
+        self._count = others or PageCount()
         self.on_code_change: Callable[[int, int], None] | None = None
         self._table = bytearray(N_PAGES)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
+        self._shared: list[
+            tuple[int, int, SharedArea, int]
+        ] = []  # start, end, what is there, from which byte on
         region_bytes = ADDRESS_SPACE_BYTES + 2 * GUARD_BYTES
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
         region = _libc.mmap(None, region_bytes, _PROT_NONE, flags, -1, 0)
@@ -117,11 +139,59 @@ class GuestMemory:
         self._release = weakref.finalize(self, _libc.munmap, region, region_bytes)
         whole = (ctypes.c_uint8 * ADDRESS_SPACE_BYTES).from_address(self.base)
         self._view = memoryview(whole).cast("B")
+        self._bytes: NDArray[np.uint8] = np.frombuffer(self._view, np.uint8)
 
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
         self.perm[:] = 0
+        self._shared.clear()
+        self._grow(-self._accessible_pages)
         self._release()
+
+    def another(self) -> GuestMemory:
+        """An empty address space of the same guest, under the same limit for all of them together."""
+        return GuestMemory(self.limit_bytes, others=self._count)
+
+    def copy(self) -> GuestMemory:
+        """An address space with the same pages, permissions and contents. Raises `MemoryLimit`."""
+        other = self.another()
+        try:
+            other._take(self)
+        except MemoryLimit:
+            other.close()
+            raise
+        return other
+
+    def _take(self, source: GuestMemory) -> None:
+        for address, length, perm in source.areas():
+            self.map(address, length, READ | WRITE if perm & READ else 0)
+            if perm & READ:
+                whole = source._bytes[address : address + length]
+                for start in range(0, length, _COPIED_BYTES):
+                    part = whole[start : start + _COPIED_BYTES]
+                    if part.any():  # pages that were never touched stay so
+                        self._bytes[address + start : address + start + len(part)] = part
+                self.protect(address, length, perm & ~MAPPED)
+        for start, end, area, offset in source._shared:
+            self._map_area(start, end - start, area, offset, READ)
+            for address, length, perm in source.areas():
+                first, last = max(start, address), min(end, address + length)
+                if first < last:
+                    self.protect(first, last - first, perm & ~MAPPED)
+
+    def areas(self) -> list[tuple[int, int, int]]:
+        """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
+        starts = np.flatnonzero(np.diff(self.perm, prepend=np.uint8(0)))
+        ends = [*starts[1:].tolist(), N_PAGES][: len(starts)]
+        return [
+            (start << PAGE_SHIFT, (end - start) << PAGE_SHIFT, int(self.perm[start]))
+            for start, end in zip(starts.tolist(), ends, strict=True)
+            if self.perm[start]
+        ]
+
+    def _grow(self, n_pages: int) -> None:
+        self._accessible_pages += n_pages
+        self._count.pages += n_pages
 
     @property
     def mapped_bytes(self) -> int:
@@ -136,7 +206,7 @@ class GuestMemory:
         prot = _implied(prot)
         before = int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
         after = last - first if prot else 0
-        if (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+        if (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(
                 f"the guest asked for {length} bytes more than the {self.mapped_bytes} it has; "
                 f"its limit is {self.limit_bytes} bytes"
@@ -144,14 +214,44 @@ class GuestMemory:
         self._code_changes(first, last)
         self._host_map(address, length, _host_protection(prot))
         self.perm[first:last] = prot | MAPPED
-        self._accessible_pages += after - before
+        self._grow(after - before)
+
+    def map_shared(self, address: int, length: int, prot: int) -> None:
+        """Map fresh zeroed pages that a `copy` of this address space shares. Raises `MemoryLimit`."""
+        self.map(address, length, prot)
+        area = SharedArea(length)
+        self._map_area(address, length, area, 0, _implied(prot))
+
+    def place_of(self, address: int) -> tuple[object, int]:
+        """What a word of memory is known by in every address space that has it: for futexes."""
+        for start, end, area, offset in self._shared:
+            if start <= address < end:
+                return area, offset + address - start
+        return self, address
+
+    def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
+        flags = _MAP_SHARED | _MAP_FIXED
+        where = self.base + address
+        if _libc.mmap(where, length, _host_protection(prot), flags, area.descriptor, offset) != where:
+            raise MemoryLimit(f"the host cannot map {length} bytes of shared memory")
+        self._shared.append((address, address + length, area, offset))
+
+    def _forget_shared(self, start: int, end: int) -> None:
+        """The range is not shared any more."""
+        kept = []
+        for low, high, area, offset in self._shared:
+            if low < min(start, high):
+                kept.append((low, min(start, high), area, offset))
+            if max(end, low) < high:
+                kept.append((max(end, low), high, area, offset + max(end, low) - low))
+        self._shared = kept
 
     def unmap(self, address: int, length: int) -> None:
         """Remove pages; holes in the range are fine."""
         first, last = self._pages(address, length)
         self._code_changes(first, last)
         self._host_map(address, length, _PROT_NONE)
-        self._accessible_pages -= int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
+        self._grow(-int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC))))
         self.perm[first:last] = 0
 
     def protect(self, address: int, length: int, prot: int) -> None:
@@ -164,14 +264,14 @@ class GuestMemory:
         prot = _implied(prot)
         before = int(np.count_nonzero(pages & (READ | WRITE | EXEC)))
         after = last - first if prot else 0
-        if after > before and (self._accessible_pages - before + after) << PAGE_SHIFT > self.limit_bytes:
+        if after > before and (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
         if not prot & EXEC:
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
         pages[:] = prot | MAPPED
-        self._accessible_pages += after - before
+        self._grow(after - before)
 
     def discard(self, address: int, length: int) -> None:
         """Make mapped pages of the range read as zeros again, with the permissions they have."""
@@ -262,8 +362,14 @@ class GuestMemory:
         return int.from_bytes(self._view[address : address + n_bytes], "little")
 
     def write_int(self, address: int, n_bytes: int, value: int) -> None:
-        """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`."""
-        self.write(address, (value & ((1 << 8 * n_bytes) - 1)).to_bytes(n_bytes, "little"))
+        """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`.
+
+        As a store of the guest, so code that it changes is noticed only when the guest says so.
+        """
+        self._check(address, n_bytes, WRITE)
+        self._view[address : address + n_bytes] = (value & ((1 << 8 * n_bytes) - 1)).to_bytes(
+            n_bytes, "little"
+        )
 
     def read_cstring(self, address: int, limit_bytes: int = 4096) -> bytes | None:
         """Bytes up to the terminating zero; None when the limit comes first. Raises `MemoryFault`."""
@@ -290,6 +396,8 @@ class GuestMemory:
     def _host_map(self, address: int, length: int, protection: int) -> None:
         if not self._release.alive:
             raise MemoryLimit("the guest memory is closed")
+        if self._shared:
+            self._forget_shared(address, address + length)
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
         if _libc.mmap(self.base + address, length, protection, flags, -1, 0) != self.base + address:
             raise MemoryLimit(f"the host cannot map {length} bytes for the guest: out of memory or areas")

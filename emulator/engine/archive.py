@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.interpreter import OPERATION_DTYPE
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
-from emulator.kept import cache_directory, read_checked, write_checked
+from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,16 @@ class Archive:
         self._peek = peek
         self._identity = f"{hashlib.sha256(program).hexdigest()}\0{sources_identity()}\0{host}"
 
-    def _path(self, part: str) -> Path:
+    def _path(self, selection: TraceSelection | None) -> Path:
+        """Of the regions for ``selection``; of the code with None."""
+        part = "code" if selection is None else f"{selection}"
         name = hashlib.sha256(f"{self._identity}\0{part}".encode()).hexdigest()
-        return cache_directory() / "programs" / name[:2] / name[2:]
+        kind = "code" if selection is None else "regions"
+        return cache_directory() / PROGRAMS / name[:2] / f"{name[2:]}.{kind}"
 
     def load_code(self) -> SavedCode | None:
         """What was saved of the code; None when there is nothing, or when it is not the code that is in memory."""
-        found = _unpack(read_checked(self._path("code")))
+        found = _unpack(read_checked(self._path(None)))
         if found is None:
             return None
         about, rest = found
@@ -106,11 +109,11 @@ class Archive:
             "call_targets": saved.call_targets,
         }
         body = [part for _, part in code] + [array.tobytes() for array in arrays]
-        write_checked(self._path("code"), _pack(about, body))
+        write_checked(self._path(None), _pack(about, body))
 
     def load_regions(self, selection: TraceSelection, blocks: NDArray[np.void]) -> tuple[SavedRegion, ...]:
         """The regions for ``selection``, if ``blocks``, the rows known now, begin as those they were made with."""
-        found = _unpack(read_checked(self._path(f"{selection}")))
+        found = _unpack(read_checked(self._path(selection)))
         if found is None:
             return ()
         about, rest = found
@@ -131,7 +134,7 @@ class Archive:
             "numbering": _numbering(blocks),
             "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in regions],
         }
-        write_checked(self._path(f"{selection}"), _pack(about, [region.image for region in regions]))
+        write_checked(self._path(selection), _pack(about, [region.image for region in regions]))
 
 
 class _Rest:

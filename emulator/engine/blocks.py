@@ -103,6 +103,7 @@ class BlockCache:
     def _discover(self, start: int) -> Block:
         instructions: list[Instruction] = []
         pcs: list[int] = []
+        words: list[int] = []
         pc = start
         while len(instructions) < MAX_BLOCK_INSTRUCTIONS:
             try:
@@ -116,6 +117,7 @@ class BlockCache:
                 break
             instructions.append(instruction)
             pcs.append(pc)
+            words.append(raw)
             pc += instruction.length_bytes
             if instruction.slow or instruction.row.ends_block:
                 break
@@ -126,7 +128,7 @@ class BlockCache:
         if number is None:
             rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
             rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
-            number = self.facts.append(rows, told_target)
+            number = self.facts.append(rows, told_target, words)
         return Block(
             number, start, pc, tuple(instructions), tuple(pcs),
             told_target if last.op_class in _STATIC_TARGETS else None, transfers, last.slow,

@@ -80,6 +80,10 @@ class Emitter:
         self._copy = 0
         self.rm = DYNAMIC_ROUNDING
         self.label = "entry"  # of the LLVM block being filled
+        self.keeps_memory = (
+            False  # whether the current instruction's memory value is wanted: in `memory_value`
+        )
+        self.memory_value: V = 0
 
     # --- text
     def name(self) -> str:
@@ -258,6 +262,12 @@ class Emitter:
             self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}")
         )
 
+    def put_values(self, base: str, place: int, values: list[V]) -> None:
+        """Write values into the stream, the first ``place`` words behind ``base``."""
+        for n, value in enumerate(values, place):
+            pointer = self.let(f"getelementptr i8, ptr {base}, i64 {8 * n}") if n else base
+            self.say(f"store i64 {value}, ptr {pointer}")
+
     def time_before(self, budget: V) -> str:
         """The time (an i32) of an instruction before which ``budget`` instructions may still run."""
         end = self.let(f"load i64, ptr {self.state_pointer('touch_time')}, {INVARIANT}")
@@ -278,9 +288,12 @@ class Emitter:
         self.record_access(address)
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         if size_bytes == 8:
-            return self.let(f"load i64, ptr {pointer}, align 1")
+            self.memory_value = self.let(f"load i64, ptr {pointer}, align 1")
+            return self.memory_value
         bits = 8 * size_bytes
         value = self.let(f"load i{bits}, ptr {pointer}, align 1")
+        if self.keeps_memory:
+            self.memory_value = self.let(f"zext i{bits} {value} to i64")
         return self.let(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
 
     def store(self, base: V, offset: V, size_bytes: int, value: V, same_access: bool = False) -> None:
@@ -288,6 +301,8 @@ class Emitter:
         self.check_address(base, address)
         if not same_access:
             self.record_access(address)
+            if self.keeps_memory:
+                self.memory_value = self.zext(value, 8 * size_bytes) if size_bytes < 8 else value
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         bits = 8 * size_bytes
         if size_bytes < 8:

@@ -40,7 +40,12 @@ class RegionFormer:
     def quick(self, tier: Tier, hot: int) -> Region:
         """The warm blocks of the function around ``hot`` that have no translation yet."""
         blocks = self._reachable(
-            hot, lambda pc: pc not in tier.quick and self._executions(tier, pc) >= WORTH_EXECUTIONS
+            hot,
+            lambda pc: (
+                pc not in tier.quick
+                and pc not in tier.hooked
+                and self._executions(tier, pc) >= WORTH_EXECUTIONS
+            ),
         )
         return Region(f"q{hot:x}", list(blocks), tuple(blocks), blocks, optimised=False)
 
@@ -48,7 +53,10 @@ class RegionFormer:
         """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too."""
         worth = max(WORTH_EXECUTIONS, self._executions(tier, hot) >> WORTH_SHIFT)
         blocks = self._reachable(
-            hot, lambda pc: tier.copies[pc] < MAX_COPIES and self._executions(tier, pc) >= worth
+            hot,
+            lambda pc: (
+                tier.copies[pc] < MAX_COPIES and pc not in tier.hooked and self._executions(tier, pc) >= worth
+            ),
         )
         entries = {hot}
         for block in blocks.values():

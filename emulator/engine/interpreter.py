@@ -15,7 +15,7 @@ from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
 from emulator.engine.lines import noted
 from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
-from emulator.events import TraceSelection
+from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, F64, Format
 from emulator.isa.table import TABLE, Row
@@ -91,6 +91,8 @@ class InterpreterEmitter(Emitter):
         self.selection = selection
         self.function = name
         self._row: Row
+        self._masks = dict(selection.values)  # of mnemonics
+        self._values: list[V] = []  # of the current instruction
 
     def emit(self) -> str:
         """The IR text of the function."""
@@ -106,7 +108,7 @@ class InterpreterEmitter(Emitter):
         self.start("fallthrough")
         self._block_end(self._field("next_pc"))
         self.start("slow")
-        self._leave(self._field("pc"), Exit.SLOW)
+        self._leave(self._field("pc"), Exit.SLOW_VALUES if self._masks else Exit.SLOW)
         self._leave_blocks()
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {{\n"
         return head + "\n".join(self.lines) + "\n}\n"
@@ -121,6 +123,9 @@ class InterpreterEmitter(Emitter):
         self.say("%vt = alloca i32")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
+        if self._masks:
+            self.say("%vv = alloca ptr")
+            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
         for n in PINNED:
             self.say(f"store i64 %p{n}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
         self.say("%slots = load ptr, ptr " + self.state_pointer("slots"))
@@ -153,9 +158,13 @@ class InterpreterEmitter(Emitter):
         self.start("go")
         pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
         length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
-        self.say(f"store i64 {self.let(f'sub i64 {budget}, {length}')}, ptr %vb")
+        left = self.let(f"sub i64 {budget}, {length}")
+        self.say(f"store i64 {left}, ptr %vb")
+        self.state_store("budget", left)  # for an access that faults on the host
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
+            self.state_store("record", record, "ptr")  # an access that faults takes the block back
+            self._store_values()
             pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
             self.say(f"store i32 {self.let(f'load i32, ptr {pointer}')}, ptr {record}")
             self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
@@ -179,11 +188,42 @@ class InterpreterEmitter(Emitter):
         self._row = row
         self.rm = rm
         self._ended = False
+        mask = self._masks.get(row.mnemonic, 0)
+        self.keeps_memory = bool(mask & VALUE_MEMORY and row.access)
+        self._values = [
+            self._raw(field)
+            for place, field in enumerate(("rs1", "rs2", "rs3"))
+            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-"
+        ]
         row.semantics(self)
         if not self._ended:
+            self._put_values()
             step = self.let(f"getelementptr i8, ptr {self._op()}, i64 {OPERATION_DTYPE.itemsize}")
             self.say(f"store ptr {step}, ptr %vop")
             self.say("br label %dispatch")
+
+    def _put_values(self, target: V = None) -> None:
+        """Write what is selected of the values of the current instruction, which goes to ``target``."""
+        mask = self._masks.get(self._row.mnemonic, 0)
+        if self.keeps_memory:
+            self._values.append(self.memory_value)
+        if mask & VALUE_RD and self._row.register_kinds[0] != "-":
+            value = self._raw("rd")
+            if self._row.register_kinds[0] == "x":
+                is_zero = self.eq(self._field("rd"), SCRATCH_REGISTER)
+                value = self.select(is_zero, 0, value)
+            self._values.append(value)
+        if mask & VALUE_TARGET and target is not None:
+            self._values.append(target)
+        if self._values:
+            base = self.let("load ptr, ptr %vv")
+            self.put_values(base, 0, self._values)
+            after = self.let(f"getelementptr i8, ptr {base}, i64 {8 * len(self._values)}")
+            self.say(f"store ptr {after}, ptr %vv")
+
+    def _store_values(self) -> None:
+        if self._masks:
+            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
 
     def _block_end(self, pc: V) -> None:
         self.say(f"store i64 {pc}, ptr %vpc")
@@ -210,6 +250,7 @@ class InterpreterEmitter(Emitter):
         self.say(f"br i1 {unknown}, label %miss, label %translated, {RARELY}")
         self.start("translated")
         self.state_store("pc", pc)
+        self._store_values()
         pinned = {
             n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
             for n in PINNED
@@ -225,6 +266,7 @@ class InterpreterEmitter(Emitter):
         self.state_store("pc", self.let("load i64, ptr %vpc"))
         self.state_store("budget", self.let("load i64, ptr %vb"))
         self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        self._store_values()
         self.say("ret void")
         self.start("wild")
         fault = self.let("load ptr, ptr %vop")
@@ -234,7 +276,6 @@ class InterpreterEmitter(Emitter):
         self.say("br label %leavefault")
         self.start("leavefault")
         self.state_store("budget", self.let("load i64, ptr %vb"))
-        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
         self.say("ret void")
 
     # --- operands, by number from the operation
@@ -341,8 +382,11 @@ class InterpreterEmitter(Emitter):
 
     def jump(self, target: V) -> None:
         self._ended = True
+        self._put_values(target)
         self._block_end(target)
 
     def branch(self, condition: V, target: V) -> None:
         self._ended = True
-        self._block_end(self.select(condition, target, self.next_pc()))
+        goes_to = self.select(condition, target, self.next_pc())
+        self._put_values(goes_to)
+        self._block_end(goes_to)

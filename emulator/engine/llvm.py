@@ -21,7 +21,7 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from emulator.kept import cache_directory, read_checked, write_checked
+from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
 
 _lock = threading.Lock()
 _initialized = False
@@ -105,7 +105,7 @@ class Compiler:
         _initialize()
         self._cpu = llvm.get_host_cpu_name()
         self._features = llvm.get_host_cpu_features().flatten()
-        self._directory: Path | None = cache_directory() / "translations" if use_cache else None
+        self._directory: Path | None = cache_directory() / OBJECTS if use_cache else None
         self._jit = llvm.create_lljit_compiler(self._machine(2))
         self._of_thread = _ThreadState()
         self._unlocked = _Unlocked()

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
+from emulator.engine.blocks import Block
 from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, Hart
 from emulator.errors import GuestFault
+from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET
 from emulator.isa import softfloat
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, Format
@@ -43,8 +45,23 @@ class Environment(Protocol):
     def instruction_fence(self) -> None: ...
 
 
+class Hooks(Protocol):
+    """Who is called for the instructions of a block: may change registers and memory, not the pc.
+
+    ``enter`` is called before the block, when the record ends with the one before: the selection may change there.
+    """
+
+    def enter(self, block: Block) -> None: ...
+    def before(self, pc: int, instruction: Instruction) -> None: ...
+    def after(self, pc: int, instruction: Instruction) -> None: ...
+
+
 class Oracle:
-    """Implements `emulator.isa.algebra.Machine` concretely. ``on_access(address)`` sees each memory access."""
+    """Implements `emulator.isa.algebra.Machine` concretely.
+
+    ``on_access(address)`` sees each memory access; ``on_value(word)`` each selected value while ``value_masks``,
+    by mnemonic, are not empty. ``hooks`` are called before and after instructions.
+    """
 
     def __init__(
         self,
@@ -57,6 +74,10 @@ class Oracle:
         self.memory = memory
         self.environment = environment
         self.on_access = on_access
+        self.on_value: Callable[[int], None] | None = None
+        self.value_masks: dict[str, int] = {}
+        self.hooks: Hooks | None = None
+        self._memory_value = 0
         self.instruction: Instruction
         self._pc = 0
         self._next = 0
@@ -72,8 +93,42 @@ class Oracle:
             self._rm = self.hart.frm
             if self._rm > 4 and "rm" in instruction.row.fields:
                 self._illegal("the dynamic rounding mode is reserved")
-        instruction.row.semantics(self)
+        if self.hooks is not None:
+            self.hooks.before(self._pc, instruction)
+        if self.value_masks and instruction.row.mnemonic in self.value_masks:
+            self._with_values(instruction, self.value_masks[instruction.row.mnemonic])
+        else:
+            instruction.row.semantics(self)
         self.hart.pc = self._next & MASK
+        if self.hooks is not None:
+            self.hooks.after(self._pc, instruction)
+
+    def _with_values(self, instruction: Instruction, mask: int) -> None:
+        assert self.on_value is not None
+        row = instruction.row
+        values = [
+            self._register(row.register_kinds[1 + place], number)
+            for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3))
+            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-"
+        ]
+        try:
+            row.semantics(self)
+        except BaseException:
+            if row.slow:  # its block is in the record all the same
+                for _ in range((mask & VALUE_RD and row.register_kinds[0] != "-") + len(values)):
+                    self.on_value(0)
+            raise
+        if mask & VALUE_MEMORY and row.access:
+            values.append(self._memory_value)
+        if mask & VALUE_RD and row.register_kinds[0] != "-":
+            values.append(self._register(row.register_kinds[0], instruction.rd))
+        if mask & VALUE_TARGET and row.ends_block and not row.slow:
+            values.append(self._next & MASK)
+        for value in values:
+            self.on_value(value)
+
+    def _register(self, kind: str, number: int) -> int:
+        return int(self.hart.f[number] if kind == "f" else self.hart.x[number])
 
     def _illegal(self, why: str) -> NoReturn:
         raise GuestFault(f"illegal instruction: {why}", SIGILL, self._pc)
@@ -206,14 +261,17 @@ class Oracle:
         address = (base + offset) & MASK
         if self.on_access is not None:
             self.on_access(address)
-        value = self.memory.read_int(address, size_bytes)
+        value = self._memory_value = self.memory.read_int(address, size_bytes)
         return signed(value, 8 * size_bytes) & MASK if is_signed else value
 
     def store(self, base: int, offset: int, size_bytes: int, value: int, same_access: bool = False) -> None:
         address = (base + offset) & MASK
         if self.on_access is not None and not same_access:
             self.on_access(address)
-        self.memory.write_int(address, size_bytes, value & ((1 << 8 * size_bytes) - 1))
+        value &= (1 << 8 * size_bytes) - 1
+        if not same_access:
+            self._memory_value = value
+        self.memory.write_int(address, size_bytes, value)
 
     def reservation(self) -> int:
         return self.hart.get("reservation")

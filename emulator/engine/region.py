@@ -16,7 +16,7 @@ from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
 from emulator.engine.lines import noted
 from emulator.engine.state import COUNTS_OFFSET, Exit
-from emulator.events import TraceSelection
+from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, TraceSelection
 from emulator.isa.decode import Instruction
 from emulator.isa.softfloat import F64, Format
 
@@ -78,6 +78,10 @@ class RegionEmitter(Emitter):
         self._dirty: set[int] = set()
         self._checked: set[V] = set()  # values that were found to be addresses in this block
         self._sound: set[int] = set()  # registers that were found to hold addresses before it
+        self._masks = dict(selection.values)  # of mnemonics
+        self._recorded = False  # whether the record has the current block
+        self._value_base = ""
+        self._n_values = 0  # written in this block
         self._record_base = ""
         self._time = ""  # of the block's first instruction
         self._noted: list[bool] = []  # which of its accesses are noted
@@ -235,6 +239,9 @@ class RegionEmitter(Emitter):
         self.say("%vr = alloca ptr")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
+        if self._masks:
+            self.say("%vv = alloca ptr")
+            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
         if self._quick:
             for n in PINNED:
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
@@ -290,9 +297,14 @@ class RegionEmitter(Emitter):
         self._noted = noted(block.instructions) if self.selection.line_bits else []
         if any(self._noted):
             self._time = self.time_before(budget)
-        if self.selection.blocks:
+        self._recorded = self.selection.covers(block.pc, block.end_pc)
+        if self._recorded:
             self._record_base = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {block.number}, ptr {self._record_base}")
+        self._n_values = 0
+        has_values = self._recorded and any(i.row.mnemonic in self._masks for i in block.instructions)
+        if has_values:
+            self._value_base = self.let("load ptr, ptr %vv")
         instructions = block.instructions
         if block.slow:
             instructions = instructions[:-1]
@@ -302,17 +314,50 @@ class RegionEmitter(Emitter):
         ):
             self.rm = self.instruction.rm
             before = len(self.lines)
-            self.instruction.row.semantics(self)
+            if has_values:
+                self._with_values()
+            else:
+                self.instruction.row.semantics(self)
             if self._locate and self.instruction.row.access:
                 self._mark_accesses(before)
         if block.slow and self.selection.addresses and block.last.row.access:
             raise AssertionError("no slow instruction accesses memory")
-        if self.selection.blocks:
+        if has_values:
+            after = self.let(f"getelementptr i8, ptr {self._value_base}, i64 {8 * self._n_values}")
+            self.say(f"store ptr {after}, ptr %vv")
+        if self._recorded:
             words = 1 + (self._accesses if self.selection.addresses else 0)
             after = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * words}")
             self.say(f"store ptr {after}, ptr %vr")
         self._flush()
         self._terminate(block)
+
+    def _with_values(self) -> None:
+        """Emit the current instruction and what is selected of its values."""
+        instruction, row = self.instruction, self.instruction.row
+        mask = self._masks.get(row.mnemonic, 0)
+        self.keeps_memory = bool(mask & VALUE_MEMORY and row.access)
+        values = []
+        for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3)):
+            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-":
+                values.append(self._register_value(row.register_kinds[1 + place], number))
+        row.semantics(self)
+        if self.keeps_memory:
+            values.append(self.memory_value)
+            self.keeps_memory = False
+        if mask & VALUE_RD and row.register_kinds[0] != "-":
+            values.append(self._register_value(row.register_kinds[0], instruction.rd))
+        if mask & VALUE_TARGET and self._target is not None:
+            values.append(
+                self._target
+                if self._condition is None
+                else self.select(self._condition, self._target, self.next_pc())
+            )
+        self.put_values(self._value_base, self._n_values, values)
+        self._n_values += len(values)
+
+    def _register_value(self, kind: str, number: int) -> V:
+        return self._raw(32 + number) if kind == "f" else self._x(number)
 
     def _count_execution(self, pc: int) -> None:
         """Count; report a block that becomes hot; leave a loop for something better when it is there."""
@@ -336,7 +381,8 @@ class RegionEmitter(Emitter):
 
     def _terminate(self, block: Block) -> None:
         if block.slow:
-            leave = self._leave(block.pcs[-1], Exit.SLOW, self._dirty_out[block.pc])
+            reason = Exit.SLOW_VALUES if self._masks and self._recorded else Exit.SLOW
+            leave = self._leave(block.pcs[-1], reason, self._dirty_out[block.pc])
             self.say(f"br label %{leave}")
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
@@ -378,6 +424,8 @@ class RegionEmitter(Emitter):
             self.say(f"store {kind} {value}, ptr {pointer}")
 
     def _tail_call(self, function: str) -> None:
+        if self._masks:
+            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
         pinned = {n: self.let(f"load i64, ptr {self._place(n)}") for n in PINNED}
         budget = self.let("load i64, ptr %vb")
         record = self.let("load ptr, ptr %vr")
@@ -452,6 +500,8 @@ class RegionEmitter(Emitter):
             self.state_store("reason", int(Exit.FAULT))
             self.state_store("budget", self.let("load i64, ptr %vb"))
             self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+            if self._masks:
+                self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
             self.say("ret void")
 
     # --- operands
@@ -558,7 +608,7 @@ class RegionEmitter(Emitter):
             time = self.let(f"add i32 {self._time}, {self._place_in_block}")
             self.touch(address, time, self.selection)
         self._accesses += 1
-        if not self.selection.addresses:
+        if not (self._recorded and self.selection.addresses):
             return
         low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")

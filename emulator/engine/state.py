@@ -38,13 +38,15 @@ _FIELDS = (
     ("host_pc", 8),  # where the host faulted
     ("leave", 8),  # the host function that a translation ends with to return to Python
     ("miss", 8),  # the same, with reason MISS
+    ("values", 8),  # where the next word of the stream of values goes (host address)
     ("touches", 8),  # table of u32: when each line was touched last
     ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
 )  # fmt: skip
 
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
-    "record", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "leave", "miss", "touches"
+    "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "leave", "miss",
+    "touches",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}
@@ -94,6 +96,8 @@ class Exit(IntEnum):
     HOT = 3  # the block at pc was executed often enough to be worth translating
     FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
     ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
+    SLOW_VALUES = 6  # as SLOW, and the instruction's values belong into the stream
+    HOOK = 7  # the block at pc has an instruction that Python is to be called for
 
 
 class Hart:
@@ -132,7 +136,8 @@ class Hart:
 
     @pc.setter
     def pc(self, value: int) -> None:
-        self.words[OFFSETS["pc"] >> 3] = value
+        """Bit 0 of an address to go to is not there (Volume II, "sepc"): whoever sets it may be a guest."""
+        self.words[OFFSETS["pc"] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFE
 
     @property
     def budget(self) -> int:

@@ -55,18 +55,27 @@ class Tier:
     """Everything translated for one selection.
 
     ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``:
-    the one that runs what is not translated. ``quick``: the quick translation that a block is in; ``optimised``:
-    entries of optimised translations, also of one being compiled; ``copies``: in how many of those a block is.
+    the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
+    everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``quick``: the quick
+    translation that a block is in; ``optimised``: entries of optimised translations, also of one being compiled;
+    ``copies``: in how many of those a block is.
     """
 
     selection: TraceSelection
     interpreter: int
     interpret_only: bool
+    plain: int = 0
+    hook: int = 0
+    hooked: set[int] = field(default_factory=set)
     slots: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
     regions: list[Region] = field(default_factory=list)
     quick: dict[int, Region] = field(default_factory=dict)
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def interpreters(self) -> tuple[int, ...]:
+        return (self.interpreter, self.plain) if self.plain else (self.interpreter,)
 
     def forget(self) -> None:
         """Guest code has changed: nothing of this is valid any more (host code may still be running)."""
@@ -77,3 +86,4 @@ class Tier:
         self.quick.clear()
         self.optimised.clear()
         self.copies.clear()
+        self.hooked.clear()

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from dataclasses import replace
 
 import numpy as np
 
 from emulator.engine.archive import Archive, SavedCode, SavedRegion, sources_identity
-from emulator.engine.blocks import BlockCache
+from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
@@ -25,7 +26,7 @@ from emulator.engine.llvm import Compiler
 from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
-from emulator.events import TraceSelection
+from emulator.events import Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
@@ -97,8 +98,12 @@ class Translator:
             good = not self.background or self._compiler.is_cached(
                 _interpreter_key(selection), OPTIMISED_LEVEL
             )
-            address = self._compile_interpreter(selection, OPTIMISED_LEVEL if good else QUICK_LEVEL)
-            tier = Tier(selection, address, interpret_only)
+            level = OPTIMISED_LEVEL if good else QUICK_LEVEL
+            tier = Tier(selection, self._compile_interpreter(selection, level), interpret_only)
+            if selection.ranges:
+                tier.plain = self._compile_interpreter(selection.unrecorded, level)
+            if selection.hooks:
+                tier.hook = self._entry.hook
             if self._archive is not None and not self._flushed:
                 if not self._tiers:
                     self._restore_code(self._archive)
@@ -133,7 +138,9 @@ class Translator:
             return tier
         exact = self._tiers.get((tier.selection, True))
         if exact is None:
-            exact = self._tiers[tier.selection, True] = Tier(tier.selection, tier.interpreter, True)
+            exact = self._tiers[tier.selection, True] = Tier(
+                tier.selection, tier.interpreter, True, tier.plain, tier.hook
+            )
             self._interpret_known(exact)
         return exact
 
@@ -147,6 +154,25 @@ class Translator:
         places = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
         places = places[(self._index_view[places] != 0) & (slots[places] == 0)]
         slots[places] = tier.interpreter
+        if not len(places) or not (tier.plain or tier.hook):
+            return
+        facts = self.cache.facts.blocks[self._descriptor_view[self._index_view[places]]["number"]]
+        if tier.plain:
+            slots[places[~reaching(facts, tier.selection.ranges)]] = tier.plain
+        if tier.hook:
+            inside = (
+                reaching(facts, tier.selection.hook_ranges) if tier.selection.hook_ranges else slice(None)
+            )
+            for place in places[inside]:
+                slots[place] = self._runner(tier, self.cache.get(2 * int(place)))
+
+    def _runner(self, tier: Tier, block: Block) -> int:
+        """What runs ``block`` in ``tier`` while it is not translated."""
+        selection = tier.selection
+        if tier.hook and is_hooked(selection, block):
+            tier.hooked.add(block.pc)
+            return tier.hook
+        return tier.interpreter if not tier.plain or selection.covers(block.pc, block.end_pc) else tier.plain
 
     def _compile_interpreter(self, selection: TraceSelection, level: int) -> int:
         name = "interpreter"
@@ -159,11 +185,16 @@ class Translator:
     def _improve_interpreter(self, tier: Tier) -> None:
         """Replace an interpreter of poor code by a good one."""
         good = self._compile_interpreter(tier.selection, OPTIMISED_LEVEL)
+        plain = self._compile_interpreter(tier.selection.unrecorded, OPTIMISED_LEVEL) if tier.plain else 0
         slots = tier.slots.view("u8")
         with self._publishing:
             known = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations])
-            slots[known[slots[known] == tier.interpreter]] = good
+            poor = slots[known] == tier.interpreter, slots[known] == tier.plain
+            slots[known[poor[0]]] = good
             tier.interpreter = good
+            if tier.plain:
+                slots[known[poor[1]]] = plain
+                tier.plain = plain
 
     def _next_threshold(self, executions: int) -> int:
         """At how many executions the interpreter reports a block again; 0 for never."""
@@ -189,7 +220,7 @@ class Translator:
         slots = self.tier.slots.view("u8")
         with self._publishing:
             if not slots[pc >> 1]:
-                slots[pc >> 1] = self.tier.interpreter
+                slots[pc >> 1] = self._runner(self.tier, block)
 
     def is_known(self, pc: int) -> bool:
         """Whether control may arrive at ``pc`` without asking Python."""
@@ -209,7 +240,7 @@ class Translator:
                 self._want(tier, pc)
             else:
                 self._optimise(tier, pc)
-        translated = tier.slots.view("u8")[pc >> 1] not in (0, tier.interpreter)
+        translated = tier.slots.view("u8")[pc >> 1] not in (0, *tier.interpreters)
         if not translated and interpreted >= self.hot_executions and pc not in tier.quick:
             region = self._former.quick(tier, pc)
             self._compile(tier, region)
@@ -319,7 +350,7 @@ class Translator:
         slots = tier.slots.view("u8")
         with self._publishing:
             for entry in region.entries:
-                if region.optimised or slots[entry >> 1] in (0, tier.interpreter):
+                if region.optimised or slots[entry >> 1] in (0, *tier.interpreters):
                     slots[entry >> 1] = region.address
             tier.regions.append(region)
 
@@ -396,5 +427,23 @@ class Translator:
         return None
 
 
+def reaching(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
+    """Which rows of `BlockFacts` are of blocks that reach into ``ranges``."""
+    found = np.zeros(len(blocks), np.bool_)
+    for low, high in ranges:
+        found |= (blocks["pc"] < high) & (blocks["end_pc"] > low)
+    return found
+
+
+def is_hooked(selection: TraceSelection, block: Block) -> bool:
+    """Whether Python is to be called for an instruction of ``block``."""
+    return any(
+        instruction.row.mnemonic in selection.hooks
+        and (not selection.hook_ranges or any(low <= pc < high for low, high in selection.hook_ranges))
+        for instruction, pc in zip(block.instructions, block.pcs, strict=True)
+    )
+
+
 def _interpreter_key(selection: TraceSelection) -> str:
-    return f"interpreter {selection} {sources_identity()}"
+    emitted = replace(selection, hooks=(), hook_ranges=())
+    return f"interpreter {emitted} {sources_identity()}"

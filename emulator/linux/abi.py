@@ -64,7 +64,7 @@ def signal_name(number: int) -> str:
     return f"SIGRTMIN+{number - FIRST_REAL_TIME_SIGNAL}"
 
 
-# The guest's identity; one process, one thread.
+# The guest's identity: the first process, and its first thread.
 PID = TID = 1000
 PARENT_PID = 1
 UID = GID = 1000
@@ -118,7 +118,7 @@ _NAMES = (
     (
         424,
         "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen "
-        "fsconfig fsmount fspick pidfd_open",
+        "fsconfig fsmount fspick pidfd_open clone3",
     ),
     (
         436,

@@ -2,8 +2,8 @@
 
 The machine gives one function, nanoseconds of processor time derived from simulated cycles. A sleeping guest
 uses none, so a sleep moves the guest's clocks ahead of that function: processor-time clocks show the source,
-all others the source plus what was slept. Deadlines are told to the machine in the source's time. System
-calls are left to `time_calls`.
+all others the source plus what was slept. Deadlines are told to the machine in the source's time. Who sleeps is
+left to `scheduler`, system calls to `time_calls`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from enum import Enum
 from emulator.errors import EmulatorError
 
 NANOSECONDS = 1_000_000_000
+LAST_NANOSECONDS = 1 << 62
+"""Nobody waits longer than until then (146 years): so far times fit where guests look for them."""
 
 DEFAULT_EPOCH_SECONDS = 1_700_000_000
 """What the wall clock shows when a guest starts (14 November 2023): fixed, so that runs repeat."""
-
-
-# A wait without end that so many timers have not ended: their signals are blocked or ignored.
-_MAX_WAKEUPS = 1000
 
 
 class Deadlock(EmulatorError):
@@ -101,7 +99,8 @@ class Timers:
 
     def arm(self, timer: Timer, value: int, interval: int, absolute: bool = False) -> None:
         """Set a timer as ``setitimer`` does: ``value`` 0 disarms; in nanoseconds."""
-        timer.interval = interval
+        timer.interval = interval = min(interval, LAST_NANOSECONDS)
+        value = min(value, LAST_NANOSECONDS)
         if value == 0:
             timer.deadline = None
         elif absolute:
@@ -137,22 +136,3 @@ class Timers:
             overrun = (now - timer.deadline) // timer.interval if timer.interval else 0
             timer.deadline = timer.deadline + (overrun + 1) * timer.interval if timer.interval else None
             timer.notify(overrun)
-
-
-def sleep(clock: VirtualClock, timers: Timers, interrupted: Callable[[], bool], until: int | None) -> bool:
-    """Let virtual time pass until elapsed time ``until`` (None: for ever); False when ``interrupted`` first.
-
-    Timers that become due on the way fire. Raises `Deadlock` for a wait that nothing can end.
-    """
-    wakeups = 0
-    while not interrupted():
-        wakeup = timers.next_wakeup()
-        if until is not None and (wakeup is None or until <= wakeup):
-            clock.sleep_until(until)
-            return True
-        wakeups += 1
-        if wakeup is None or (until is None and wakeups > _MAX_WAKEUPS):
-            raise Deadlock("the guest waits for ever: no timer will send it a signal, and nobody else can")
-        clock.sleep_until(wakeup)
-        timers.fire()
-    return False

@@ -16,6 +16,36 @@ class DescriptorTable:
     def __init__(self) -> None:
         self._files: dict[int, OpenFile] = {}
         self._close_on_exec: set[int] = set()
+        self._users = 1
+
+    def share(self) -> DescriptorTable:
+        """The same table for one more process."""
+        self._users += 1
+        return self
+
+    def copy(self) -> DescriptorTable:
+        """Another table with the same open files."""
+        other = DescriptorTable()
+        other._files = dict(self._files)
+        other._close_on_exec = set(self._close_on_exec)
+        for file in self._files.values():
+            file.references += 1
+        return other
+
+    def release(self) -> None:
+        """A process uses it no more."""
+        self._users -= 1
+        if not self._users:
+            self.close_all()
+
+    def close_for_exec(self) -> None:
+        """Close what another program is not to have."""
+        for descriptor in sorted(self._close_on_exec):
+            self.close(descriptor)
+
+    def items(self) -> list[tuple[int, OpenFile]]:
+        """Open descriptors in ascending order."""
+        return sorted(self._files.items())
 
     def file(self, descriptor: int) -> OpenFile:
         """Raises OSError(EBADF)."""

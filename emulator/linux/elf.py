@@ -1,12 +1,14 @@
 """ELF executables: what to load where, and the names of addresses.
 
-`load_image` reads a static (or static-PIE) riscv64 executable and refuses everything else with a message that
-says what was got, what is expected and what to do. Damaged files raise `GuestImageError` and nothing else.
-Putting the segments into memory is left to `process`; source lines to `debug_lines`.
+`load_image` reads a riscv64 executable - static, position-independent, or dynamically linked - and refuses
+everything else with a message that says what was got, what is expected and what to do. Damaged files raise
+`GuestImageError` and nothing else. Putting the segments into memory, and loading the interpreter of a dynamically
+linked program beside it, is left to `process`; source lines to `debug_lines`.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ from emulator.errors import GuestImageError
 from emulator.linux.debug_lines import DebugLines, LineRow
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE
 
-STATIC_PIE_BASE = 0x1_0000
+POSITION_INDEPENDENT_BASE = 0x1_0000
 """Where a position-independent executable is put; non-PIE ones are usually linked at the same place."""
 
 _ET_EXEC, _ET_DYN = 2, 3
@@ -54,6 +56,7 @@ class Segment:
     data: bytes = field(repr=False)
     memory_bytes: int
     prot: int  # READ | WRITE | EXEC
+    offset: int = 0  # of the data in the file
 
     @property
     def end(self) -> int:
@@ -87,6 +90,8 @@ class ElfImage:
     symbols: tuple[Symbol, ...] = field(repr=False)
     bias: int
     data: bytes = field(repr=False)
+    interpreter: str | None = None
+    """The guest path of the dynamic linker that is to start the program; None for one that needs none."""
 
     @property
     def start(self) -> int:
@@ -151,29 +156,31 @@ class ElfImage:
         return self._lines.rows()
 
 
-def load_image(source: str | Path | bytes, name: str | None = None) -> ElfImage:
-    """Read an executable from a path or from its bytes.
+def load_image(
+    source: str | Path | bytes, name: str | None = None, base: int = POSITION_INDEPENDENT_BASE
+) -> ElfImage:
+    """Read an executable from a path or from its bytes; ``base`` is where a position-independent one goes.
 
     Raises `GuestImageError` for what this machine cannot run, and for a file that cannot be read.
     """
     if isinstance(source, bytes):
-        return _Reader(source, name or "program").image()
+        return _Reader(source, name or "program", base).image()
     try:
         data = Path(source).read_bytes()
     except OSError as error:
         raise GuestImageError(f"{source}: cannot read the program: {error.strerror}") from error
-    return _Reader(data, name or str(source)).image()
+    return _Reader(data, name or str(source), base).image()
 
 
 class _Reader:
-    def __init__(self, data: bytes, name: str) -> None:
+    def __init__(self, data: bytes, name: str, base: int) -> None:
         self._data = data
         self._name = name
+        self._base = base
 
     def _refuse(self, got: str, remedy: str) -> GuestImageError:
         return GuestImageError(
-            f"{self._name}: {got}; expected a static riscv64 Linux executable "
-            f"(64-bit little-endian ELF): {remedy}"
+            f"{self._name}: {got}; expected a riscv64 Linux executable (64-bit little-endian ELF): {remedy}"
         )
 
     def _part(self, offset: int, size: int, what: str) -> bytes:
@@ -210,14 +217,7 @@ class _Reader:
             raise self._damaged(f"{phnum} program headers of {phentsize} bytes, expected some of 56")
         table = self._part(phoff, phnum * phentsize, "the program header table")
         headers = [struct.unpack_from("<IIQQQQQQ", table, k * phentsize) for k in range(phnum)]
-        for p_type, _, offset, _, _, filesz, _, _ in headers:
-            if p_type == _PT_INTERP:
-                interpreter = self._part(offset, filesz, "the interpreter's name").rstrip(b"\0")
-                raise self._refuse(
-                    f"the program is dynamically linked (interpreter {interpreter.decode(errors='replace')})",
-                    "link it with -static",
-                )
-        bias = STATIC_PIE_BASE if kind == _ET_DYN else 0
+        bias = self._base if kind == _ET_DYN else 0
         segments = self._segments(headers, bias)
         entry += bias
         if not any(s.prot & EXEC and s.address <= entry < s.address + len(s.data) for s in segments):
@@ -232,7 +232,17 @@ class _Reader:
             symbols=self._symbols(shoff, shentsize, shnum, bias),
             bias=bias,
             data=self._data,
+            interpreter=self._interpreter(headers),
         )
+
+    def _interpreter(self, headers: list[tuple[int, ...]]) -> str | None:
+        for p_type, _, offset, _, _, filesz, _, _ in headers:
+            if p_type == _PT_INTERP:
+                path = self._part(offset, filesz, "the interpreter's name").rstrip(b"\0")
+                if not path.startswith(b"/") or b"\0" in path:
+                    raise self._damaged(f"the interpreter's name is {path!r}, expected an absolute path")
+                return os.fsdecode(path)
+        return None
 
     def _check_identity(self) -> None:
         identity = self._data[:16]
@@ -290,7 +300,7 @@ class _Reader:
                 | (WRITE if p_flags & _PF_W else 0)
                 | (EXEC if p_flags & _PF_X else 0)
             )
-            segments.append(Segment(address, data, memsz, prot))
+            segments.append(Segment(address, data, memsz, prot, offset))
         if not segments:
             raise self._damaged("it has no segment to load")
         segments.sort(key=lambda segment: segment.address)

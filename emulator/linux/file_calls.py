@@ -10,8 +10,11 @@ from collections.abc import Callable
 from emulator.linux.abi import Signal, signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import OpenFile
+from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.pipes import PipeEnd
+from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import SignalState, sent_by_user
+from emulator.linux.tasks import Wait
 from emulator.memory import PAGE_BYTES, READ, WRITE, GuestMemory, page_ceiling
 
 _MAX_TRANSFER_BYTES = 0x7FFF_F000
@@ -20,7 +23,9 @@ _MAX_VECTORS = 1024
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_GETLK, _F_SETLK, _F_SETLKW = range(8)
 _F_DUPFD_CLOEXEC = 1030
 _FD_CLOEXEC = 1
+_CLOSE_RANGE_CLOEXEC = 4
 _F_UNLCK = 2
+_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 1, 5
 _SETTABLE_FLAGS = os.O_APPEND | os.O_NONBLOCK
 
 _TCGETS, _TCSETS, _TCSETSF, _TIOCGWINSZ, _FIONBIO = 0x5401, 0x5402, 0x5404, 0x5413, 0x5421
@@ -32,11 +37,14 @@ _WINDOW_SIZE = struct.pack("<HHHH", 24, 80, 0, 0)
 
 
 class FileCalls:
-    def __init__(self, memory: GuestMemory, files: VirtualFiles, signals: SignalState) -> None:
+    def __init__(
+        self, memory: GuestMemory, files: VirtualFiles, signals: SignalState, scheduler: Scheduler
+    ) -> None:
         self._memory = memory
         self._files = files
         self._table = files.descriptors
         self._signals = signals
+        self._scheduler = scheduler
 
     # Reading and writing
 
@@ -125,6 +133,17 @@ class FileCalls:
         self._table.close(signed(fd, 32))
         return 0
 
+    def close_range(self, first: int, last: int, flags: int) -> int:
+        if flags & ~_CLOSE_RANGE_CLOEXEC or first > last:
+            raise OSError(errno.EINVAL, "close_range")
+        for descriptor, _ in self._table.items():
+            if first <= descriptor <= last & 0xFFFF_FFFF:
+                if flags:
+                    self._table.set_close_on_exec(descriptor, True)
+                else:
+                    self._table.close(descriptor)
+        return 0
+
     def dup(self, fd: int) -> int:
         return self._table.install(self._file(fd))
 
@@ -142,7 +161,22 @@ class FileCalls:
         if not self._memory.valid_range(address, 8, WRITE):
             raise OSError(errno.EFAULT, "pipe2")
         close_on_exec = bool(flags & os.O_CLOEXEC)
-        reader, writer = self._files.make_pipe(flags)
+        return self._install_both(address, *self._files.make_pipe(flags), close_on_exec)
+
+    def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
+        if family != _AF_UNIX or kind & 15 not in (_SOCK_STREAM, _SOCK_SEQPACKET):
+            self._scheduler.report(f"socketpair of family {family} and type {kind & 15}")
+            raise OSError(errno.EAFNOSUPPORT, "socketpair")
+        if not self._memory.valid_range(address, 8, WRITE):
+            raise OSError(errno.EFAULT, "socketpair")
+        pair = self._files.make_pipe(kind, sockets=True)
+        return self._install_both(address, *pair, bool(kind & os.O_CLOEXEC))
+
+    def socket(self, family: int, kind: int) -> int:
+        self._scheduler.report(f"a socket of family {family} and type {kind & 15}")
+        raise OSError(errno.EAFNOSUPPORT, "there is no network")
+
+    def _install_both(self, address: int, reader: OpenFile, writer: OpenFile, close_on_exec: bool) -> int:
         reading = self._table.install(reader, close_on_exec=close_on_exec)
         try:
             writing = self._table.install(writer, close_on_exec=close_on_exec)
@@ -173,6 +207,7 @@ class FileCalls:
         if command == _F_GETLK:
             self._memory.write_int(argument, 2, _F_UNLCK)
             return 0
+        self._scheduler.report(f"fcntl command {command}")
         raise OSError(errno.EINVAL, "fcntl")
 
     def flock(self, fd: int) -> int:
@@ -212,6 +247,22 @@ class FileCalls:
         return file
 
     def _write(self, file: OpenFile, data: bytes) -> int:
+        """Write all of it; a pipe that takes a part is waited for. No reader is a SIGPIPE, too."""
+        done = self._write_some(file, data)
+        if done == len(data) or file.non_blocking or not isinstance(file, PipeEnd):
+            return done
+        progress = [done]
+
+        def ready() -> int | None:
+            try:
+                progress[0] += self._write_some(file, data[progress[0] :])
+            except WouldBlock:
+                return None
+            return progress[0] if progress[0] == len(data) else None
+
+        raise Wait(ready, deadlock="the guest waits for ever: it writes into a full pipe that nobody reads")
+
+    def _write_some(self, file: OpenFile, data: bytes) -> int:
         try:
             return file.write(data)
         except BrokenPipeError:

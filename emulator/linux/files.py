@@ -11,6 +11,7 @@ only. System calls are left to `file_calls`.
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import posixpath
@@ -31,8 +32,9 @@ from emulator.linux.open_files import (
     MemoryFile,
     OpenFile,
     Stream,
-    make_pipe,
+    SystemFiles,
 )
+from emulator.linux.pipes import make_pipe, make_socket_pair
 
 _DEVICES = {
     "/dev/null": "null",
@@ -41,6 +43,7 @@ _DEVICES = {
     "/dev/random": "random",
     "/dev/urandom": "random",
 }
+_OF_UNKNOWN_SIZE = 1 << 20  # enough for files of the system, whose size is told as 0
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -87,6 +90,7 @@ class VirtualFiles:
         self._captured = {posixpath.normpath(path) for path in capture if not path.endswith("/")}
         self._captured_below = tuple(posixpath.normpath(path) for path in capture if path.endswith("/"))
         self.descriptors = DescriptorTable()
+        self.system: SystemFiles | None = None
         self.working_directory = "/"
         if root is not None:
             self._trees["/"] = HostTree(root, "/", writable)
@@ -107,6 +111,12 @@ class VirtualFiles:
             tree.close()
         self._trees.clear()
 
+    def fork(self, share_descriptors: bool = False) -> VirtualFiles:
+        """The files of a new process: the same ones, with a working directory and descriptors of its own."""
+        other = copy.copy(self)
+        other.descriptors = self.descriptors.share() if share_descriptors else self.descriptors.copy()
+        return other
+
     # What the guest leaves behind
 
     def output(self, descriptor: int) -> bytes:
@@ -117,9 +127,10 @@ class VirtualFiles:
         """Contents of the captured files that exist, by guest path."""
         return {path: bytes(data) for path, data in self._contents.items() if path not in self._read_only}
 
-    def make_pipe(self, flags: int) -> tuple[OpenFile, OpenFile]:
-        """The reading and the writing end of a new pipe."""
-        return make_pipe(flags & os.O_NONBLOCK, self._inode(("pipe", len(self._inodes))))
+    def make_pipe(self, flags: int, sockets: bool = False) -> tuple[OpenFile, OpenFile]:
+        """The reading and the writing end of a new pipe; or two connected sockets."""
+        make = make_socket_pair if sockets else make_pipe
+        return make(flags & os.O_NONBLOCK, self._inode(("pipe", len(self._inodes))))
 
     # Paths. All are absolute guest paths, as `absolute` makes them; all methods raise OSError.
 
@@ -137,6 +148,8 @@ class VirtualFiles:
 
     def open(self, path: str, flags: int, mode: int) -> OpenFile:
         plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return self._open_of_system(plain, flags, mode, self.system)
         if plain in _STREAMS:
             return self.descriptors.file(_STREAMS[plain])
         if plain in _DEVICES:
@@ -152,8 +165,27 @@ class VirtualFiles:
             return self._open_directory(where, flags)
         return HostFile(plain, flags, lambda: self._host_status(os.fstat(descriptor)), descriptor)
 
+    def contents(self, path: str) -> bytes:
+        """All of a regular file."""
+        file = self.open(self.absolute(path), os.O_RDONLY, 0)
+        try:
+            return file.read_at(file.status().size_bytes or _OF_UNKNOWN_SIZE, 0)
+        finally:
+            if file.references == 0:
+                file.close()
+
+    def guest_path(self, host: Path) -> str | None:
+        """Where the guest sees a file of the host, if it lies in its root."""
+        tree = self._trees.get("/")
+        try:
+            return None if tree is None else "/" + str(host.resolve().relative_to(tree.directory))
+        except ValueError:
+            return None
+
     def status(self, path: str, follow: bool = True) -> FileStatus:
         plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return self._status_of_system(plain, follow, self.system)
         if plain in _STREAMS:
             return self.descriptors.file(_STREAMS[plain]).status()
         if plain in _DEVICES:
@@ -169,6 +201,8 @@ class VirtualFiles:
 
     def is_writable(self, path: str) -> bool:
         plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return False
         if plain in _DEVICES or plain in _STREAMS or self._is_captured(plain):
             return True
         if plain in self._contents or self._is_directory_here(plain):
@@ -178,6 +212,8 @@ class VirtualFiles:
 
     def read_link(self, path: str) -> str:
         plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return self.system.link(plain)
         if plain in self._contents or plain in _DEVICES or self._is_directory_here(plain):
             raise OSError(errno.EINVAL, "not a link")
         tree, inner = self._tree(path)
@@ -232,7 +268,67 @@ class VirtualFiles:
             raise OSError(errno.EXDEV, "another file system")
         source_tree.rename(source_inner, target_inner)
 
+    def program_path(self, path: str) -> str:
+        """Where a program to be executed is, when the path is a link of the system such as /proc/self/exe."""
+        path = self.absolute(path)
+        plain = self._plain(path)
+        if self.system is not None and self.system.covers(plain):
+            return self.system.target(plain) or path
+        return path
+
+    def inode_of(self, path: str) -> int:
+        """The guest's number of a file; 0 when there is none any more."""
+        try:
+            return self.status(path).inode
+        except OSError:
+            return 0
+
+    def show(self, path: str, contents: bytes) -> None:
+        """Let the guest read ``contents`` at ``path`` if it finds nothing there: its own program."""
+        plain = self._plain(self.absolute(path))
+        try:
+            self.status(plain)
+        except OSError:
+            self._contents[plain] = bytearray(contents)
+            self._read_only.add(plain)
+            self._add_parents(plain)
+
     # Inner parts
+
+    def _open_of_system(self, plain: str, flags: int, mode: int, system: SystemFiles) -> OpenFile:
+        opened = system.descriptor(plain)
+        if opened is not None:
+            return opened
+        target = system.target(plain)
+        if target is not None:
+            return self.open(target, flags, mode)
+        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_TRUNC:
+            raise OSError(errno.EACCES, "files of the system are read-only")
+        names = system.names(plain)
+        if names is not None:
+            return Directory(plain, flags, lambda: self.status(plain), lambda: self._listed(plain, names))
+        if flags & os.O_DIRECTORY:
+            raise OSError(errno.ENOTDIR, "a file")
+        contents = bytearray(system.contents(plain))
+        status = FileStatus(stat.S_IFREG | 0o444, 0, self._inode(plain))
+        return MemoryFile(plain, flags, lambda: status, contents, self._budget)
+
+    def _status_of_system(self, plain: str, follow: bool, system: SystemFiles) -> FileStatus:
+        opened, target = system.descriptor(plain), system.target(plain)
+        if follow and opened is not None:
+            return opened.status()
+        if follow and target is not None:
+            return self.status(target)
+        if opened is not None or target is not None:
+            return FileStatus(stat.S_IFLNK | 0o777, 0, self._inode(plain))
+        if system.names(plain) is not None:
+            return FileStatus(stat.S_IFDIR | 0o555, 0, self._inode(plain), 2)
+        system.contents(plain)
+        return FileStatus(stat.S_IFREG | 0o444, 0, self._inode(plain))
+
+    def _listed(self, plain: str, names: list[str]) -> list[tuple[str, FileStatus]]:
+        found = [(".", self.status(plain)), ("..", self.status(posixpath.dirname(plain)))]
+        return found + [(name, self.status(posixpath.join(plain, name), follow=False)) for name in names]
 
     def _map(self, path: str, source: Path | str | bytes, writable: Collection[str]) -> None:
         if isinstance(source, bytes):
@@ -366,6 +462,8 @@ class VirtualFiles:
 
     def _contents_status(self, plain: str, contents: bytearray) -> FileStatus:
         permission = 0o444 if plain in self._read_only else 0o644
+        if contents[:4] == b"\x7fELF" or contents[:2] == b"#!":
+            permission |= 0o111
         return FileStatus(stat.S_IFREG | permission, len(contents), self._inode(plain))
 
     def _host_status(self, host: os.stat_result) -> FileStatus:

@@ -1,4 +1,4 @@
-"""What the kernel needs from a hart, how a guest ends, and how a system call is cut short."""
+"""What the kernel needs from a hart, and how a guest ends."""
 
 from __future__ import annotations
 
@@ -28,11 +28,3 @@ class GuestExit(Exception):
         super().__init__(f"the guest ended with status {status}")
         self.status = status
         self.signal = signal
-
-
-class Interrupted(Exception):
-    """A signal ended a system call that was waiting; a ``restartable`` one may be issued again afterwards."""
-
-    def __init__(self, restartable: bool) -> None:
-        super().__init__("interrupted system call")
-        self.restartable = restartable

@@ -47,6 +47,7 @@ class HostTree:
             raise EmulatorError(
                 f"{root}: cannot be shown to the guest: {error.strerror}; give a directory"
             ) from error
+        self.directory = root.resolve()
         self._mount = mount
         self._writable = tuple("/" + path.strip("/") for path in writable)
 

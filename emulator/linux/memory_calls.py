@@ -1,12 +1,14 @@
 """System calls on memory. Every public method is the system call of that name.
 
-Private mappings of files are copies made at once, so later changes of the file do not show; pages past the
-end of a file read as zeros instead of raising SIGBUS. Writable shared mappings of files are refused (ENODEV).
+Private mappings of files, and shared ones that are not written to, are copies made at once, so later changes of
+the file do not show; pages past the end of a file read as zeros instead of raising SIGBUS. Writable shared mappings
+of files are refused (ENODEV). Shared memory without a file is shared with the processes forked later.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from emulator.linux.abi import signed
 from emulator.linux.files import VirtualFiles
@@ -39,11 +41,62 @@ def _permission(prot: int) -> int:
 
 
 class MemoryCalls:
-    def __init__(self, memory: GuestMemory, process: ProcessImage, files: VirtualFiles) -> None:
+    def __init__(
+        self, memory: GuestMemory, process: ProcessImage, files: VirtualFiles, report: Callable[[str], None]
+    ) -> None:
         self._memory = memory
         self._files = files
+        self._report = report
         self._brk_start = self._brk = process.brk_start
         self._high = process.mmap_high
+        self._named = [
+            (page_floor(segment.address), page_ceiling(segment.end), page_floor(segment.offset), path)
+            for image, path in (
+                (process.image, files.absolute(process.image.name)),
+                (process.interpreter, ""),
+            )
+            if image is not None
+            for segment in image.segments
+            for path in (path or image.name,)
+        ]
+        self._named.append((process.stack_low, process.stack_high, 0, "[stack]"))
+
+    def continue_from(self, other: MemoryCalls) -> None:
+        """Have the heap that ``other`` has: after a fork."""
+        self._brk_start, self._brk = other._brk_start, other._brk
+        self._named = list(other._named)
+
+    def names_of(self, start: int, end: int) -> list[tuple[int, int, int, str]]:
+        """``[start, end)`` cut up by what is mapped there: start, end, offset in the file, and its path or kind."""
+        found: list[tuple[int, int, int, str]] = []
+        here = start
+        heap = (self._brk_start, page_ceiling(self._brk), 0, "[heap]")
+        for low, high, offset, name in sorted([*self._named, heap]):
+            first, last = max(low, here), min(high, end)
+            if first < last:
+                if here < first:
+                    found.append((here, first, 0, ""))
+                found.append((first, last, offset + first - low if name.startswith("/") else 0, name))
+                here = last
+        return [*found, (here, end, 0, "")] if here < end else found
+
+    def file_at(self, address: int) -> str | None:
+        """``/lib/libc.so.6+0x1234``: the file mapped at an address, and the place in it; None for no file."""
+        for low, high, offset, name in self._named:
+            if low <= address < high and name.startswith("/"):
+                return f"{name}+{offset + address - low:#x}"
+        return None
+
+    def _name(self, start: int, length: int, offset: int = 0, name: str = "") -> None:
+        """The range is now of that file, or of none."""
+        end, kept = start + length, []
+        for low, high, at, other in self._named:
+            if low < min(start, high):
+                kept.append((low, min(start, high), at, other))
+            if max(end, low) < high:
+                first = max(end, low)
+                kept.append((first, high, at + first - low, other))
+        self._named = [*kept, (start, end, offset, name)] if name else kept
 
     def brk(self, address: int) -> int:
         memory = self._memory
@@ -69,24 +122,31 @@ class MemoryCalls:
         if kind not in (_MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE):
             raise OSError(errno.EINVAL, "mmap type")
         length = page_ceiling(length)
-        contents = b""
+        contents, path = b"", ""
         if not flags & _MAP_ANONYMOUS:
             if kind != _MAP_PRIVATE and prot & WRITE:
+                self._report("a writable shared mapping of a file")
                 raise OSError(errno.ENODEV, "writable shared mapping of a file")
             if length > ADDRESS_SPACE_BYTES:
                 raise OSError(errno.ENOMEM, "mmap")
             contents = self._file_contents(signed(fd, 32), offset, length)
+            path = self._files.descriptors.file(signed(fd, 32)).path
         where = self._place(address, length, flags)
-        self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
+        if kind != _MAP_PRIVATE and flags & _MAP_ANONYMOUS:
+            self._memory.map_shared(where, length, _permission(prot))
+        else:
+            self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
         if contents:
             self._memory.write(where, contents)
             self._memory.protect(where, length, _permission(prot))
+        self._name(where, length, offset, path)
         return where
 
     def munmap(self, address: int, length: int) -> int:
         if address % PAGE_BYTES or length == 0 or address + length > ADDRESS_SPACE_BYTES:
             raise OSError(errno.EINVAL, "munmap")
         self._memory.unmap(address, page_ceiling(length))
+        self._name(address, page_ceiling(length))
         return 0
 
     def mremap(self, old_address: int, old_length: int, new_length: int, flags: int, new_address: int) -> int:

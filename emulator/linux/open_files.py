@@ -1,7 +1,8 @@
-"""What a file descriptor refers to: streams, files in memory and on the host, directories, devices, pipes.
+"""What a file descriptor refers to: streams, files in memory and on the host, directories, devices.
 
 Each kind implements the operations that make sense for it and inherits the proper error for the others. All
-errors are `OSError` with a Linux error number. Which path leads to which file is left to `files`.
+errors are `OSError` with a Linux error number. Which path leads to which file is left to `files`; pipes to
+`pipes`, files made of events to `event_files`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,19 @@ from __future__ import annotations
 import errno
 import os
 import random
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn, Protocol
 
-from emulator.linux.clock import Deadlock
+POLLIN, POLLOUT, POLLERR, POLLHUP = 1, 4, 8, 16
 
-_PIPE_BYTES = 65536
+
+class WouldBlock(OSError):
+    """A file has nothing to give or no room now; ``what`` the guest does that has to wait, in words."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(errno.EAGAIN, what)
+        self.what = what
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class OpenFile:
         self.flags = flags
         self.status = status
         self.references = 0
+        self.changes = 0
+        """How often something arrived or room was made: what an edge is to who watches the file."""
 
     @property
     def readable(self) -> bool:
@@ -50,6 +59,18 @@ class OpenFile:
         return bool(self.flags & os.O_NONBLOCK)
 
     is_terminal = False
+    can_be_watched = True
+    """Whether epoll takes it: not files and directories, which are always ready."""
+
+    def poll(self) -> int:
+        """What could be done without waiting: POLLIN, POLLOUT, and whether the other side is gone."""
+        return (POLLIN if self.readable else 0) | (POLLOUT if self.writable else 0)
+
+    def would_block(self, what: str) -> NoReturn:
+        """Raises OSError(EAGAIN): a `WouldBlock` unless the file does not wait."""
+        if self.non_blocking:
+            raise OSError(errno.EAGAIN, what)
+        raise WouldBlock(what)
 
     def read(self, n_bytes: int) -> bytes:
         raise OSError(errno.EINVAL, "read")
@@ -133,6 +154,7 @@ class _Positioned(OpenFile):
     """A file with a position; the kinds below only read and write at offsets."""
 
     _position = 0
+    can_be_watched = False
 
     def read(self, n_bytes: int) -> bytes:
         data = self.read_at(n_bytes, self._position)
@@ -226,6 +248,7 @@ class Directory(OpenFile):
     ) -> None:
         super().__init__(path, flags, status)
         self._list = entries
+        self.can_be_watched = False
         self._entries: list[tuple[str, FileStatus]] | None = None
         self.position = 0
 
@@ -276,54 +299,27 @@ class Device(OpenFile):
         return 0
 
 
-class _PipeBuffer:
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.readers = self.writers = 1
+class SystemFiles(Protocol):
+    """Files that the kernel makes: /proc and the like. Paths are absolute and normal."""
 
+    def covers(self, path: str) -> bool:
+        """Whether there is such a file; the other methods are asked only then."""
+        ...
 
-class PipeEnd(OpenFile):
-    """One end of a pipe. The guest is alone at both, so a wait for the other end is a `Deadlock`."""
+    def contents(self, path: str) -> bytes: ...
 
-    def __init__(self, flags: int, status: Callable[[], FileStatus], buffer: _PipeBuffer) -> None:
-        super().__init__("pipe:", flags, status)
-        self._buffer = buffer
+    def names(self, path: str) -> list[str] | None:
+        """Sorted names in a directory; None for what is none."""
+        ...
 
-    def read(self, n_bytes: int) -> bytes:
-        buffer = self._buffer
-        if not buffer.data and buffer.writers and n_bytes:
-            self._would_block("reads from a pipe that only it can write to")
-        data = bytes(buffer.data[:n_bytes])
-        del buffer.data[:n_bytes]
-        return data
+    def target(self, path: str) -> str | None:
+        """The absolute path that a link to a file leads to; None for what is none."""
+        ...
 
-    def write(self, data: bytes) -> int:
-        buffer = self._buffer
-        if not buffer.readers:
-            raise OSError(errno.EPIPE, "no reader")
-        room = _PIPE_BYTES - len(buffer.data)
-        if len(data) > room and (not self.non_blocking or room == 0):
-            self._would_block("writes into a full pipe that only it can read from")
-        buffer.data += data[:room]
-        return min(len(data), room)
+    def link(self, path: str) -> str:
+        """What readlink tells. Raises OSError(EINVAL) for what is no link."""
+        ...
 
-    def close(self) -> None:
-        if self.writable:
-            self._buffer.writers -= 1
-        else:
-            self._buffer.readers -= 1
-
-    def _would_block(self, what: str) -> None:
-        if self.non_blocking:
-            raise OSError(errno.EAGAIN, "pipe")
-        raise Deadlock(f"the guest waits for ever: it {what}")
-
-
-def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
-    """The reading and the writing end."""
-    buffer = _PipeBuffer()
-
-    def status() -> FileStatus:
-        return FileStatus(stat.S_IFIFO | 0o600, 0, inode)
-
-    return PipeEnd(flags | os.O_RDONLY, status, buffer), PipeEnd(flags | os.O_WRONLY, status, buffer)
+    def descriptor(self, path: str) -> OpenFile | None:
+        """The open file that a link of a descriptor stands for."""
+        ...

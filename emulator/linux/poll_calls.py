@@ -1,94 +1,134 @@
-"""System calls that wait for descriptors. Every public method is the system call of that name.
-
-Every open file counts as ready: nothing in the guest's world makes it wait but time.
-"""
+"""System calls that wait for descriptors. Every public method is the system call of that name."""
 
 from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 
-from emulator.linux.clock import NANOSECONDS, Timers, VirtualClock, sleep
+from emulator.linux.clock import NANOSECONDS, VirtualClock
 from emulator.linux.descriptors import MAX_DESCRIPTORS, DescriptorTable
-from emulator.linux.hart import Interrupted
+from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT
 from emulator.linux.signals import SignalState
+from emulator.linux.tasks import Wait
 from emulator.memory import GuestMemory
 
 _POLLNVAL = 0x20
-_POLL_READ, _POLL_WRITE = 0x1 | 0x40, 0x4 | 0x100
+_POLLRDNORM, _POLLWRNORM = 0x40, 0x100
 
 
 class PollCalls:
     def __init__(
-        self,
-        memory: GuestMemory,
-        descriptors: DescriptorTable,
-        signals: SignalState,
-        clock: VirtualClock,
-        timers: Timers,
+        self, memory: GuestMemory, descriptors: DescriptorTable, signals: SignalState, clock: VirtualClock
     ) -> None:
         self._memory = memory
         self._descriptors = descriptors
         self._signals = signals
         self._clock = clock
-        self._timers = timers
 
     def ppoll(self, requests: int, count: int, timeout: int, mask: int, size: int) -> int:
         if count > MAX_DESCRIPTORS:
             raise OSError(errno.EINVAL, "ppoll")
-        ready = 0
-        for address in range(requests, requests + 8 * count, 8):
-            fd, events = struct.unpack("<ih", self._memory.read(address, 6))
-            result = self._events(fd, events)
-            self._memory.write_int(address + 6, 2, result)
-            ready += result != 0
-        if not ready:
-            self._wait(timeout, mask, size)
-        return ready
+
+        def ready() -> int | None:
+            found = 0
+            for address in range(requests, requests + 8 * count, 8):
+                fd, events = struct.unpack("<ih", self._memory.read(address, 6))
+                result = self._events(fd, events)
+                self._memory.write_int(address + 6, 2, result)
+                found += result != 0
+            return found or None
+
+        return self._wait(ready, timeout, mask, size)
 
     def pselect6(self, count: int, reading: int, writing: int, failing: int, timeout: int, mask: int) -> int:
         if count > MAX_DESCRIPTORS:
             raise OSError(errno.EINVAL, "pselect6")
         n_bytes = (count + 63) // 64 * 8
-        ready = 0
-        for address in (reading, writing):
-            requested = self._memory.read_int(address, n_bytes) if address else 0
-            for fd in range(count):
-                if requested >> fd & 1:
-                    self._descriptors.file(fd)
-                    ready += 1
-        if failing:
-            self._memory.write(failing, bytes(n_bytes))
-        if not ready:
-            where, size = struct.unpack("<QQ", self._memory.read(mask, 16)) if mask else (0, 8)
-            self._wait(timeout, where, size)
-        return ready
+        sets = [
+            (address, wanted, self._memory.read_int(address, n_bytes))
+            for address, wanted in ((reading, POLLIN | POLLHUP), (writing, POLLOUT | POLLERR), (failing, 0))
+            if address
+        ]
+        where, size = struct.unpack("<QQ", self._memory.read(mask, 16)) if mask else (0, 8)
+
+        def answer(found: Callable[[int, int], bool]) -> int:
+            total = 0
+            for address, wanted, requested in sets:
+                result = sum(1 << fd for fd in range(count) if requested >> fd & 1 and found(fd, wanted))
+                self._memory.write_int(address, n_bytes, result)
+                total += result.bit_count()
+            return total
+
+        def ready() -> int | None:
+            states = {
+                fd: self._descriptors.file(fd).poll()
+                for fd in range(count)
+                if any(requested >> fd & 1 for _, _, requested in sets)
+            }
+            if not any(
+                requested >> fd & 1 and state & wanted
+                for fd, state in states.items()
+                for _, wanted, requested in sets
+            ):
+                return None
+            return answer(lambda fd, wanted: bool(states[fd] & wanted))
+
+        return self._wait(ready, timeout, where, size, lambda: answer(lambda fd, wanted: False))
 
     def _events(self, fd: int, events: int) -> int:
         if fd < 0:
             return 0
         try:
-            file = self._descriptors.file(fd)
+            state = self._descriptors.file(fd).poll()
         except OSError:
             return _POLLNVAL
-        possible = (_POLL_READ if file.readable else 0) | (_POLL_WRITE if file.writable else 0)
-        return events & possible
+        if state & POLLIN:
+            state |= _POLLRDNORM
+        if state & POLLOUT:
+            state |= _POLLWRNORM
+        return state & (events | POLLERR | POLLHUP)
 
-    def _wait(self, timeout: int, mask: int, size: int) -> None:
-        """Let the timeout pass, with the signal mask given; a signal raises `Interrupted`."""
+    def _wait(
+        self, ready: Callable[[], int | None], timeout: int, mask: int, size: int,
+        nothing: Callable[[], int] = lambda: 0,
+    ) -> int:  # fmt: skip
+        """Wait until something is ready or the timeout has passed, with the signal mask given."""
         until = None
         if timeout:
             seconds, nanoseconds = struct.unpack("<qq", self._memory.read(timeout, 16))
             if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
                 raise OSError(errno.EINVAL, "timeout")
             until = self._clock.elapsed() + seconds * NANOSECONDS + nanoseconds
-        before = self._signals.mask
-        if mask:
-            if size != 8:
-                raise OSError(errno.EINVAL, "sigset size")
-            self._signals.set_mask(self._memory.read_int(mask, 8))
-        if sleep(self._clock, self._timers, self._signals.has_pending, until):
-            self._signals.set_mask(before)
-            return
-        self._signals.mask_to_restore = before
-        raise Interrupted(restartable=False)
+        return wait_with_mask(self._memory, self._signals, ready, until, nothing, mask, size)
+
+
+def wait_with_mask(
+    memory: GuestMemory, signals: SignalState, ready: Callable[[], int | None], until: int | None,
+    nothing: Callable[[], int], mask: int, size: int,
+) -> int:  # fmt: skip
+    """What ``ready`` gives, at once or after a `Wait` during which the signal mask at address ``mask`` is in force."""
+    if mask and size != 8:
+        raise OSError(errno.EINVAL, "sigset size")
+    replacement = memory.read_int(mask, 8) if mask else None
+    result = ready()
+    if result is not None:
+        return result
+    before = signals.mask
+
+    def ready_again() -> int | None:
+        found = ready()
+        if found is not None:
+            signals.set_mask(before)
+        return found
+
+    def timed_out() -> int:
+        signals.set_mask(before)
+        return nothing()
+
+    def interrupted() -> None:
+        signals.mask_to_restore = before
+
+    if replacement is not None:
+        signals.set_mask(replacement)
+    raise Wait(ready_again, until, timed_out, interrupted=interrupted)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import random
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from emulator.errors import EmulatorError
+from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, GID, UID
-from emulator.linux.elf import ElfImage
+from emulator.linux.elf import POSITION_INDEPENDENT_BASE, ElfImage, load_image
 from emulator.memory import EXEC, PAGE_BYTES, READ, WRITE, GuestMemory, page_ceiling, page_floor
 
 STACK_TOP = 0x7FFE_0000
@@ -35,6 +35,7 @@ _AT_NULL, _AT_PHDR, _AT_PHENT, _AT_PHNUM, _AT_PAGESZ, _AT_BASE, _AT_FLAGS, _AT_E
 _AT_UID, _AT_EUID, _AT_GID, _AT_EGID, _AT_HWCAP, _AT_CLKTCK, _AT_SECURE = 11, 12, 13, 14, 16, 17, 23
 _AT_RANDOM, _AT_EXECFN = 25, 31
 
+_INTERPRETER_ALIGNMENT = 0x1_0000  # of any page size that libraries are linked for
 _PADDING_NAME = "ENVIRONMENT_PADDING"
 
 
@@ -84,6 +85,9 @@ class ProcessImage:
     brk_start: int
     mmap_high: int
     trampoline: int
+    interpreter: ElfImage | None = None  # the dynamic linker, where it was loaded
+    environment: tuple[str, ...] = ()
+    auxiliary: bytes = b""  # the auxiliary vector as it lies on the stack
 
     def is_stack_overflow(self, address: int) -> bool:
         """Whether a fault at ``address`` is a stack that grew into the gap below it."""
@@ -96,10 +100,13 @@ def build_process(
     arguments: Sequence[str],
     environment: Mapping[str, str] | None = None,
     layout: Layout | None = None,
+    read_file: Callable[[str], bytes] | None = None,
 ) -> ProcessImage:
     """Fill an empty ``memory`` with the process; ``arguments`` begin with the program's name.
 
-    Raises `EmulatorError` (arguments that do not fit, an image in the way of the stack) and `MemoryLimit`.
+    ``read_file`` gives the contents of a guest file: where the interpreter of a dynamically linked program is.
+    Raises `EmulatorError` (arguments that do not fit, an image in the way of the stack), `GuestImageError` for an
+    interpreter that cannot be found, and `MemoryLimit`.
     """
     layout = layout or Layout()
     stack_low = STACK_TOP - layout.stack_bytes
@@ -110,23 +117,59 @@ def build_process(
             f"{image.name}: the program ends at {image.end:#x}, and its {layout.stack_bytes} bytes of stack "
             f"begin at {stack_low:#x}: no room for a heap; give it a smaller stack or heap offset"
         )
+    interpreter = _load_interpreter(image, mmap_high, read_file)
     _load_segments(memory, image)
+    if interpreter is not None:
+        _load_segments(memory, interpreter)
+    variables = dict(environment or {})
+    if layout.environment_padding_bytes:
+        variables[_PADDING_NAME] = "x" * layout.environment_padding_bytes
     memory.map(TRAMPOLINE_ADDRESS, PAGE_BYTES, READ | WRITE)
     memory.write(TRAMPOLINE_ADDRESS, _TRAMPOLINE_CODE)
     memory.protect(TRAMPOLINE_ADDRESS, PAGE_BYTES, READ | EXEC)
     memory.map(stack_low, layout.stack_bytes, READ | WRITE)
+    auxiliary = _auxiliary_vector(image, interpreter)
+    stack_pointer, auxiliary_bytes = _build_stack(memory, image, arguments, variables, layout, auxiliary)
     return ProcessImage(
         image=image,
         layout=layout,
         arguments=tuple(arguments),
-        entry=image.entry,
-        stack_pointer=_build_stack(memory, image, arguments, dict(environment or {}), layout),
+        entry=image.entry if interpreter is None else interpreter.entry,
+        stack_pointer=stack_pointer,
         stack_low=stack_low,
         stack_high=STACK_TOP,
         brk_start=brk_start,
         mmap_high=mmap_high,
         trampoline=TRAMPOLINE_ADDRESS,
+        interpreter=interpreter,
+        environment=tuple(f"{name}={value}" for name, value in variables.items()),
+        auxiliary=auxiliary_bytes,
     )
+
+
+def _load_interpreter(
+    image: ElfImage, mmap_high: int, read_file: Callable[[str], bytes] | None
+) -> ElfImage | None:
+    """The dynamic linker that ``image`` asks for, at the top of the area that mmap fills."""
+    path = image.interpreter
+    if path is None:
+        return None
+    try:
+        data = read_file(path) if read_file is not None else None
+    except OSError:
+        data = None
+    if data is None:
+        raise GuestImageError(
+            f"{image.name}: the program is dynamically linked, and its interpreter {path} is not among the guest's "
+            "files; show it a directory that has it and the libraries as its root (--root), or link with -static"
+        )
+    size = load_image(data, path).end - POSITION_INDEPENDENT_BASE
+    found = load_image(data, path, (mmap_high - size) & -_INTERPRETER_ALIGNMENT)
+    if found.interpreter is not None or not found.bias:
+        raise GuestImageError(
+            f"{path}: the interpreter of {image.name} is no position-independent dynamic linker"
+        )
+    return found
 
 
 def _load_segments(memory: GuestMemory, image: ElfImage) -> None:
@@ -163,10 +206,10 @@ def _build_stack(
     arguments: Sequence[str],
     environment: dict[str, str],
     layout: Layout,
-) -> int:
-    """Write the initial stack (RISC-V ELF psABI, process initialisation) and return the stack pointer."""
-    if layout.environment_padding_bytes:
-        environment[_PADDING_NAME] = "x" * layout.environment_padding_bytes
+    auxiliary: list[tuple[int, int]],
+) -> tuple[int, bytes]:
+    """Write the initial stack (RISC-V ELF psABI, process initialisation); the stack pointer and the complete
+    auxiliary vector."""
     argument_strings = [_c_string(argument, "argument") for argument in arguments]
     variable_strings = [_c_string(f"{name}={value}", "variable") for name, value in environment.items()]
     file_name = _c_string(image.name, "program name")
@@ -189,11 +232,26 @@ def _build_stack(
     memory.write(random_address, random.Random(f"AT_RANDOM {layout.seed}").randbytes(16))
 
     auxiliary = [
+        *auxiliary,
+        (_AT_RANDOM, random_address),
+        (_AT_EXECFN, file_name_address),
+        (_AT_NULL, 0),
+    ]
+    words = [len(arguments), *addresses[: len(arguments)], 0, *addresses[len(arguments) :], 0]
+    words += [word for pair in auxiliary for word in pair]
+    stack_pointer = random_address - 8 * len(words) & -16
+    memory.write(stack_pointer, struct.pack(f"<{len(words)}Q", *words))
+    return stack_pointer, b"".join(struct.pack("<QQ", *pair) for pair in auxiliary)
+
+
+def _auxiliary_vector(image: ElfImage, interpreter: ElfImage | None) -> list[tuple[int, int]]:
+    """All of it that does not depend on the stack. AT_ENTRY is the program's own: the interpreter goes on there."""
+    return [
         (_AT_PHDR, image.phdr_address),
         (_AT_PHENT, image.phdr_entry_bytes),
         (_AT_PHNUM, image.phdr_count),
         (_AT_PAGESZ, PAGE_BYTES),
-        (_AT_BASE, 0),
+        (_AT_BASE, 0 if interpreter is None else interpreter.bias),
         (_AT_FLAGS, 0),
         (_AT_ENTRY, image.entry),
         (_AT_UID, UID),
@@ -203,12 +261,4 @@ def _build_stack(
         (_AT_HWCAP, _HARDWARE_CAPABILITIES),
         (_AT_CLKTCK, CLOCK_TICKS_PER_SECOND),
         (_AT_SECURE, 0),
-        (_AT_RANDOM, random_address),
-        (_AT_EXECFN, file_name_address),
-        (_AT_NULL, 0),
     ]
-    words = [len(arguments), *addresses[: len(arguments)], 0, *addresses[len(arguments) :], 0]
-    words += [word for pair in auxiliary for word in pair]
-    stack_pointer = random_address - 8 * len(words) & -16
-    memory.write(stack_pointer, struct.pack(f"<{len(words)}Q", *words))
-    return stack_pointer

@@ -1,8 +1,4 @@
-"""System calls on the process, the system and its limits. Every public method is the call of that name.
-
-The guest is one process with one thread: what would start another one is not supported, and a wait for
-another thread is a `Deadlock`.
-"""
+"""System calls on the system, its processor, and limits. Every public method is the call of that name."""
 
 from __future__ import annotations
 
@@ -10,21 +6,27 @@ import errno
 import random
 import struct
 
-from emulator.linux.abi import GID, MASK_64, PARENT_PID, PID, TID, UID, signed
-from emulator.linux.clock import NANOSECONDS, Deadlock, Timers, VirtualClock, sleep
+from emulator.linux.abi import GID, MASK_64, UID, signed
+from emulator.linux.clock import NANOSECONDS, VirtualClock
 from emulator.linux.descriptors import MAX_DESCRIPTORS
-from emulator.linux.hart import GuestExit, Interrupted
+from emulator.linux.hart import Hart
 from emulator.linux.process import ProcessImage
-from emulator.linux.signals import SignalState
+from emulator.linux.scheduler import Scheduler
+from emulator.linux.tasks import Process, Replaced
 from emulator.memory import GuestMemory
 
 _RLIMIT_STACK, _RLIMIT_NOFILE, _N_LIMITS = 3, 7, 16
 _UNLIMITED = MASK_64
 
-_FUTEX_WAIT, _FUTEX_WAKE, _FUTEX_WAIT_BITSET, _FUTEX_WAKE_BITSET = 0, 1, 9, 10
-_FUTEX_CLOCK_REALTIME, _FUTEX_OPERATION = 256, 127
-
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
+_PR_WITHOUT_EFFECT = {
+    1,
+    4,
+    29,
+    38,
+    41,
+    0x53564D41,
+}  # parent's death, dumpable, slack, no new rights, huge pages, names
 _NAME_BYTES = 15
 
 # riscv_hwprobe keys and values (Documentation/arch/riscv/hwprobe.rst)
@@ -40,51 +42,37 @@ _HWPROBE = {
 _UNAME = ("Linux", "guest", "6.6.0", "#1", "riscv64", "(none)")
 
 
+def command_name(process: ProcessImage) -> bytes:
+    """What a thread is called at first: the program's name without its directory, at most 15 bytes."""
+    name = process.arguments[0] if process.arguments else process.image.name
+    return name.rsplit("/", 1)[-1].encode(errors="replace")[:_NAME_BYTES]
+
+
 class ProcessCalls:
+    """``before``: the limits of the parent, or of the program that ran before."""
+
     def __init__(
         self,
         memory: GuestMemory,
         process: ProcessImage,
-        signals: SignalState,
+        owner: Process,
         clock: VirtualClock,
-        timers: Timers,
-        seed: int,
+        generator: random.Random,
+        scheduler: Scheduler,
+        before: ProcessCalls | None = None,
     ) -> None:
         self._memory = memory
-        self._signals = signals
+        self._owner = owner
         self._clock = clock
-        self._timers = timers
-        self._generator = random.Random(f"getrandom {seed}")
+        self._generator = generator
+        self._scheduler = scheduler
         self._limits = dict.fromkeys(range(_N_LIMITS), (_UNLIMITED, _UNLIMITED))
         self._limits[_RLIMIT_STACK] = (process.layout.stack_bytes, _UNLIMITED)
         self._limits[_RLIMIT_NOFILE] = (MAX_DESCRIPTORS, MAX_DESCRIPTORS)
-        name = process.arguments[0] if process.arguments else process.image.name
-        self._name = name.rsplit("/", 1)[-1].encode(errors="replace")[:_NAME_BYTES]
-
-    # Ending
-
-    def exit(self, status: int) -> int:
-        raise GuestExit(status & 0xFF)
-
-    def exit_group(self, status: int) -> int:
-        raise GuestExit(status & 0xFF)
+        if before is not None:
+            self._limits = dict(before._limits)
 
     # Identity
-
-    def getpid(self) -> int:
-        return PID
-
-    def getppid(self) -> int:
-        return PARENT_PID
-
-    def gettid(self) -> int:
-        return TID
-
-    def getpgid(self) -> int:
-        return PID
-
-    def getsid(self) -> int:
-        return PID
 
     def getuid(self) -> int:
         return UID
@@ -98,22 +86,18 @@ class ProcessCalls:
     def getegid(self) -> int:
         return GID
 
-    def set_tid_address(self, address: int) -> int:
-        return TID
-
-    def set_robust_list(self, head: int, length: int) -> int:
+    def getgroups(self) -> int:
         return 0
-
-    def wait4(self) -> int:
-        raise OSError(errno.ECHILD, "no children")
 
     def prctl(self, option: int, argument: int) -> int:
         if option == _PR_SET_NAME:
             name = self._memory.read_cstring(argument, _NAME_BYTES)
-            self._name = self._memory.read(argument, _NAME_BYTES) if name is None else name
+            thread = self._scheduler.current
+            thread.name = self._memory.read(argument, _NAME_BYTES) if name is None else name
         elif option == _PR_GET_NAME:
-            self._memory.write(argument, self._name.ljust(16, b"\0"))
-        else:
+            self._memory.write(argument, self._scheduler.current.name.ljust(16, b"\0"))
+        elif option not in _PR_WITHOUT_EFFECT:
+            self._scheduler.report(f"prctl option {option}")
             raise OSError(errno.EINVAL, "prctl")
         return 0
 
@@ -160,7 +144,22 @@ class ProcessCalls:
 
     # Scheduling
 
-    def sched_yield(self) -> int:
+    def sched_yield(self, hart: Hart) -> int:
+        hart.x[10] = 0
+        self._scheduler.yield_turn(hart)
+        raise Replaced
+
+    def sched_getparam(self, pid: int, address: int) -> int:
+        self._memory.write_int(address, 4, 0)
+        return 0
+
+    def sched_getscheduler(self) -> int:
+        return 0
+
+    def sched_get_priority_max(self) -> int:
+        return 0
+
+    def sched_get_priority_min(self) -> int:
         return 0
 
     def sched_getaffinity(self, pid: int, size: int, address: int) -> int:
@@ -183,38 +182,10 @@ class ProcessCalls:
     def getpriority(self) -> int:
         return 20
 
-    def futex(self, address: int, operation: int, value: int, timeout: int) -> int:
-        kind = operation & _FUTEX_OPERATION
-        if address % 4:
-            raise OSError(errno.EINVAL, "futex")
-        if kind in (_FUTEX_WAKE, _FUTEX_WAKE_BITSET):
-            return 0  # nobody else waits
-        if kind not in (_FUTEX_WAIT, _FUTEX_WAIT_BITSET):
-            raise OSError(errno.ENOSYS, "futex operation")
-        if self._memory.read_int(address, 4) != value & 0xFFFF_FFFF:
-            raise OSError(errno.EAGAIN, "futex")
-        until = None
-        if timeout:
-            seconds, nanoseconds = struct.unpack("<qq", self._memory.read(timeout, 16))
-            if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
-                raise OSError(errno.EINVAL, "timeout")
-            until = seconds * NANOSECONDS + nanoseconds
-            if kind == _FUTEX_WAIT:
-                until += self._clock.elapsed()
-            elif operation & _FUTEX_CLOCK_REALTIME:
-                until -= self._clock.epoch_nanoseconds
-        try:
-            timed_out = sleep(self._clock, self._timers, self._signals.has_pending, until)
-        except Deadlock as error:
-            raise Deadlock(f"the guest waits for a lock at {address:#x} that nobody can release") from error
-        if timed_out:
-            raise OSError(errno.ETIMEDOUT, "futex")
-        raise Interrupted(restartable=until is None)
-
     # Limits
 
     def prlimit64(self, pid: int, resource: int, new: int, old: int) -> int:
-        if pid not in (0, PID):
+        if pid and pid not in self._scheduler.processes:
             raise OSError(errno.ESRCH, "process")
         if resource not in self._limits:
             raise OSError(errno.EINVAL, "resource")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import errno
 import struct
+from dataclasses import replace
 
-from emulator.linux.abi import N_SIGNALS, PID, TID, Signal, signed
-from emulator.linux.clock import Timers, VirtualClock, sleep
-from emulator.linux.hart import Hart, Interrupted
+from emulator.linux.abi import N_SIGNALS, Signal, signed
+from emulator.linux.clock import VirtualClock
+from emulator.linux.hart import Hart
+from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import (
     SI_TKILL,
     SI_USER,
@@ -19,9 +21,11 @@ from emulator.linux.signals import (
     SS_ONSTACK,
     Action,
     AlternateStack,
+    SignalInfo,
     SignalState,
     sent_by_user,
 )
+from emulator.linux.tasks import Process, Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault
 
 _SIG_BLOCK, _SIG_UNBLOCK, _SIG_SETMASK = 0, 1, 2
@@ -30,12 +34,18 @@ _MINIMUM_STACK_BYTES = 2048
 
 class SignalCalls:
     def __init__(
-        self, memory: GuestMemory, signals: SignalState, clock: VirtualClock, timers: Timers
+        self,
+        memory: GuestMemory,
+        signals: SignalState,
+        clock: VirtualClock,
+        scheduler: Scheduler,
+        owner: Process,
     ) -> None:
         self._memory = memory
         self._signals = signals
         self._clock = clock
-        self._timers = timers
+        self._scheduler = scheduler
+        self._owner = owner
 
     def rt_sigaction(self, signal: int, new: int, old: int, size: int) -> int:
         self._check_size(size)
@@ -80,8 +90,7 @@ class SignalCalls:
         mask = self._memory.read_int(address, 8)
         self._signals.mask_to_restore = self._signals.mask
         self._signals.set_mask(mask)
-        sleep(self._clock, self._timers, self._signals.has_pending, None)
-        raise Interrupted(restartable=False)
+        raise Wait(lambda: None)
 
     def rt_sigtimedwait(self, address: int, info: int, timeout: int, size: int) -> int:
         self._check_size(size)
@@ -93,19 +102,17 @@ class SignalCalls:
                 raise OSError(errno.EINVAL, "timeout")
             until = self._clock.elapsed() + seconds * 1_000_000_000 + nanoseconds
         signals = self._signals
-        came = sleep(
-            self._clock,
-            self._timers,
-            lambda: signals.next_pending(others) is not None or signals.has_pending(),
-            until,
-        )
-        signal = signals.next_pending(others)
-        if signal is None:
-            raise Interrupted(restartable=False) if not came else OSError(errno.EAGAIN, "timed out")
-        taken = signals.take(signal)
-        if info:
-            self._memory.write(info, taken.packed())
-        return signal
+
+        def ready() -> int | None:
+            signal = signals.next_pending(others)
+            if signal is None:
+                return None
+            taken = signals.take(signal)
+            if info:
+                self._memory.write(info, taken.packed())
+            return signal
+
+        raise Wait(ready, until, lambda: -errno.EAGAIN)
 
     def sigaltstack(self, hart: Hart, new: int, old: int) -> int:
         signals = self._signals
@@ -137,26 +144,66 @@ class SignalCalls:
             self._signals.force(Signal.SIGSEGV)
 
     def kill(self, pid: int, signal: int) -> int:
-        if signed(pid, 32) not in (PID, 0, -1, -PID):
+        number = signed(pid, 32)
+        targets = [
+            process
+            for process in self._scheduler.processes.values()
+            if number == process.pid
+            or (number == 0 and process.group == self._owner.group)
+            or (number == -1 and (process.pid != self._owner.pid or len(self._scheduler.processes) == 1))
+            or (number < -1 and process.group == -number)
+        ]
+        if not targets:
             raise OSError(errno.ESRCH, "process")
-        return self._send(signal, SI_USER)
+        info = self._checked(signal, SI_USER)
+        for process in targets:
+            if info is not None and process.status is None:
+                process.kernel.signals.send(info)
+        return 0
 
     def tkill(self, tid: int, signal: int) -> int:
-        if tid != TID:
-            raise OSError(errno.ESRCH, "thread")
-        return self._send(signal, SI_TKILL)
+        return self._send_to(self._scheduler.thread(tid), signal)
 
     def tgkill(self, pid: int, tid: int, signal: int) -> int:
-        if pid != PID:
-            raise OSError(errno.ESRCH, "process")
-        return self.tkill(tid, signal)
+        thread = self._scheduler.thread(tid)
+        return self._send_to(None if thread is None or thread.process.pid != pid else thread, signal)
 
-    def _send(self, signal: int, code: int) -> int:
+    def rt_sigqueueinfo(self, pid: int, signal: int, address: int) -> int:
+        process = self._scheduler.processes.get(pid)
+        if process is None or process.status is not None:
+            raise OSError(errno.ESRCH, "process")
+        info = self._queued(signal, address)
+        if info is not None:
+            process.kernel.signals.send(info)
+        return 0
+
+    def rt_tgsigqueueinfo(self, pid: int, tid: int, signal: int, address: int) -> int:
+        thread = self._scheduler.thread(tid)
+        if thread is None or thread.process.pid != pid:
+            raise OSError(errno.ESRCH, "thread")
+        info = self._queued(signal, address)
+        if info is not None:
+            thread.kernel.signals.send(info, thread.signals)
+        return 0
+
+    def _queued(self, signal: int, address: int) -> SignalInfo | None:
+        raw = self._memory.read(address, 128)
+        info = self._checked(signal, struct.unpack_from("<i", raw, 8)[0])
+        return None if info is None else replace(info, fields=raw[16:])
+
+    def _send_to(self, thread: Thread | None, signal: int) -> int:
+        if thread is None:
+            raise OSError(errno.ESRCH, "thread")
+        info = self._checked(signal, SI_TKILL)
+        if info is not None:
+            thread.kernel.signals.send(info, thread.signals)
+        return 0
+
+    def _checked(self, signal: int, code: int) -> SignalInfo | None:
+        """What is to be sent; None for signal 0, which only asks whether somebody is there."""
         if signal > N_SIGNALS:
             raise OSError(errno.EINVAL, "signal")
-        if signal:
-            self._signals.send(sent_by_user(signal, code))
-        return 0
+        return sent_by_user(signal, code, self._owner.pid) if signal else None
 
     @staticmethod
     def _check_size(size: int) -> None:

@@ -54,8 +54,8 @@ class SignalInfo:
         return (struct.pack("<iiii", self.signal, 0, self.code, 0) + self.fields).ljust(128, b"\0")
 
 
-def sent_by_user(signal: int, code: int = SI_USER) -> SignalInfo:
-    return SignalInfo(signal, code, struct.pack("<iI", PID, UID))
+def sent_by_user(signal: int, code: int = SI_USER, pid: int = PID) -> SignalInfo:
+    return SignalInfo(signal, code, struct.pack("<iI", pid, UID))
 
 
 def fault_info(signal: int, code: int, address: int) -> SignalInfo:
@@ -85,22 +85,69 @@ class AlternateStack:
         return struct.pack("<QiiQ", self.pointer, signed_flags(flags), 0, self.size_bytes)
 
 
+def _mask_of(pending: list[SignalInfo]) -> int:
+    mask = 0
+    for info in pending:
+        mask |= 1 << (info.signal - 1)
+    return mask
+
+
 def signed_flags(flags: int) -> int:
     return flags - (flags >> 31 << 32)
 
 
+class ThreadSignals:
+    """What each thread has of its own: mask, alternate stack, and signals sent to it and no other."""
+
+    def __init__(self, mask: int = 0) -> None:
+        self.mask = mask
+        self.mask_to_restore: int | None = None
+        self.alternate_stack = AlternateStack()
+        self.pending: list[SignalInfo] = []
+
+
 class SignalState:
-    """Signals of the one process, which has one thread; masks have bit ``signal - 1``."""
+    """Signals of a process; masks have bit ``signal - 1``. ``thread`` is the part of the thread that has the hart."""
 
     def __init__(self, memory: GuestMemory, trampoline: int) -> None:
         self._memory = memory
         self._trampoline = trampoline
         self._actions: dict[int, Action] = {}
         self._pending: list[SignalInfo] = []
-        self.mask = 0
-        self.mask_to_restore: int | None = None
+        self.thread = ThreadSignals()
+
+    def copy_actions(self, other: SignalState, keep_handlers: bool = True) -> None:
+        """Do with signals what ``other`` does; an executed program keeps only what is ignored."""
+        self._actions = {
+            signal: action
+            for signal, action in other._actions.items()
+            if keep_handlers or action.handler == SIG_IGN
+        }
+
+    def copy_pending(self, other: SignalState) -> None:
+        """What was sent to ``other`` and not yet delivered."""
+        self._pending = list(other._pending)
+
+    @property
+    def mask(self) -> int:
+        return self.thread.mask
+
+    @property
+    def mask_to_restore(self) -> int | None:
         """Set while rt_sigsuspend and its like wait: the mask from before, which the frame saves."""
-        self.alternate_stack = AlternateStack()
+        return self.thread.mask_to_restore
+
+    @mask_to_restore.setter
+    def mask_to_restore(self, mask: int | None) -> None:
+        self.thread.mask_to_restore = mask
+
+    @property
+    def alternate_stack(self) -> AlternateStack:
+        return self.thread.alternate_stack
+
+    @alternate_stack.setter
+    def alternate_stack(self, stack: AlternateStack) -> None:
+        self.thread.alternate_stack = stack
 
     def action(self, signal: int) -> Action:
         return self._actions.get(signal, Action())
@@ -109,41 +156,44 @@ class SignalState:
         self._actions[signal] = replace(action, mask=action.mask & ~_UNBLOCKABLE)
         if self._is_ignored(signal):
             self._pending = [info for info in self._pending if info.signal != signal]
+            self.thread.pending = [info for info in self.thread.pending if info.signal != signal]
 
     def set_mask(self, mask: int) -> None:
-        self.mask = mask & ~_UNBLOCKABLE & MASK_64
+        self.thread.mask = mask & ~_UNBLOCKABLE & MASK_64
 
     @property
     def pending_mask(self) -> int:
         """Sent and not yet delivered."""
-        mask = 0
-        for info in self._pending:
-            mask |= 1 << (info.signal - 1)
-        return mask
+        return _mask_of(self._pending) | _mask_of(self.thread.pending)
 
-    def send(self, info: SignalInfo) -> None:
-        """Make a signal pending: standard ones once, real-time ones as often as they are sent."""
+    def send(self, info: SignalInfo, to: ThreadSignals | None = None) -> None:
+        """Make a signal pending: standard ones once, real-time ones as often as they are sent.
+
+        ``to``: the one thread that is to take it; else any thread of the process.
+        """
         if not 1 <= info.signal <= N_SIGNALS:
             raise ValueError(f"signal {info.signal}: expected 1 to {N_SIGNALS}")
-        blocked = self.mask >> (info.signal - 1) & 1
+        blocked = (self.thread if to is None else to).mask >> (info.signal - 1) & 1
         if self._is_ignored(info.signal) and not blocked:
             return
-        if info.signal < FIRST_REAL_TIME_SIGNAL and self.pending_mask >> (info.signal - 1) & 1:
+        pending = self._pending if to is None else to.pending
+        if info.signal < FIRST_REAL_TIME_SIGNAL and _mask_of(pending) >> (info.signal - 1) & 1:
             return
-        if len(self._pending) < _MAX_PENDING:
-            self._pending.append(info)
+        if len(pending) < _MAX_PENDING:
+            pending.append(info)
 
     def force(self, signal: int) -> None:
         """Send a signal that cannot be blocked or ignored: if it is, it ends the guest."""
         if self.mask >> (signal - 1) & 1 or self.action(signal).handler == SIG_IGN:
             self._actions.pop(signal, None)
             self.set_mask(self.mask & ~(1 << (signal - 1)))
-        self.send(SignalInfo(signal, SI_KERNEL))
+        self.send(SignalInfo(signal, SI_KERNEL), self.thread)
 
     def next_pending(self, mask: int | None = None) -> int | None:
         """The signal that would be delivered next with the mask given (default: the current one)."""
         blocked = self.mask if mask is None else mask
-        ready = [info.signal for info in self._pending if not blocked >> (info.signal - 1) & 1]
+        both = (*self.thread.pending, *self._pending)
+        ready = [info.signal for info in both if not blocked >> (info.signal - 1) & 1]
         return min(ready, default=None)
 
     def has_pending(self) -> bool:
@@ -151,8 +201,11 @@ class SignalState:
 
     def take(self, signal: int) -> SignalInfo:
         """Remove and return the oldest pending instance of ``signal``."""
-        index = next(k for k, info in enumerate(self._pending) if info.signal == signal)
-        return self._pending.pop(index)
+        for pending in (self.thread.pending, self._pending):
+            for index, info in enumerate(pending):
+                if info.signal == signal:
+                    return pending.pop(index)
+        raise ValueError(f"signal {signal} is not pending")
 
     def is_caught(self, signal: int) -> bool:
         """Whether a guest handler would run."""

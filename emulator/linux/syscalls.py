@@ -1,4 +1,4 @@
-"""The kernel that a static user-mode program sees: dispatch of system calls, signals and timers.
+"""The kernel that a process sees: dispatch of system calls, signals and timers.
 
 The calls themselves are in ``*_calls.py``, one class a subject. They take the argument registers as unsigned
 integers and return the result; an `OSError` becomes the negative error number, an access that the guest may
@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import errno
 import inspect
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.linux.abi import MASK_64, SYSTEM_CALL_NAMES, Signal
+from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
 from emulator.linux.clock import Timers, VirtualClock
+from emulator.linux.event_calls import EventCalls
+from emulator.linux.exec_calls import ExecCalls
 from emulator.linux.file_calls import FileCalls
 from emulator.linux.files import VirtualFiles
-from emulator.linux.hart import Hart, Interrupted
+from emulator.linux.futex_calls import FutexCalls
+from emulator.linux.hart import GuestExit, Hart
 from emulator.linux.memory_calls import MemoryCalls
+from emulator.linux.open_files import WouldBlock
 from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
-from emulator.linux.process_calls import ProcessCalls
+from emulator.linux.process_calls import ProcessCalls, command_name
+from emulator.linux.scheduler import Scheduler
 from emulator.linux.signal_calls import SignalCalls
 from emulator.linux.signals import SignalInfo, SignalState, fault_info
+from emulator.linux.system_files import ProcFiles
+from emulator.linux.task_calls import TaskCalls, end_process
+from emulator.linux.tasks import Process, Replaced, Thread, Wait
 from emulator.linux.time_calls import TimeCalls
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
@@ -41,11 +50,12 @@ class _Call:
 
 
 class LinuxKernel:
-    """The system calls of one guest process.
+    """The system calls of one guest process; all processes share clock, timers and `Scheduler`.
 
     ``clock`` gives virtual nanoseconds of processor time, never decreasing. ``seed`` decides what getrandom
     returns; ``timer_phase`` in [0, 1) shortens the first period of periodic timers (see `Timers`).
-    ``unsupported`` collects the names of calls that were answered with ENOSYS.
+    ``instructions``: how many were executed so far, for turns. ``before``: the kernel of the process that was forked,
+    or of the program that this one replaces in the process ``owner``.
 
     After each system call and whenever the machine has stopped the guest: `fire_timers`, and `deliver` while
     `pending_signal` is not None.
@@ -59,55 +69,113 @@ class LinuxKernel:
         clock: Callable[[], int] = lambda: 0,
         seed: int = 0,
         timer_phase: float = 0.0,
+        instructions: Callable[[], int] = lambda: 0,
+        *,
+        before: LinuxKernel | None = None,
+        owner: Process | None = None,
     ) -> None:
         self.memory = memory
         self.process = process
         self.files = files or VirtualFiles()
-        self.clock = VirtualClock(clock)
-        self.timers = Timers(self.clock, timer_phase)
         self.signals = SignalState(memory, process.trampoline)
-        self.unsupported: list[str] = []
-        self._restart: int | None = None  # first argument of an interrupted call that may be issued again
+        if before is None:
+            self.clock = VirtualClock(clock)
+            self.timers = Timers(self.clock, timer_phase)
+            self.scheduler = Scheduler(self.clock, self.timers, instructions)
+            self.generator = random.Random(f"getrandom {seed}")
+            self.owner = self._first_process()
+        else:
+            self.clock, self.timers, self.scheduler = before.clock, before.timers, before.scheduler
+            self.generator = before.generator
+            assert owner is not None
+            self.owner = owner
+        self._times = TimeCalls(memory, self.clock, self.timers, self.signals, self.scheduler)
+        self.limits: ProcessCalls = ProcessCalls(
+            memory, process, self.owner, self.clock, self.generator, self.scheduler,
+            None if before is None else before.limits,
+        )  # fmt: skip
+        self.memory_calls = MemoryCalls(memory, process, self.files, self.scheduler.report)
         groups = (
-            FileCalls(memory, self.files, self.signals),
+            FileCalls(memory, self.files, self.signals, self.scheduler),
             PathCalls(memory, self.files),
-            PollCalls(memory, self.files.descriptors, self.signals, self.clock, self.timers),
-            MemoryCalls(memory, process, self.files),
-            TimeCalls(memory, self.clock, self.timers, self.signals),
-            SignalCalls(memory, self.signals, self.clock, self.timers),
-            ProcessCalls(memory, process, self.signals, self.clock, self.timers, seed),
+            PollCalls(memory, self.files.descriptors, self.signals, self.clock),
+            self.memory_calls,
+            self._times,
+            SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
+            self.limits,
+            TaskCalls(self),
+            ExecCalls(self),
+            FutexCalls(memory, self.clock, self.scheduler),
+            EventCalls(memory, self.files, self.signals, self.clock, self.timers),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}
+        self.owner.kernel = self
+        self.files.system = ProcFiles(self)
+
+    def _first_process(self) -> Process:
+        owner = Process(PID, None, PID, PID)
+        self.scheduler.processes[self.scheduler.new_pid()] = owner
+        thread = Thread(PID, owner, self.signals.thread, command_name(self.process))
+        owner.threads.append(thread)
+        self.scheduler.begin(thread)
+        return owner
+
+    @property
+    def unsupported(self) -> list[str]:
+        """What any process asked for and was answered with ENOSYS."""
+        return self.scheduler.unsupported
+
+    def release(self) -> None:
+        """The process is gone, or executes another program: no timer of this one sends signals any more."""
+        self._times.release()
 
     def syscall(self, hart: Hart) -> None:
         """Execute the call whose number is in a7; ``hart.pc`` is already after the ``ecall``.
 
-        Raises `GuestExit` when the guest ends and `Deadlock` when it waits for what can never happen.
+        The hart may be another thread's afterwards. Raises `GuestExit` when the first process ends and `Deadlock`
+        when everybody waits for what can never happen.
         """
         number, first = int(hart.x[_A7]), int(hart.x[_A0])
         call = self._calls.get(number)
+        self.scheduler.stirred = True
         if call is None:
-            self._report_unsupported(SYSTEM_CALL_NAMES.get(number, f"system call {number}"))
+            self.scheduler.report(SYSTEM_CALL_NAMES.get(number, f"system call {number}"))
             hart.x[_A0] = -errno.ENOSYS & MASK_64
             return
-        self._restart = None
+        self.scheduler.current.restart = None
         arguments: list[Any] = hart.x[_A0 : _A0 + call.n_arguments].tolist()
         if call.takes_hart:
             arguments = [hart, *arguments]
         try:
             result = call.function(*arguments)
+        except WouldBlock as block:
+            self.scheduler.block(_tried_again(call, arguments, block), hart, first)
+            return
         except OSError as error:
             result = -(error.errno or errno.EIO)
         except MemoryFault:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except Interrupted as interruption:
-            result = -errno.EINTR
-            self._restart = first if interruption.restartable else None
+        except Wait as wait:
+            self.scheduler.block(wait, hart, first)
+            return
+        except Replaced:
+            return
+        except GuestExit as end:
+            self.end(hart, end)
+            return
         if result is not None:
             hart.x[_A0] = result & MASK_64
+
+    def end(self, hart: Hart, end: GuestExit) -> None:
+        """The process ends; the hart goes to somebody else. Raises ``end`` for the first process."""
+        if self.owner.parent is None:
+            raise end
+        status = (end.status & 0xFF) << 8 if end.signal is None else end.signal
+        end_process(self.scheduler, self.owner, status)
+        self.scheduler.switch(hart)
 
     def pending_signal(self) -> int | None:
         """The number of a signal that waits to be delivered and is not blocked."""
@@ -118,16 +186,21 @@ class LinuxKernel:
 
         Raises `GuestExit` when a signal ends the guest: status 128 + its number, as a shell shows it.
         """
+        thread = self.scheduler.current
         entered = False
         while (signal := self.signals.next_pending()) is not None:
             info = self.signals.take(signal)
-            if self._restart is not None and self.signals.wants_restart(signal):
+            if thread.restart is not None and self.signals.wants_restart(signal):
                 self._issue_again(hart)
-            entered = self.signals.deliver(hart, info) or entered
+            try:
+                entered = self.signals.deliver(hart, info) or entered
+            except GuestExit as end:
+                self.end(hart, end)
+                return
             if entered:
-                self._restart = None
+                thread.restart = None
         self.signals.end_wait()
-        if self._restart is not None:
+        if thread.restart is not None:
             self._issue_again(hart)
 
     def deliver_fault(self, hart: Hart, signal: int, code: int, address: int) -> bool:
@@ -139,10 +212,11 @@ class LinuxKernel:
 
     def next_timer_deadline_nanoseconds(self) -> int | None:
         """Value of ``clock`` at which `fire_timers` has something to do; None without an armed timer."""
-        return self.timers.next_deadline()
+        return self.scheduler.next_deadline()
 
     def fire_timers(self) -> None:
-        """Send the signals of all timers that are due."""
+        """Send the signals of all timers that are due, and see whose wait is over."""
+        self.scheduler.stirred = True
         self.timers.fire()
 
     def send_signal(self, signal: int) -> None:
@@ -150,14 +224,23 @@ class LinuxKernel:
         self.signals.send(SignalInfo(Signal(signal), 0))
 
     def _issue_again(self, hart: Hart) -> None:
-        assert self._restart is not None
+        thread = self.scheduler.current
+        assert thread.restart is not None
         hart.pc -= _ECALL_BYTES
-        hart.x[_A0] = self._restart
-        self._restart = None
+        hart.x[_A0] = thread.restart
+        thread.restart = None
 
-    def _report_unsupported(self, name: str) -> None:
-        if name not in self.unsupported:
-            self.unsupported.append(name)
+
+def _tried_again(call: _Call, arguments: list[Any], block: WouldBlock) -> Wait:
+    """Wait by making the same call until it does not block."""
+
+    def ready() -> int | None:
+        try:
+            return call.function(*arguments)
+        except WouldBlock:
+            return None
+
+    return Wait(ready, restartable=True, deadlock=f"the guest waits for ever: it {block.what}")
 
 
 def _calls(group: object) -> list[_Call]:

@@ -1,4 +1,6 @@
-"""System calls on time, all of it virtual. Every public method is the system call of that name."""
+"""System calls on time, all of it virtual. Every public method but `release` is the system call of that
+name.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ import errno
 import struct
 from dataclasses import dataclass
 
-from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, N_SIGNALS, PID, Signal, signed
-from emulator.linux.clock import NANOSECONDS, TimeBase, Timer, Timers, VirtualClock, sleep
-from emulator.linux.hart import Interrupted
-from emulator.linux.signals import SI_KERNEL, SI_TIMER, SignalInfo, SignalState
+from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, N_SIGNALS, Signal, signed
+from emulator.linux.clock import NANOSECONDS, TimeBase, Timer, Timers, VirtualClock
+from emulator.linux.scheduler import Scheduler
+from emulator.linux.signals import SI_KERNEL, SI_TIMER, SignalInfo, SignalState, ThreadSignals
+from emulator.linux.tasks import Wait
 from emulator.memory import GuestMemory
 
 _CLOCK_REALTIME, _CLOCK_TAI = 0, 11
@@ -31,12 +34,18 @@ class _PosixTimer:
 
 class TimeCalls:
     def __init__(
-        self, memory: GuestMemory, clock: VirtualClock, timers: Timers, signals: SignalState
+        self,
+        memory: GuestMemory,
+        clock: VirtualClock,
+        timers: Timers,
+        signals: SignalState,
+        scheduler: Scheduler,
     ) -> None:
         self._memory = memory
         self._clock = clock
         self._timers = timers
         self._signals = signals
+        self._scheduler = scheduler
         self._interval_timers = [
             timers.add(Timer(base, lambda _, signal=signal: signals.send(SignalInfo(signal, SI_KERNEL))))  # type: ignore[misc]
             for base, signal in (
@@ -46,6 +55,13 @@ class TimeCalls:
             )
         ]
         self._posix_timers: dict[int, _PosixTimer] = {}
+
+    def release(self) -> None:
+        """No timer of this process expires any more."""
+        for timer in [*self._interval_timers, *(posix.timer for posix in self._posix_timers.values())]:
+            self._timers.remove(timer)
+        self._interval_timers.clear()
+        self._posix_timers.clear()
 
     # Clocks
 
@@ -99,11 +115,11 @@ class TimeCalls:
         return self._sleep(self._clock.elapsed() + duration - self._read_clock(number), 0)
 
     def _sleep(self, until: int, remaining: int) -> int:
-        if sleep(self._clock, self._timers, self._signals.has_pending, until):
-            return 0
-        if remaining:
-            self._write_timespec(remaining, max(0, until - self._clock.elapsed()))
-        raise Interrupted(restartable=False)
+        def interrupted() -> None:
+            if remaining:
+                self._write_timespec(remaining, max(0, until - self._clock.elapsed()))
+
+        raise Wait(lambda: None, until, interrupted=interrupted)
 
     # Interval timers
 
@@ -137,9 +153,9 @@ class TimeCalls:
         timer_id = next(k for k in range(_MAX_TIMERS + 1) if k not in self._posix_timers)
         if timer_id == _MAX_TIMERS:
             raise OSError(errno.EAGAIN, "timers")
-        value, signal, notify = timer_id, int(Signal.SIGALRM), _SIGEV_SIGNAL
+        value, signal, notify, tid = timer_id, int(Signal.SIGALRM), _SIGEV_SIGNAL, 0
         if event:
-            value, signal, notify = struct.unpack("<Qii", self._memory.read(event, 16))
+            value, signal, notify, tid = struct.unpack("<Qiii", self._memory.read(event, 20))
         if notify not in (_SIGEV_SIGNAL, _SIGEV_NONE, _SIGEV_THREAD_ID):
             raise OSError(errno.EINVAL, "notification by thread")
         if notify != _SIGEV_NONE and not 1 <= signal <= N_SIGNALS:
@@ -149,7 +165,7 @@ class TimeCalls:
             self._posix_timers[timer_id].overrun = overrun
             if notify != _SIGEV_NONE:
                 fields = struct.pack("<iiQ", timer_id, min(overrun, 2**31 - 1), value)
-                self._signals.send(SignalInfo(signal, SI_TIMER, fields))
+                self._signals.send(SignalInfo(signal, SI_TIMER, fields), self._signals_of(tid, notify))
 
         base = TimeBase.PROCESSOR if self._is_processor_clock(number) else TimeBase.ELAPSED
         self._memory.write_int(identifier, 4, timer_id)
@@ -181,6 +197,11 @@ class TimeCalls:
         del self._posix_timers[timer_id]
         return 0
 
+    def _signals_of(self, tid: int, notify: int) -> ThreadSignals | None:
+        """The thread that is to be told, None for any of the process."""
+        thread = self._scheduler.thread(tid) if notify == _SIGEV_THREAD_ID else None
+        return None if thread is None else thread.signals
+
     def _posix_timer(self, timer_id: int) -> _PosixTimer:
         if timer_id not in self._posix_timers:
             raise OSError(errno.EINVAL, "timer")
@@ -195,7 +216,7 @@ class TimeCalls:
         return number in _PROCESSOR_CLOCKS
 
     def _read_clock(self, number: int) -> int:
-        if number < 0 and ~(number >> 3) not in (0, PID):
+        if number < 0 and ~(number >> 3) and self._scheduler.thread(~(number >> 3)) is None:
             raise OSError(errno.EINVAL, "clock of another process")
         if self._is_processor_clock(number):
             return self._clock.processor()

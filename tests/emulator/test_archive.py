@@ -12,6 +12,7 @@ from emulator.engine import archive as archive_module
 from emulator.engine.archive import spans_of
 from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts
 from emulator.machine import Machine
+from emulator.spaces import Space
 from instrumenter.build import build_program
 
 GUEST = Path(__file__).parent / "guest"
@@ -130,7 +131,7 @@ def test_code_that_is_not_what_it_was_is_not_taken(
 ) -> None:
     run(mixture, [])
     names = compiled(monkeypatch)
-    monkeypatch.setattr(Machine, "_peek", lambda self, start, n_bytes: bytes(n_bytes))
+    monkeypatch.setattr(Space, "peek", lambda self, start, n_bytes: bytes(n_bytes))
     run(mixture, [], save=False)
     assert names
 

@@ -177,7 +177,8 @@ def test_changes_to_code_are_announced(memory):
     memory.write(0x10000, b"data")
     memory.protect(0x11000, PAGE_BYTES, READ | WRITE | EXEC)
     assert seen == []
-    memory.write_int(0x10FFE, 4, 0)
+    memory.write_int(0x10FFC, 4, 0)  # as a store of the guest
+    memory.write(0x10FFE, bytes(4))
     memory.protect(0x11000, PAGE_BYTES, READ)
     memory.map(0x11000, PAGE_BYTES, EXEC)
     memory.unmap(0x10000, 2 * PAGE_BYTES)

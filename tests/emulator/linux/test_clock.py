@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.linux.clock import Deadlock, TimeBase, Timer, Timers, VirtualClock, sleep
+from emulator.linux.clock import TimeBase, Timer, Timers, VirtualClock
 
 
 class World:
@@ -23,7 +23,7 @@ class World:
 def test_sleeping_moves_elapsed_time_and_not_processor_time():
     world = World()
     world.now = 100
-    assert sleep(world.clock, world.timers, lambda: False, until=1000)
+    world.clock.sleep_until(1000)
     assert (world.clock.elapsed(), world.clock.processor()) == (1000, 100)
     world.now = 150
     assert (world.clock.elapsed(), world.clock.processor()) == (1050, 150)
@@ -72,31 +72,6 @@ def test_deadlines_are_told_in_the_time_of_the_source():
     assert world.timers.next_deadline() == 300
     world.timers.arm(elapsed, 1200, 0, absolute=True)
     assert world.timers.next_deadline() == 200
-
-
-def test_timers_fire_during_a_sleep_and_processor_timers_do_not():
-    world = World()
-    world.timers.arm(world.timer("e"), 30, 40)
-    world.timers.arm(world.timer("p", TimeBase.PROCESSOR), 10, 10)
-    assert sleep(world.clock, world.timers, lambda: False, until=100)
-    assert world.fired == [("e", 30, 0), ("e", 70, 0)]
-    assert world.clock.elapsed() == 100
-
-
-def test_a_sleep_ends_when_something_interrupts():
-    world = World()
-    world.timers.arm(world.timer("e"), 30, 0)
-    assert not sleep(world.clock, world.timers, lambda: bool(world.fired), until=100)
-    assert world.clock.elapsed() == 30
-
-
-@pytest.mark.parametrize("armed", [False, True], ids=["no timer", "a timer that nobody hears"])
-def test_a_wait_without_end_is_a_deadlock(armed):
-    world = World()
-    if armed:
-        world.timers.arm(world.timer("e"), 30, 40)
-    with pytest.raises(Deadlock, match="the guest waits for ever: no timer will send it a signal"):
-        sleep(world.clock, world.timers, lambda: False, until=None)
 
 
 def test_the_phase_shortens_only_the_first_period():

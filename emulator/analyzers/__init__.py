@@ -1,0 +1,1 @@
+"""Tools that study what a program does: see `emulator.analyzers.base`."""

@@ -1,0 +1,64 @@
+"""Caches with LRU replacement as numba kernels.
+
+The lines of a set are kept in the order of their last use, so that most accesses hit at the first look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.jit import inline_kernel, kernel
+
+FIRST, WAYS, SET_MASK, SHIFT = range(
+    4
+)  # columns of a cache's geometry: first tag, ways, sets - 1, log2 of a line
+
+
+@inline_kernel
+def touch(geometry: Any, tags: Any, cache: int, address: Any) -> bool:
+    """Bring the line in, as the one used last; whether it was there."""
+    line = np.int64(address) >> geometry[cache, SHIFT]
+    ways = geometry[cache, WAYS]
+    first = geometry[cache, FIRST] + (line & geometry[cache, SET_MASK]) * ways
+    tag = np.uint32(line + 1)
+    held = tags[first]
+    if held == tag:
+        return True
+    tags[first] = tag
+    for way in range(first + 1, first + ways):
+        before = tags[way]
+        tags[way] = held
+        if before == tag:
+            return True
+        held = before
+    return False
+
+
+@kernel
+def sweep(geometry: Any, tags: Any, misses: Any, addresses: Any) -> None:
+    """Let every cache see every address."""
+    for cache in range(len(geometry)):
+        for n in range(len(addresses)):
+            if not touch(geometry, tags, cache, addresses[n]):
+                misses[cache] += 1
+
+
+@kernel
+def hierarchy(geometry: Any, tags: Any, counts: Any, last: Any, pcs: Any, addresses: Any) -> None:
+    """L1I, L1D and L2 (caches 0, 1, 2): ``counts`` (3, 2) accesses and misses; ``last``: (1,) line fetched last."""
+    for n in range(len(pcs)):
+        line = np.int64(pcs[n]) >> geometry[0, SHIFT]
+        if line != last[0]:
+            last[0] = line
+            counts[0, 0] += 1
+            if not touch(geometry, tags, 0, pcs[n]):
+                counts[0, 1] += 1
+                counts[2, 0] += 1
+                counts[2, 1] += not touch(geometry, tags, 2, pcs[n])
+        if addresses[n]:
+            counts[1, 0] += 1
+            if not touch(geometry, tags, 1, addresses[n]):
+                counts[1, 1] += 1
+                counts[2, 0] += 1
+                counts[2, 1] += not touch(geometry, tags, 2, addresses[n])

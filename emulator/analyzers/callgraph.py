@@ -1,0 +1,84 @@
+"""Who calls whom, and how many instructions are executed inside.
+
+Calls and returns are seen as they happen: a call pushes, a return that goes where a call on the stack left off pops
+down to it (so longjmp costs nothing but the frames in between). A function that is entered by a jump (a tail call)
+counts its own instructions, and for its caller's inclusive ones. In a recursion only the outermost call counts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.callgraph_kernel import MAX_DEPTH, MAX_EDGES, unwind, walk
+from emulator.errors import EmulatorError
+from emulator.events import BlockFacts
+
+
+class CallGraph(Analyzer):
+    """Calls and inclusive instructions of each function and of each of its callers; the ``top`` functions."""
+
+    def __init__(self, top: int = 30) -> None:
+        self.top = top
+        self.names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._blocks = np.zeros((0, 5), np.int64)
+        self._job = np.array([0, 0, -1], np.int64)
+        self._stack = np.zeros((MAX_DEPTH, 4), np.int64)
+        self._edges = np.zeros((MAX_EDGES, 3), np.int64)
+        self._active = self._inclusive = self._own = np.zeros(0, np.int64)
+
+    def consume_blocks(self, facts: BlockFacts, blocks: NDArray[np.uint32]) -> None:
+        self._learn(facts)
+        if not walk(self._job, self._stack, self._blocks, self._active, self._edges, self._inclusive, blocks):
+            raise EmulatorError(f"callgraph: more than {MAX_EDGES} pairs of caller and callee")
+        np.add.at(self._own, self._blocks[blocks, 4], self._blocks[blocks, 2])
+
+    def _learn(self, facts: BlockFacts) -> None:
+        new = facts.blocks[len(self._blocks) :]
+        image = self.machine.image
+        numbers = []
+        for pc in new["pc"].tolist():
+            function = image.function_at(pc)
+            name = function.name if function else f"({image.symbolize(pc & ~0xFFF)}..)"
+            numbers.append(self._numbers.setdefault(name, len(self._numbers)))
+        columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
+        self._blocks = np.concatenate([self._blocks, np.column_stack([*columns, numbers]).astype(np.int64)])
+        self.names = list(self._numbers)
+        more = np.zeros(len(self.names) - len(self._own), np.int64)
+        self._own, self._active = np.append(self._own, more), np.append(self._active, more)
+        self._inclusive = np.append(self._inclusive, more)
+
+    def end(self) -> None:
+        unwind(self._job, self._stack, self._active, self._edges, self._inclusive, 0)
+
+    @property
+    def functions(self) -> dict[str, tuple[int, int, int]]:
+        """Calls, inclusive and own instructions of each function, by name."""
+        calls = np.zeros(len(self.names), np.int64)
+        for _, callee, count, _ in self._pairs():
+            calls[callee] += count
+        rows = np.column_stack([calls, np.maximum(self._inclusive, self._own), self._own]).tolist()
+        return {name: (row[0], row[1], row[2]) for name, row in zip(self.names, rows, strict=True)}
+
+    @property
+    def edges(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Calls and inclusive instructions of each pair of caller and callee."""
+        return {(self.names[a], self.names[b]): (calls, spent) for a, b, calls, spent in self._pairs()}
+
+    def _pairs(self) -> list[tuple[int, int, int, int]]:
+        used = self._edges[self._edges[:, 0] != 0].tolist()
+        return [(key >> 32, (key & 0xFFFFFFFF) - 1, calls, spent) for key, calls, spent in used]
+
+    def report(self) -> str:
+        lines = [f"{'inclusive':>16}  {'own':>16}  {'calls':>12}  function <- callers"]
+        functions, edges = self.functions, self.edges
+        for name in sorted(functions, key=lambda name: -functions[name][1])[: self.top]:
+            calls, inclusive, own = functions[name]
+            callers = sorted(
+                ((n[0], c) for (*n,), (c, _) in edges.items() if n[1] == name), key=lambda p: -p[1]
+            )
+            text = ", ".join(f"{caller} {count:,}" for caller, count in callers[:4])
+            lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {name}{' <- ' + text if text else ''}")
+        return "\n".join(lines)

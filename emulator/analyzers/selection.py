@@ -1,0 +1,240 @@
+"""What an analyzer wants to know: of which instructions, and which of their fields.
+
+A selection is written ``key=value,value key=value ...``::
+
+    class=load,store symbol=search fields=pc,address,value
+
+``class`` and ``mnemonic`` say what kind of instruction, ``symbol``, ``source``, ``library`` and ``range`` where; an
+instruction is selected when one of its kinds and one of its places is named (or none at all). What follows from
+it for translations is a `TraceSelection`; the rest of the filtering is done where the record is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from emulator.errors import EmulatorError
+from emulator.events import VALUE_FIELDS, OpClass, Ranges, TraceSelection, merged
+
+if TYPE_CHECKING:
+    from emulator.isa.table import Row
+    from emulator.linux.elf import ElfImage
+
+# Fields of an event, in the order in which they are delivered.
+FIELDS = (
+    "pc", "word", "opcode", "class", "address", "value", "taken", "target", "rs1", "rs2", "rs3", "rd"
+)  # fmt: skip
+_GROUPS: dict[str, tuple[OpClass, ...]] = {
+    "load": (OpClass.LOAD, OpClass.FP_LOAD),
+    "store": (OpClass.STORE, OpClass.FP_STORE),
+    "memory": (OpClass.LOAD, OpClass.FP_LOAD, OpClass.STORE, OpClass.FP_STORE, OpClass.ATOMIC),
+    "control": tuple(OpClass(n) for n in range(OpClass.BRANCH, OpClass.INDIRECT_CALL + 1)),
+    "fp": tuple(OpClass(n) for n in range(OpClass.FP_ADD, OpClass.FP_MOVE + 1)),
+    "all": tuple(OpClass),
+}
+CLASSES: dict[str, tuple[OpClass, ...]] = {
+    **{kind.name.lower(): (kind,) for kind in OpClass}, **_GROUPS
+}  # fmt: skip
+# What the table's two jump instructions are depends on their registers and on the instruction before.
+_JUMPS = {
+    "jal": (OpClass.JUMP, OpClass.CALL),
+    "jalr": (OpClass.JUMP, *(OpClass(n) for n in range(OpClass.CALL, OpClass.INDIRECT_CALL + 1))),
+}
+_KEYS = {
+    "class": "classes",
+    "mnemonic": "mnemonics",
+    "symbol": "symbols",
+    "source": "sources",
+    "library": "libraries",
+    "range": "ranges",
+}
+
+
+class SelectionError(EmulatorError):
+    """A selection is not valid, or names what the program has not."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Of which instructions, which fields.
+
+    ``classes``: keys of `CLASSES`; ``symbols``: names of functions, with ``*`` and ``?``; ``sources``: source files
+    by the end of their path; ``libraries``: files that code is mapped from, likewise; ``ranges``: half-open ranges of
+    guest addresses. Empty: any.
+    Raises `SelectionError` for what there is not.
+    """
+
+    classes: tuple[str, ...] = ()
+    mnemonics: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    ranges: Ranges = ()
+    fields: tuple[str, ...] = ("pc", "address")
+
+    def __post_init__(self) -> None:
+        from emulator.isa.table import ROWS
+
+        for what, got, known in (
+            ("class", self.classes, CLASSES),
+            ("mnemonic", self.mnemonics, ROWS),
+            ("field", self.fields, FIELDS),
+        ):
+            for name in got:
+                if name not in known:
+                    raise SelectionError(f"{what} {name!r} is unknown; {_expected(name, known)}")
+        object.__setattr__(self, "fields", tuple(sorted(set(self.fields), key=FIELDS.index)))
+
+    @classmethod
+    def parse(cls, text: str, default: Selection | None = None) -> Selection:
+        """The selection that ``text`` writes down; keys it leaves out are those of ``default``."""
+        found: dict[str, tuple[str, ...]] = {}
+        for item in text.split():
+            key, equals, value = item.partition("=")
+            if not equals or key not in (*_KEYS, "fields") or not value:
+                raise SelectionError(
+                    f"selection {text!r}: got {item!r}, expected KEY=VALUE,VALUE with a key of "
+                    f"{', '.join((*_KEYS, 'fields'))}, such as class=load,store fields=pc,address"
+                )
+            name = _KEYS.get(key, key)
+            found[name] = (*found.get(name, ()), *(part for part in value.split(",") if part))
+        ranges = merged([_range(part) for part in found.pop("ranges", ())])
+        base = default or cls()
+        if default is not None and found.keys() & {"classes", "mnemonics"}:
+            base = replace(base, classes=(), mnemonics=())
+        return replace(base, **found, ranges=ranges or base.ranges)
+
+    def __str__(self) -> str:
+        parts = []
+        for one in fields(self):
+            values: Iterable[object] = getattr(self, one.name)
+            texts = [f"{v[0]:#x}-{v[1]:#x}" if isinstance(v, tuple) else str(v) for v in values]
+            keys = [key for key, name in _KEYS.items() if name == one.name]
+            if texts:
+                parts.append(f"{(keys or ['fields'])[0]}={','.join(texts)}")
+        return " ".join(parts)
+
+    # --- kinds
+    def kinds(self) -> frozenset[OpClass]:
+        """The classes that are selected whatever the mnemonic."""
+        if not self.classes and not self.mnemonics:
+            return frozenset(OpClass)
+        return frozenset(kind for name in self.classes for kind in CLASSES[name])
+
+    def may_take(self, row: Row) -> bool:
+        """Whether instructions of ``row`` can be selected."""
+        return row.mnemonic in self.mnemonics or not self.kinds().isdisjoint(
+            _JUMPS.get(row.mnemonic, (row.op_class,))
+        )
+
+    # --- places
+    def places(self, image: ElfImage, mapped: Sequence[tuple[int, int, str]] = ()) -> Ranges:
+        """The ranges of addresses that are selected in the program; () for everywhere. ``mapped``: code that is mapped
+        from files, from where to where."""
+        if not (self.symbols or self.sources or self.libraries or self.ranges):
+            return ()
+        found = list(self.ranges)
+        for name in self.symbols:
+            found += _of_symbol(image, name)
+        for name in self.sources:
+            found += _of_source(image, name)
+        for name in self.libraries:
+            found += _of_library(name, mapped)
+        return merged(found)
+
+    # --- what translations have to do
+    def trace(self, places: Ranges) -> TraceSelection:
+        """What has to be in the record, with `places` found."""
+        from emulator.isa.table import TABLE
+
+        wanted = set(self.fields)
+        if "taken" in wanted:
+            wanted.add("target")
+        mask = sum(1 << n for n, name in enumerate(VALUE_FIELDS) if name in wanted)
+        masks = ((row.mnemonic, mask & has_values(row)) for row in TABLE if self.may_take(row))
+        return TraceSelection(
+            blocks=True,
+            addresses="address" in wanted,
+            ranges=places,
+            values=tuple(sorted((mnemonic, bits) for mnemonic, bits in masks if bits)),
+        )
+
+    def hooks(self, places: Ranges) -> TraceSelection:
+        """What makes the machine call before and after what is selected, with `places` found."""
+        from emulator.isa.table import TABLE
+
+        mnemonics = sorted(row.mnemonic for row in TABLE if self.may_take(row))
+        return TraceSelection(hooks=tuple(mnemonics), hook_ranges=places)
+
+
+def has_values(row: Row) -> int:
+    """The VALUE_* bits of what instructions of ``row`` have."""
+    kinds = row.register_kinds
+    has = (*(kind != "-" for kind in kinds[1:]), row.access, kinds[0] != "-", row.ends_block and not row.slow)
+    return sum(1 << n for n, one in enumerate(has) if one)
+
+
+def _expected(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), 3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    names = sorted(known, key=lambda name: (name.startswith("_"), name))
+    return f"expected one of {', '.join(names[:24])}{' ...' if len(names) > 24 else ''}"
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, dash, high = text.partition("-")
+    try:
+        found = int(low, 0), int(high, 0)
+    except ValueError:
+        found = 0, 0
+    if not dash or found[0] >= found[1]:
+        raise SelectionError(
+            f"range {text!r}: expected LOW-HIGH with LOW below HIGH, such as 0x10000-0x12000"
+        )
+    return found
+
+
+def _of_symbol(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
+    functions = [symbol for symbol in image.symbols if symbol.is_function]
+    starts = sorted({symbol.address for symbol in functions})
+    found = []
+    for symbol in functions:
+        if symbol.name == name or fnmatchcase(symbol.name, name):
+            later = [start for start in starts if start > symbol.address]
+            end = symbol.address + symbol.size_bytes if symbol.size_bytes else min(later, default=image.end)
+            found.append((symbol.address, end))
+    if not found:
+        names = {symbol.name for symbol in functions}
+        hint = _expected(name, names) if names else "the program is stripped; use range=LOW-HIGH"
+        raise SelectionError(f"{image.name}: it has no function {name!r}; {hint}")
+    return found
+
+
+def _of_source(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
+    rows = [row for row in image.line_rows() if row.line]
+    found = [
+        (row.address, row.end)
+        for row in rows
+        if row.file == name or row.file.endswith("/" + name.lstrip("/"))
+    ]
+    if not found:
+        names = {row.file.rpartition("/")[2] for row in rows}
+        hint = _expected(name, names) if names else "it has no debug information; compile it with -g"
+        raise SelectionError(f"{image.name}: no code of it comes from {name!r}; {hint}")
+    return found
+
+
+def _of_library(name: str, mapped: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int]]:
+    found = [(low, high) for low, high, path in mapped if f"/{path}".endswith("/" + name.lstrip("/"))]
+    if not found:
+        names = {path.rpartition("/")[2] for _, _, path in mapped}
+        raise SelectionError(
+            f"no code is mapped from a library {name!r} yet; {_expected(name, names)}. Libraries are there when the "
+            "program's own code begins: at main"
+        )
+    return found

@@ -1,0 +1,285 @@
+"""Analyzers on a machine: what they want becomes one selection, what comes is given to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.expand import Expander
+from emulator.analyzers.selection import Selection
+from emulator.errors import EmulatorError
+from emulator.events import NOTHING, BlockFacts, OpClass, Ranges, TraceSelection
+from emulator.isa.disassemble import format_instruction
+from emulator.memory import EXEC
+
+if TYPE_CHECKING:
+    from emulator.engine.blocks import Block
+    from emulator.isa.decode import Instruction
+    from emulator.machine import Ending, Machine
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One instruction of a running program: ``machine.hart.x`` and ``.f`` are the registers, as they are now."""
+
+    machine: Machine
+    pc: int
+    instruction: Instruction
+
+    def read(self, address: int, n_bytes: int) -> int:
+        """Guest memory, as an unsigned number. Raises `MemoryFault` where there is none."""
+        return self.machine.memory.read_int(address, n_bytes)
+
+    def write(self, address: int, n_bytes: int, value: int) -> None:
+        """Change guest memory. Raises `MemoryFault` where there is none."""
+        self.machine.memory.write_int(address, n_bytes, value)
+
+    def __str__(self) -> str:
+        place = self.machine.image.symbolize(self.pc)
+        return f"{place}: {format_instruction(self.instruction, self.pc)}"
+
+
+class _Resumed(Exception):
+    """The analyzers watch again: intervals begin here."""
+
+
+class Session:
+    """``analyzers`` watching ``machine``, from now on and beside the consumers that it was made with.
+
+    ``paused``: not yet, but from `resume` on. Raises `SelectionError` for a selection that the program has nothing for;
+    whether it has the libraries that a selection names turns out when that is in force.
+    """
+
+    def __init__(self, machine: Machine, analyzers: Sequence[Analyzer], paused: bool = False) -> None:
+        self.machine = machine
+        self.analyzers = list(analyzers)
+        self.selection: TraceSelection = NOTHING  # of all analyzers, as the machine's consumer
+        self._others = list(machine.consumers)
+        self._base = machine.selection
+        self._places: dict[Selection, Ranges] = {}
+        self._expanders: dict[Any, Expander] = {}
+        self._readers: list[tuple[Analyzer, Expander]] = []
+        self._stops: dict[int, Callable[[], None]] = {}
+        self._calls: dict[int, list[Analyzer]] = {}  # by pc, of the current block
+        self._calling: list[tuple[Analyzer, frozenset[OpClass], tuple[str, ...], Ranges]] = []
+        self._stale = False
+        self._consuming = False
+        self._paused = paused
+        self._running = False
+        self._counted = np.zeros(0, np.int64)  # executions of blocks before the last pause
+        self._counted_from = machine.block_counts.copy()
+        self._interval_instructions = self._one_interval()
+        for analyzer in self.analyzers:
+            analyzer.session = self
+            analyzer.begin()
+            for selection in (_parsed(text) for text in (analyzer.selection, analyzer.calls) if text):
+                if not (paused and selection.libraries):
+                    self.places_of(selection)
+        self._apply()
+
+    # --- running
+    def run(self, until_instructions: int = 1 << 62) -> Ending | None:
+        """Run the program to its end (how it ended), or to the first block boundary at or after so many instructions
+        in all (None), or up to an interval later. Raises `InstructionLimit`."""
+        machine, length = self.machine, self._interval_instructions
+        self._running, began = True, False
+        while machine.ending is None and machine.instructions < until_instructions:
+            if not length or self._paused:
+                with suppress(_Resumed):
+                    machine.advance_to_instructions(until_instructions)
+                began = False
+                continue
+            if not began:
+                machine.run_intervals(length, 0)
+                machine.count_from_here()
+                began = True
+            # Events up to an interval's end are to be delivered before it: then it is one at a time.
+            done = machine.run_intervals(length, 1 if machine.selection.blocks else 256)
+            machine.drain()
+            for analyzer in self.analyzers:
+                if len(done) and analyzer.interval_instructions:
+                    analyzer.interval(done)
+        self._running = False
+        return machine.ending
+
+    def finish(self) -> None:
+        """Deliver what is left and let the analyzers end; the machine goes on without them."""
+        self.machine.drain()
+        for analyzer in self.analyzers:
+            analyzer.end()
+        self.machine.call_hooks(None)
+        self.machine.observe(self._base, self._others)
+
+    def pause(self) -> None:
+        """Let the analyzers have nothing until `resume`; what translations did for them stays for then."""
+        self._counted = self.block_counts()
+        self._paused = True
+        self.changed()
+
+    def resume(self) -> None:
+        """Go on as before `pause`."""
+        self._counted_from = self.machine.block_counts.copy()
+        self._paused = False
+        self.changed()
+
+    def block_counts(self) -> NDArray[np.int64]:
+        """Executions of each block while the analyzers watched and ``counts`` was selected, (n_blocks,)."""
+        now = self.machine.block_counts.copy()
+        if self._paused:
+            now[:] = 0
+        else:
+            now[: len(self._counted_from)] -= self._counted_from
+        now[: len(self._counted)] += self._counted
+        return now
+
+    def at(self, place: int | str, action: Callable[[], None]) -> None:
+        """Call ``action()`` once, before the block that has the instruction at ``place`` (an address or the name of a
+        function), when control comes there next."""
+        self._stops[self._address(place)] = action
+        self.changed()
+
+    def changed(self) -> None:
+        """Analyzers want something else than before."""
+        self._stale = True
+        if not self._consuming:
+            self._apply()
+
+    # --- what the machine calls
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        self.consume_values(facts, stream, np.zeros(0, np.uint64))
+
+    def consume_values(
+        self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]
+    ) -> None:
+        self._consuming = True
+        try:
+            self._deliver(facts, stream, values)
+        finally:
+            self._consuming = False
+        if self._stale:
+            self._apply()
+
+    def enter(self, block: Block) -> None:
+        was_paused = self._paused
+        for pc in block.pcs:
+            if pc in self._stops:
+                self._stops.pop(pc)()
+                self._stale = True
+        if self._stale:
+            self._apply()
+        if was_paused and not self._paused and self._running and self._interval_instructions:
+            raise _Resumed
+        self._calls = {}
+        first = int(self.machine.facts.blocks["first_instruction"][block.number])
+        for n, (pc, instruction) in enumerate(zip(block.pcs, block.instructions, strict=True)):
+            op_class = self.machine.facts.instructions["op_class"][first + n]
+            for analyzer, kinds, mnemonics, places in self._calling:
+                is_kind = op_class in kinds or instruction.row.mnemonic in mnemonics
+                if is_kind and (not places or any(low <= pc < high for low, high in places)):
+                    self._calls.setdefault(pc, []).append(analyzer)
+
+    def before(self, pc: int, instruction: Instruction) -> None:
+        for analyzer in self._calls.get(pc, ()):
+            analyzer.before(Moment(self.machine, pc, instruction))
+
+    def after(self, pc: int, instruction: Instruction) -> None:
+        for analyzer in self._calls.get(pc, ()):
+            analyzer.after(Moment(self.machine, pc, instruction))
+
+    # --- inside
+    def _deliver(self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]) -> None:
+        ids: NDArray[np.uint32] | None = None
+        for analyzer in self.analyzers:
+            if _wants_blocks(analyzer):
+                ids = self._block_ids(facts, stream) if ids is None else ids
+                analyzer.consume_blocks(facts, ids)
+        for analyzer, expander in self._readers:
+            for batch in expander.batches(facts, stream, values):
+                if analyzer.function is not None:
+                    analyzer.function(analyzer.state, *batch.columns.values())
+                else:
+                    analyzer.consume(batch)
+
+    def _block_ids(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        from emulator.probes import block_ids
+
+        return block_ids(facts, stream) if self.machine.selection.addresses else stream
+
+    def _apply(self) -> None:
+        """Tell the machine what is wanted now, and get ready to read it."""
+        self._stale = False
+        wanted: TraceSelection = NOTHING
+        reading, self._calling = [], []
+        for analyzer in () if self._paused else self.analyzers:
+            wanted |= analyzer.trace
+            if _wants_blocks(analyzer):
+                wanted |= TraceSelection(blocks=True)
+            if analyzer.selection:
+                selection = _parsed(analyzer.selection)
+                wanted |= selection.trace(self.places_of(selection))
+                reading.append((analyzer, selection))
+            if analyzer.calls:
+                selection = _parsed(analyzer.calls)
+                places = self.places_of(selection)
+                wanted |= selection.hooks(places)
+                self._calling.append((analyzer, selection.kinds(), selection.mnemonics, places))
+        if self._stops:
+            stops = tuple(sorted((pc, pc + 2) for pc in self._stops))
+            wanted |= Selection().hooks(stops)
+        self.selection = wanted
+        self.machine.call_hooks(self if self._stops or self._calling else None)
+        if wanted.blocks:
+            self.machine.observe(self._base, [*self._others, self])
+        else:
+            self.machine.observe(self._base | wanted, self._others)
+        self._readers = [(a, self._expander(s, self.machine.selection)) for a, s in reading]
+
+    def _expander(self, selection: Selection, emitted: TraceSelection) -> Expander:
+        key = selection, emitted.values, emitted.addresses
+        if key not in self._expanders:
+            self._expanders[key] = Expander(selection, self.places_of(selection), emitted)
+        return self._expanders[key]
+
+    def places_of(self, selection: Selection) -> Ranges:
+        """The ranges of addresses that it selects, as they were when it was first asked for; () for everywhere."""
+        if selection not in self._places:
+            self._places[selection] = selection.places(self.machine.image, self._mapped())
+        return self._places[selection]
+
+    def _mapped(self) -> list[tuple[int, int, str]]:
+        """Code that is mapped from files now."""
+        kernel = self.machine.kernel
+        return [
+            (start, end, name)
+            for address, length, perm in kernel.memory.areas()
+            for start, end, _, name in kernel.memory_calls.names_of(address, address + length)
+            if perm & EXEC and name.startswith("/")
+        ]
+
+    def _address(self, place: int | str) -> int:
+        if isinstance(place, int):
+            return place
+        return Selection(symbols=(place,)).places(self.machine.image)[0][0]
+
+    def _one_interval(self) -> int:
+        lengths = {a.interval_instructions for a in self.analyzers} - {0}
+        if len(lengths) > 1:
+            raise EmulatorError(
+                f"analyzers want intervals of {' and of '.join(map(str, sorted(lengths)))} instructions, "
+                "expected one length"
+            )
+        return lengths.pop() if lengths else 0
+
+
+def _parsed(selection: str | Selection) -> Selection:
+    return Selection.parse(selection) if isinstance(selection, str) else selection
+
+
+def _wants_blocks(analyzer: Analyzer) -> bool:
+    return type(analyzer).consume_blocks is not Analyzer.consume_blocks

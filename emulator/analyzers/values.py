@@ -1,0 +1,69 @@
+"""Value locality: how often a load gets what it got before.
+
+The measure of Lipasti, Wilkerson and Shen, "Value Locality and Load Value Prediction" (ASPLOS 1996, section 2): a
+table without tags, indexed by the load's address, holds the values that it loaded last; a load hits when its value
+is the last one, or among the last ``depth`` different ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.expand import Batch
+from emulator.errors import EmulatorError
+from emulator.jit import kernel
+
+
+@kernel
+def look_up(history: Any, used: Any, hits: Any, pcs: Any, values: Any) -> None:
+    """Count in ``hits`` (2,) the values that are the last, and any, of ``history`` (entries, depth), latest first."""
+    entries, depth = history.shape
+    for n in range(len(pcs)):
+        place = np.int64(pcs[n] >> 1) & (entries - 1)
+        value = values[n]
+        found = used[place]  # where the value is; one behind the last if it is nowhere
+        for k in range(used[place]):
+            if history[place, k] == value:
+                found = k
+                break
+        if found < used[place]:
+            hits[1] += 1
+            hits[0] += found == 0
+        elif used[place] < depth:
+            used[place] += 1
+        else:
+            found = depth - 1
+        for k in range(found, 0, -1):
+            history[place, k] = history[place, k - 1]
+        history[place, 0] = value
+
+
+class ValueLocality(Analyzer):
+    """Loads whose value is the last, or one of the last ``depth`` different ones, of ``entries`` places."""
+
+    selection = "class=load fields=pc,value"
+
+    def __init__(self, entries: int = 1024, depth: int = 16) -> None:
+        if entries.bit_count() != 1 or depth < 1:
+            raise EmulatorError(
+                f"values: entries={entries} depth={depth}: expected a power of two, and 1 or more"
+            )
+        self.depth = depth
+        self._history = np.zeros((entries, depth), np.uint64)
+        self._used = np.zeros(entries, np.int64)
+        self.loads = 0
+        self.hits = np.zeros(2, np.int64)
+
+    def consume(self, batch: Batch) -> None:
+        self.loads += len(batch)
+        look_up(self._history, self._used, self.hits, batch.pc, batch.value)
+
+    def report(self) -> str:
+        share = 100 * self.hits / max(1, self.loads)
+        return (
+            f"{self.loads:>16,}  loads\n{self.hits[0]:>16,}  {share[0]:5.1f}%  of the value loaded last\n"
+            f"{self.hits[1]:>16,}  {share[1]:5.1f}%  of one of the last {self.depth} values"
+        )

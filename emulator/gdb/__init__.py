@@ -1,0 +1,1 @@
+"""A debugger at a running guest: the serial protocol of gdb, and exact stops."""

@@ -1,0 +1,132 @@
+"""System calls on files made of events: eventfd, timerfd, epoll. Every public method is the call of that name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from emulator.linux.abi import signed
+from emulator.linux.clock import NANOSECONDS, Timers, VirtualClock
+from emulator.linux.event_files import EventCounter, EventPoll, TimerFile
+from emulator.linux.files import VirtualFiles
+from emulator.linux.open_files import OpenFile
+from emulator.linux.poll_calls import wait_with_mask
+from emulator.linux.signals import SignalState
+from emulator.memory import GuestMemory
+
+_EFD_SEMAPHORE = 1
+_ADD, _DELETE, _MODIFY = 1, 2, 3
+_TIMER_ABSTIME = 1
+_WALL_CLOCKS, _CLOCKS = {0, 8}, {0, 1, 7, 8, 9}
+_EVENT_BYTES = 16
+_MAX_EVENTS = 1 << 20
+
+
+class EventCalls:
+    def __init__(
+        self,
+        memory: GuestMemory,
+        files: VirtualFiles,
+        signals: SignalState,
+        clock: VirtualClock,
+        timers: Timers,
+    ) -> None:
+        self._memory = memory
+        self._table = files.descriptors
+        self._signals = signals
+        self._clock = clock
+        self._timers = timers
+
+    def eventfd2(self, value: int, flags: int) -> int:
+        if flags & ~(os.O_CLOEXEC | os.O_NONBLOCK | _EFD_SEMAPHORE):
+            raise OSError(errno.EINVAL, "eventfd2")
+        file = EventCounter(
+            flags & os.O_NONBLOCK | os.O_RDWR, value & 0xFFFF_FFFF, bool(flags & _EFD_SEMAPHORE)
+        )
+        return self._table.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
+
+    # Timers
+
+    def timerfd_create(self, clock_id: int, flags: int) -> int:
+        if clock_id not in _CLOCKS or flags & ~(os.O_CLOEXEC | os.O_NONBLOCK):
+            raise OSError(errno.EINVAL, "timerfd_create")
+        file = TimerFile(flags & os.O_NONBLOCK | os.O_RDWR, self._timers, clock_id in _WALL_CLOCKS)
+        return self._table.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
+
+    def timerfd_settime(self, fd: int, flags: int, new: int, old: int) -> int:
+        file = self._timer(fd)
+        interval, value = self._time(new), self._time(new + 16)
+        if old:
+            self.timerfd_gettime(fd, old)
+        if flags & _TIMER_ABSTIME and value and file.is_wall_clock:
+            value = max(1, value - self._clock.epoch_nanoseconds)
+        file.arm(value, interval, bool(flags & _TIMER_ABSTIME))
+        return 0
+
+    def timerfd_gettime(self, fd: int, address: int) -> int:
+        timer = self._timer(fd).timer
+        times = (*divmod(timer.interval, NANOSECONDS), *divmod(self._timers.remaining(timer), NANOSECONDS))
+        self._memory.write(address, struct.pack("<4q", *times))
+        return 0
+
+    def _timer(self, fd: int) -> TimerFile:
+        file = self._file(fd)
+        if not isinstance(file, TimerFile):
+            raise OSError(errno.EINVAL, "timerfd")
+        return file
+
+    def _time(self, address: int) -> int:
+        seconds, nanoseconds = struct.unpack("<qq", self._memory.read(address, 16))
+        if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
+            raise OSError(errno.EINVAL, "time")
+        return int(seconds * NANOSECONDS + nanoseconds)
+
+    # Sets of files
+
+    def epoll_create1(self, flags: int) -> int:
+        if flags & ~os.O_CLOEXEC:
+            raise OSError(errno.EINVAL, "epoll_create1")
+        return self._table.install(EventPoll(), close_on_exec=bool(flags))
+
+    def epoll_ctl(self, epoll: int, operation: int, fd: int, event: int) -> int:
+        watched, file = self._set(epoll), self._file(fd)
+        fd = signed(fd, 32)
+        if operation == _DELETE:
+            watched.remove(fd, file)
+            return 0
+        if operation not in (_ADD, _MODIFY):
+            raise OSError(errno.EINVAL, "epoll_ctl")
+        events, _, data = struct.unpack("<IIQ", self._memory.read(event, _EVENT_BYTES))
+        (watched.add if operation == _ADD else watched.change)(fd, file, events, data)
+        return 0
+
+    def epoll_pwait(self, epoll: int, events: int, count: int, timeout: int, mask: int, size: int) -> int:
+        milliseconds = signed(timeout, 32)
+        until = None if milliseconds < 0 else self._clock.elapsed() + milliseconds * 1_000_000
+        return self._wait(epoll, events, count, until, mask, size)
+
+    def epoll_pwait2(self, epoll: int, events: int, count: int, timeout: int, mask: int, size: int) -> int:
+        until = self._clock.elapsed() + self._time(timeout) if timeout else None
+        return self._wait(epoll, events, count, until, mask, size)
+
+    def _wait(self, epoll: int, events: int, count: int, until: int | None, mask: int, size: int) -> int:
+        watched = self._set(epoll)
+        if not 0 < signed(count, 32) <= _MAX_EVENTS:
+            raise OSError(errno.EINVAL, "epoll_pwait")
+
+        def ready() -> int | None:
+            found = watched.take(count)
+            self._memory.write(events, b"".join(struct.pack("<IIQ", e, 0, data) for e, data in found))
+            return len(found) or None
+
+        return wait_with_mask(self._memory, self._signals, ready, until, lambda: 0, mask, size)
+
+    def _set(self, fd: int) -> EventPoll:
+        file = self._file(fd)
+        if not isinstance(file, EventPoll):
+            raise OSError(errno.EINVAL, "epoll")
+        return file
+
+    def _file(self, fd: int) -> OpenFile:
+        return self._table.file(signed(fd, 32))

@@ -1,0 +1,128 @@
+"""Executing another program in the same process. Every public method is the system call of that name."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from emulator.errors import EmulatorError, GuestImageError
+from emulator.linux.abi import signed
+from emulator.linux.elf import load_image
+from emulator.linux.futex_calls import leave_locks
+from emulator.linux.hart import Hart
+from emulator.linux.process import build_process
+from emulator.linux.process_calls import command_name
+from emulator.linux.signals import AlternateStack
+from emulator.linux.task_calls import end_thread
+from emulator.linux.tasks import Registers, Replaced
+from emulator.memory import MemoryLimit
+
+if TYPE_CHECKING:
+    from emulator.linux.syscalls import LinuxKernel
+
+_ARGUMENTS_BYTES = 1 << 20
+_MAX_ARGUMENTS = 1 << 16
+_MAX_SCRIPTS = 4
+_SCRIPT_LINE_BYTES = 256
+_STACK_POINTER = 2
+
+
+class ExecCalls:
+    def __init__(self, kernel: LinuxKernel) -> None:
+        self._kernel = kernel
+        self._memory = kernel.memory
+        self._files = kernel.files
+        self._scheduler = kernel.scheduler
+        self._owner = kernel.owner
+
+    def execve(self, hart: Hart, path: int, arguments: int, environment: int) -> int:
+        return self._execute(hart, self._text(path), self._texts(arguments), self._texts(environment))
+
+    def execveat(
+        self, hart: Hart, directory: int, path: int, arguments: int, environment: int, flags: int
+    ) -> int:
+        number = signed(directory, 32)
+        name = self._text(path)
+        if not name and flags & 0x1000:
+            name = self._files.descriptors.file(number).path
+        where = self._files.absolute(name, None if number == -100 else number)
+        return self._execute(hart, where, self._texts(arguments), self._texts(environment))
+
+    def _execute(self, hart: Hart, path: str, arguments: list[str], environment: list[str]) -> int:
+        from emulator.linux.syscalls import LinuxKernel
+
+        path, data, arguments = self._program(self._files.program_path(path), arguments)
+        memory = self._memory.another()
+        try:
+            image = load_image(data, path)
+            variables = dict(text.partition("=")[::2] for text in environment)
+            process = build_process(
+                memory, image, arguments, variables, self._kernel.process.layout, self._files.contents
+            )
+        except MemoryLimit:
+            memory.close()
+            raise
+        except GuestImageError as error:
+            memory.close()
+            raise OSError(errno.ENOEXEC, str(error)) from error
+        except EmulatorError as error:
+            memory.close()
+            raise OSError(errno.E2BIG, str(error)) from error
+
+        thread = self._scheduler.current
+        for other in list(self._owner.threads):
+            if other is not thread:
+                end_thread(self._scheduler, other, self._memory)
+        leave_locks(self._scheduler, thread, self._memory)
+        thread.tid = self._owner.pid
+        thread.clear_tid_address = thread.robust_list = 0
+        thread.signals.alternate_stack = AlternateStack()
+        thread.name = command_name(process)
+        self._kernel.release()
+        self._files.descriptors.close_for_exec()
+        before = self._kernel
+        kernel = LinuxKernel(memory, process, self._files, before=before, owner=self._owner)
+        kernel.signals.copy_actions(before.signals, keep_handlers=False)
+        kernel.signals.copy_pending(before.signals)
+        kernel.signals.thread = thread.signals
+        self._owner.borrows = False
+        x = [0] * 32
+        x[_STACK_POINTER] = process.stack_pointer
+        Registers(tuple(x), (0,) * 32, process.entry, 0).put(hart)
+        if self._scheduler.on_switch is not None:
+            self._scheduler.on_switch()
+        raise Replaced
+
+    def _program(self, path: str, arguments: list[str]) -> tuple[str, bytes, list[str]]:
+        """The executable that a path or the script there leads to, its contents, and its arguments."""
+        for _ in range(_MAX_SCRIPTS):
+            status = self._files.status(path)
+            if not status.mode & 0o111 or status.mode & 0o170000 != 0o100000:
+                raise OSError(errno.EACCES, "not executable")
+            data = self._files.contents(path)
+            if not data.startswith(b"#!"):
+                return path, data, arguments
+            line = os.fsdecode(data[2:_SCRIPT_LINE_BYTES].split(b"\n", 1)[0]).strip().split(None, 1)
+            if not line:
+                raise OSError(errno.ENOEXEC, "script without interpreter")
+            arguments = [*line, path, *arguments[1:]]
+            path = self._files.program_path(line[0])
+        raise OSError(errno.ELOOP, "scripts")
+
+    def _text(self, address: int) -> str:
+        raw = self._memory.read_cstring(address, 4096)
+        if raw is None:
+            raise OSError(errno.ENAMETOOLONG, "path")
+        return os.fsdecode(raw)
+
+    def _texts(self, address: int) -> list[str]:
+        texts: list[str] = []
+        total = 0
+        while address and (where := self._memory.read_int(address + 8 * len(texts), 8)):
+            raw = self._memory.read_cstring(where, _ARGUMENTS_BYTES)
+            total += _ARGUMENTS_BYTES if raw is None else len(raw) + 1
+            if raw is None or total > _ARGUMENTS_BYTES or len(texts) >= _MAX_ARGUMENTS:
+                raise OSError(errno.E2BIG, "arguments")
+            texts.append(os.fsdecode(raw))
+        return texts

@@ -1,0 +1,268 @@
+"""Who runs: threads of all processes take turns on the one hart, always in the same order.
+
+A thread runs until it waits, ends, or has used up its turn of `TURN_INSTRUCTIONS` while others could run. Threads
+that can run stand in a queue; those that wait are asked whether they still do whenever something has happened that
+might have changed it (a system call, a timer). When nobody can run, virtual time passes to the next moment at which
+somebody may.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
+from emulator.linux.hart import Hart
+from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait
+from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
+
+TURN_INSTRUCTIONS = 1_000_000
+
+_FIRST_PID = 1000
+_LAST_PID = 1 << 22
+# A wait without end that so many timers have not ended: their signals are blocked or ignored.
+_MAX_WAKEUPS = 1000
+
+
+class Futexes:
+    """Who waits for which word of memory, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
+
+    def add(self, memory: GuestMemory, address: int, bits: int) -> FutexWaiter:
+        waiter = FutexWaiter(memory.place_of(address), bits)
+        self._waiters.setdefault(waiter.place, []).append(waiter)
+        return waiter
+
+    def remove(self, waiter: FutexWaiter) -> None:
+        """The wait has ended otherwise."""
+        others = [one for one in self._waiters.pop(waiter.place, []) if one is not waiter]
+        if others:
+            self._waiters[waiter.place] = others
+
+    def wake(self, memory: GuestMemory, address: int, at_most: int, bits: int = 0xFFFF_FFFF) -> int:
+        """How many were woken."""
+        waiting = self._waiters.get(memory.place_of(address), [])
+        chosen = [waiter for waiter in waiting if waiter.bits & bits][: max(0, at_most)]
+        for waiter in chosen:
+            waiter.woken = True
+            self.remove(waiter)
+        return len(chosen)
+
+    def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
+        """Let waiters wait for another word instead; how many."""
+        chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
+        for waiter in chosen:
+            self.remove(waiter)
+            waiter.place = memory.place_of(target)
+            self._waiters.setdefault(waiter.place, []).append(waiter)
+        return len(chosen)
+
+
+@dataclass(eq=False)
+class FutexWaiter:
+    """One that waits for the word at ``place``; ``bits``: which wakes it takes."""
+
+    place: tuple[object, int]
+    bits: int
+    woken: bool = False
+
+
+class Scheduler:
+    """All threads of a guest. ``current`` has the hart; ``instructions`` tells how many were executed."""
+
+    def __init__(self, clock: VirtualClock, timers: Timers, instructions: Callable[[], int]) -> None:
+        self.clock = clock
+        self.timers = timers
+        self.futexes = Futexes()
+        self._instructions = instructions
+        self.current: Thread
+        self.runnable: list[Thread] = []
+        self.waiting: list[Thread] = []
+        self.processes: dict[int, Process] = {}
+        self.turn_end = TURN_INSTRUCTIONS
+        self.stirred = False
+        """Something happened that may end a wait."""
+        self.unsupported: list[str] = []
+        self.on_fork: Callable[[GuestMemory, GuestMemory], None] | None = None
+        """Called with a memory and its copy, before either is changed."""
+        self.on_switch: Callable[[], None] | None = None
+        """Called when another thread has got the hart, or this one another program."""
+        self._next_pid = _FIRST_PID
+
+    # --- numbers
+    def new_pid(self) -> int:
+        """A number for a process or thread; none is used twice before all have been used."""
+        taken = {thread.tid for process in self.processes.values() for thread in process.threads}
+        while self._next_pid in taken or self._next_pid in self.processes:
+            self._next_pid += 1
+        found = self._next_pid
+        self._next_pid = found + 1 if found + 1 < _LAST_PID else _FIRST_PID
+        return found
+
+    def check_room(self, process: bool) -> None:
+        """Raises OSError(EAGAIN) when there may be no more threads, or processes."""
+        n_threads = sum(len(one.threads) for one in self.processes.values())
+        if n_threads >= MAX_THREADS or (process and len(self.processes) >= MAX_PROCESSES):
+            raise OSError(errno.EAGAIN, "threads or processes")
+
+    def thread(self, tid: int) -> Thread | None:
+        """The living thread of that number."""
+        for process in self.processes.values():
+            for thread in process.threads:
+                if thread.tid == tid:
+                    return thread
+        return None
+
+    def report(self, what: str) -> None:
+        """Note what the guest asked for and does not get."""
+        if what not in self.unsupported:
+            self.unsupported.append(what)
+
+    # --- starting and ending
+    def begin(self, thread: Thread) -> None:
+        """The first thread of all has the hart."""
+        self.current = thread
+
+    def add(self, thread: Thread) -> None:
+        """A new thread, with its registers, wants to run."""
+        self._enqueue(thread)
+
+    def remove(self, thread: Thread) -> None:
+        """The thread runs no more; when it is the current one, `switch` must follow."""
+        for place in (self.runnable, self.waiting):
+            if thread in place:
+                place.remove(thread)
+        thread.wait = None
+
+    # --- waiting
+    def block(self, wait: Wait, hart: Hart, first_argument: int = 0) -> None:
+        """Let the current thread wait and go on with another one, or with the same when it is through at once."""
+        thread = self.current
+        thread.wait = wait
+        thread.restart = first_argument if wait.restartable else None
+        thread.registers = Registers.of(hart)
+        self.waiting.append(thread)
+        try:
+            self.switch(hart)
+        except Deadlock:
+            self.remove(thread)
+            raise
+
+    def yield_turn(self, hart: Hart) -> None:
+        """Let the others that can run go first."""
+        if self.runnable:
+            self._preempt(hart)
+
+    def look(self, hart: Hart) -> None:
+        """Between stretches of running: end waits that are over, and the turn of the current thread."""
+        if self.stirred and self.waiting:
+            self._ask()
+        if self.runnable and self._instructions() >= self.turn_end:
+            self._preempt(hart)
+
+    def until_turn_ends(self) -> int | None:
+        """Instructions that the current thread may still run; None when nobody else wants to."""
+        return max(1, self.turn_end - self._instructions()) if self.runnable else None
+
+    def next_deadline(self) -> int | None:
+        """The clock source's time at which a timer or a wait ends if the current thread computes on."""
+        if not self.waiting:
+            return self.timers.next_deadline()
+        deadlines = [
+            self.clock.to_source(TimeBase.ELAPSED, thread.wait.until)
+            for thread in self.waiting
+            if thread.wait is not None and thread.wait.until is not None
+        ]
+        timer = self.timers.next_deadline()
+        return min(deadlines if timer is None else [*deadlines, timer], default=None)
+
+    def switch(self, hart: Hart) -> None:
+        """Give the hart to the next thread; what the current one needs is saved already.
+
+        Raises `Deadlock` when nobody can ever run again.
+        """
+        wakeups = 0
+        self._ask()
+        while not self.runnable:
+            wakeups += 1
+            self._pass_time(wakeups)
+            self._ask()
+        chosen = self.runnable.pop(0)
+        changed = chosen is not self.current
+        self.current = chosen
+        chosen.kernel.signals.thread = chosen.signals
+        assert chosen.registers is not None
+        chosen.registers.put(hart)
+        chosen.registers = None
+        self.turn_end = self._instructions() + TURN_INSTRUCTIONS
+        if changed and self.on_switch is not None:
+            self.on_switch()
+
+    def _preempt(self, hart: Hart) -> None:
+        self.current.registers = Registers.of(hart)
+        self._enqueue(self.current)
+        self.switch(hart)
+
+    def _enqueue(self, thread: Thread) -> None:
+        if not self.runnable:
+            self.turn_end = self._instructions() + TURN_INSTRUCTIONS
+        self.runnable.append(thread)
+
+    def _ask(self) -> None:
+        """Put everybody whose wait is over in the queue."""
+        self.stirred = False
+        for thread in list(self.waiting):
+            if thread.wait is not None and self._is_over(thread, thread.wait):
+                self.waiting.remove(thread)
+                thread.wait = None
+                self._enqueue(thread)
+
+    def _is_over(self, thread: Thread, wait: Wait) -> bool:
+        signals = thread.kernel.signals
+        before, signals.thread = signals.thread, thread.signals
+        restart, thread.restart = thread.restart, None
+        try:
+            result = wait.ready()
+            if result is None and signals.has_pending():
+                result, thread.restart = -errno.EINTR, restart
+                if wait.interrupted is not None:
+                    wait.interrupted()
+            elif result is None and wait.until is not None and self.clock.elapsed() >= wait.until:
+                result = 0 if wait.timed_out is None else wait.timed_out()
+        except OSError as error:
+            result = -(error.errno or errno.EIO)
+        except MemoryFault:
+            result = -errno.EFAULT
+        except MemoryLimit:
+            result = -errno.ENOMEM
+        except Wait as further:  # it got on and waits for the rest
+            thread.wait, result = further, None
+        finally:
+            signals.thread = before
+        if result is None:
+            thread.restart = restart
+            return False
+        assert thread.registers is not None
+        thread.registers = thread.registers.with_result(result)
+        return True
+
+    def _pass_time(self, wakeups: int) -> None:
+        """Nobody can run: let time pass until somebody may. Raises `Deadlock`."""
+        ends = [t.wait.until for t in self.waiting if t.wait is not None and t.wait.until is not None]
+        timer = self.timers.next_wakeup()
+        if (not ends and (timer is None or wakeups > _MAX_WAKEUPS)) or not self.waiting:
+            raise Deadlock(self._why())
+        if timer is not None:
+            ends.append(timer)
+        self.clock.sleep_until(min(ends))
+        self.timers.fire()
+
+    def _why(self) -> str:
+        waits = [thread.wait.deadlock for thread in self.waiting if thread.wait is not None]
+        if not waits:
+            return "the guest waits for ever: nobody is left to run"
+        others = "" if len(waits) == 1 else f" ({len(waits)} threads wait, none for anything that can happen)"
+        return waits[0] + others

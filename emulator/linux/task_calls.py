@@ -1,0 +1,309 @@
+"""Threads and processes: starting, ending, waiting for them. Every public method is the system call of that name."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from emulator.linux.abi import GID, MASK_64, UID, Signal, signed
+from emulator.linux.futex_calls import leave_locks
+from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.scheduler import Scheduler
+from emulator.linux.signals import SignalInfo, ThreadSignals
+from emulator.linux.tasks import Process, Registers, Replaced, Thread, Wait
+from emulator.memory import GuestMemory
+
+if TYPE_CHECKING:
+    from emulator.linux.syscalls import LinuxKernel
+
+_CLONE_VM, _CLONE_FS, _CLONE_FILES, _CLONE_SIGHAND = 0x100, 0x200, 0x400, 0x800
+_CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x4000, 0x8000, 0x1_0000
+_CLONE_SETTLS, _CLONE_PARENT_SETTID, _CLONE_CHILD_CLEARTID = 0x8_0000, 0x10_0000, 0x20_0000
+_CLONE_DETACHED, _CLONE_SYSVSEM, _CLONE_CHILD_SETTID = 0x40_0000, 0x4_0000, 0x100_0000
+_CLONE_CLEAR_SIGHAND, _CLONE_IO = 0x1_0000_0000, 0x8000_0000
+_CLONE_KNOWN = (
+    _CLONE_VM | _CLONE_FS | _CLONE_FILES | _CLONE_SIGHAND | _CLONE_VFORK | _CLONE_PARENT | _CLONE_THREAD
+    | _CLONE_SETTLS | _CLONE_PARENT_SETTID | _CLONE_CHILD_CLEARTID | _CLONE_DETACHED | _CLONE_SYSVSEM
+    | _CLONE_CHILD_SETTID | _CLONE_CLEAR_SIGHAND | _CLONE_IO
+)  # fmt: skip
+
+_WNOHANG, _WEXITED, _WNOWAIT = 1, 4, 0x100_0000
+_P_ALL, _P_PID, _P_PGID = 0, 1, 2
+_CLD_EXITED, _CLD_KILLED = 1, 2
+_SA_NOCLDWAIT = 2
+
+_STACK_POINTER, _THREAD_POINTER = 2, 4
+
+
+class TaskCalls:
+    def __init__(self, kernel: LinuxKernel) -> None:
+        self._kernel = kernel
+        self._memory = kernel.memory
+        self._files = kernel.files
+        self._scheduler = kernel.scheduler
+        self._owner = kernel.owner
+
+    # Identity
+
+    def getpid(self) -> int:
+        return self._owner.pid
+
+    def gettid(self) -> int:
+        return self._scheduler.current.tid
+
+    def getppid(self) -> int:
+        return 1 if self._owner.parent is None else self._owner.parent.pid
+
+    def getpgid(self, pid: int) -> int:
+        return self._process(pid).group
+
+    def getsid(self, pid: int) -> int:
+        return self._process(pid).session
+
+    def setpgid(self, pid: int, group: int) -> int:
+        process = self._process(pid)
+        process.group = group or process.pid
+        return 0
+
+    def setsid(self) -> int:
+        if self._owner.group == self._owner.pid:
+            raise OSError(errno.EPERM, "already leads a group")
+        self._owner.group = self._owner.session = self._owner.pid
+        return self._owner.pid
+
+    # Starting
+
+    def clone(
+        self, hart: Hart, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int
+    ) -> int:
+        return self._clone(hart, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid)
+
+    def clone3(self, hart: Hart, address: int, size: int) -> int:
+        if size < 64:
+            raise OSError(errno.EINVAL, "clone3")
+        flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, thread_pointer = struct.unpack(
+            "<8Q", self._memory.read(address, 64)
+        )
+        top = stack + stack_bytes if stack else 0
+        return self._clone(hart, flags, exit_signal, top, parent_tid, thread_pointer, child_tid)
+
+    def _clone(
+        self, hart: Hart, flags: int, exit_signal: int, stack: int, parent_tid: int, thread_pointer: int,
+        child_tid: int,
+    ) -> int:  # fmt: skip
+        if flags & ~_CLONE_KNOWN:
+            self._scheduler.report(f"clone with flags {flags & ~_CLONE_KNOWN:#x}")
+            raise OSError(errno.EINVAL, "clone flags")
+        is_thread = bool(flags & _CLONE_THREAD)
+        if is_thread and not (flags & _CLONE_VM and flags & _CLONE_SIGHAND):
+            raise OSError(errno.EINVAL, "a thread shares memory and handlers")
+        self._scheduler.check_room(process=not is_thread)
+        caller = self._scheduler.current
+        tid = self._scheduler.new_pid()
+        process = self._owner if is_thread else self._fork(tid, flags, exit_signal)
+        signals = ThreadSignals(caller.signals.mask)
+        if not is_thread and not (flags & _CLONE_VM and not flags & _CLONE_VFORK):
+            signals.alternate_stack = caller.signals.alternate_stack
+        thread = Thread(tid, process, signals, caller.name)
+        process.threads.append(thread)
+        if not is_thread:
+            process.kernel.signals.thread = signals
+        thread.registers = self._child_registers(hart, flags, stack, thread_pointer)
+        if flags & _CLONE_PARENT_SETTID:
+            self._memory.write_int(parent_tid, 4, tid)
+        if flags & _CLONE_CHILD_SETTID:
+            process.kernel.memory.write_int(child_tid, 4, tid)
+        if flags & _CLONE_CHILD_CLEARTID:
+            thread.clear_tid_address = child_tid
+        self._scheduler.add(thread)
+        if flags & _CLONE_VFORK and not is_thread:
+            raise Wait(lambda: None if process.borrows else tid)
+        return tid
+
+    @staticmethod
+    def _child_registers(hart: Hart, flags: int, stack: int, thread_pointer: int) -> Registers:
+        mine = Registers.of(hart).with_result(0)
+        x = list(mine.x)
+        if stack:
+            x[_STACK_POINTER] = stack
+        if flags & _CLONE_SETTLS:
+            x[_THREAD_POINTER] = thread_pointer
+        return Registers(tuple(x), mine.f, mine.pc, mine.fcsr)
+
+    def _fork(self, pid: int, flags: int, exit_signal: int) -> Process:
+        from emulator.linux.syscalls import LinuxKernel
+
+        parent = self._owner.parent if flags & _CLONE_PARENT and self._owner.parent else self._owner
+        shares = bool(flags & _CLONE_VM)
+        memory = self._memory if shares else self._memory.copy()
+        if not shares and self._scheduler.on_fork is not None:
+            self._scheduler.on_fork(self._memory, memory)
+        child = Process(pid, parent, self._owner.group, self._owner.session, exit_signal)
+        child.borrows = bool(flags & _CLONE_VFORK)
+        files = self._files.fork(share_descriptors=bool(flags & _CLONE_FILES))
+        kernel = LinuxKernel(memory, self._kernel.process, files, before=self._kernel, owner=child)
+        kernel.memory_calls.continue_from(self._kernel.memory_calls)
+        kernel.signals.copy_actions(self._kernel.signals, keep_handlers=not flags & _CLONE_CLEAR_SIGHAND)
+        parent.children.append(child)
+        self._scheduler.processes[pid] = child
+        return child
+
+    # Ending, and waiting for the end
+
+    def exit(self, hart: Hart, status: int) -> int:
+        if len(self._owner.threads) == 1:
+            raise GuestExit(status & 0xFF)
+        end_thread(self._scheduler, self._scheduler.current, self._memory)
+        self._scheduler.switch(hart)
+        raise Replaced
+
+    def exit_group(self, status: int) -> int:
+        raise GuestExit(status & 0xFF)
+
+    def wait4(self, pid: int, status: int, options: int, usage: int) -> int:
+        number = signed(pid, 32)
+
+        def wanted(child: Process) -> bool:
+            group = self._owner.group if number == 0 else -number
+            return number == -1 or child.pid == number or (number <= 0 and child.group == group)
+
+        def ready() -> int | None:
+            ended = self._ended(wanted)
+            if ended is None:
+                return None
+            assert ended.status is not None
+            if status:
+                self._memory.write_int(status, 4, ended.status)
+            if usage:
+                self._memory.write(usage, bytes(144))
+            self._forget(ended)
+            return ended.pid
+
+        return self._wait(ready, bool(options & _WNOHANG))
+
+    def waitid(self, kind: int, pid: int, address: int, options: int, usage: int) -> int:
+        if kind not in (_P_ALL, _P_PID, _P_PGID) or not options & _WEXITED:
+            raise OSError(errno.EINVAL, "waitid")
+
+        def wanted(child: Process) -> bool:
+            return kind == _P_ALL or (child.pid if kind == _P_PID else child.group) == pid
+
+        def ready() -> int | None:
+            ended = self._ended(wanted)
+            if ended is None:
+                return None
+            if address:
+                self._memory.write(address, _child_info(ended).packed())
+            if usage:
+                self._memory.write(usage, bytes(144))
+            if not options & _WNOWAIT:
+                self._forget(ended)
+            return 0
+
+        if options & _WNOHANG and address:
+            self._memory.write(address, bytes(128))
+        return self._wait(ready, bool(options & _WNOHANG))
+
+    def _wait(self, ready: Callable[[], int | None], at_once: bool) -> int:
+        result = ready()
+        if result is not None:
+            return result
+        if at_once:
+            return 0
+        raise Wait(ready, restartable=True, deadlock="the guest waits for ever for a child that does not end")
+
+    def _ended(self, wanted: Callable[[Process], bool]) -> Process | None:
+        """A child that has ended; None while there are others. Raises OSError(ECHILD)."""
+        children = [child for child in self._owner.children if wanted(child)]
+        if not children:
+            raise OSError(errno.ECHILD, "no such child")
+        return next((child for child in children if child.status is not None), None)
+
+    def _forget(self, child: Process) -> None:
+        self._owner.children.remove(child)
+        del self._scheduler.processes[child.pid]
+
+    def _process(self, pid: int) -> Process:
+        if not pid:
+            return self._owner
+        found = self._scheduler.processes.get(pid)
+        if found is None:
+            raise OSError(errno.ESRCH, "process")
+        return found
+
+    # Rights: there is one user, who may not become another
+
+    def setuid(self, user: int) -> int:
+        return self._same(user, UID)
+
+    def setgid(self, group: int) -> int:
+        return self._same(group, GID)
+
+    def setresuid(self, real: int, effective: int, saved: int) -> int:
+        return max(self._same(user, UID) for user in (real, effective, saved))
+
+    def setresgid(self, real: int, effective: int, saved: int) -> int:
+        return max(self._same(group, GID) for group in (real, effective, saved))
+
+    def getresuid(self, real: int, effective: int, saved: int) -> int:
+        for address in (real, effective, saved):
+            self._memory.write_int(address, 4, UID)
+        return 0
+
+    def getresgid(self, real: int, effective: int, saved: int) -> int:
+        for address in (real, effective, saved):
+            self._memory.write_int(address, 4, GID)
+        return 0
+
+    @staticmethod
+    def _same(number: int, allowed: int) -> int:
+        if number & 0xFFFF_FFFF not in (allowed, MASK_64 & 0xFFFF_FFFF):
+            raise OSError(errno.EPERM, "another user")
+        return 0
+
+
+def _child_info(child: Process) -> SignalInfo:
+    """What SIGCHLD and waitid tell of a child that has ended."""
+    assert child.status is not None
+    signal = child.status & 0x7F
+    code, value = (_CLD_KILLED, signal) if signal else (_CLD_EXITED, child.status >> 8)
+    return SignalInfo(Signal.SIGCHLD, code, struct.pack("<iIi", child.pid, UID, value))
+
+
+def end_thread(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> None:
+    """The thread runs no more; when it is the current one, `Scheduler.switch` follows."""
+    scheduler.remove(thread)
+    thread.process.threads.remove(thread)
+    leave_locks(scheduler, thread, memory)
+    if thread is scheduler.current:
+        rest = thread.process.threads
+        thread.process.kernel.signals.thread = rest[0].signals if rest else thread.signals
+
+
+def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
+    """A process other than the first one has ended, with ``status`` as wait4 reports it; `Scheduler.switch` follows."""
+    kernel = process.kernel
+    for thread in list(process.threads):
+        end_thread(scheduler, thread, kernel.memory)
+    kernel.release()
+    kernel.files.descriptors.release()
+    process.status = status
+    process.borrows = False
+    first = next(iter(scheduler.processes.values()))
+    for child in process.children:
+        child.parent = first
+        first.children.append(child)
+    process.children.clear()
+    parent = process.parent
+    assert parent is not None
+    if parent.status is not None:
+        parent = first
+    action = parent.kernel.signals.action(Signal.SIGCHLD)
+    if process.exit_signal:
+        parent.kernel.signals.send(_child_info(process))
+    if action.handler == 1 or action.flags & _SA_NOCLDWAIT:
+        parent.children.remove(process)
+        del scheduler.processes[process.pid]
+    scheduler.stirred = True

@@ -1,0 +1,119 @@
+"""What runs: processes, their threads, and what a thread that cannot go on waits for.
+
+Plain records. Who runs when is decided by `scheduler`; what the system calls do with them is in `task_calls`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emulator.linux.clock import LAST_NANOSECONDS
+from emulator.linux.hart import Hart
+from emulator.linux.signals import ThreadSignals
+
+if TYPE_CHECKING:
+    from emulator.linux.syscalls import LinuxKernel
+
+MAX_PROCESSES = 64
+"""Alive or not yet waited for, the first one included; a fork beyond that fails with EAGAIN."""
+
+MAX_THREADS = 1024
+"""Of all processes together."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """A hart's architectural state while another thread has the hart."""
+
+    x: tuple[int, ...]
+    f: tuple[int, ...]
+    pc: int
+    fcsr: int
+
+    @staticmethod
+    def of(hart: Hart) -> Registers:
+        return Registers(tuple(hart.x.tolist()), tuple(hart.f.tolist()), hart.pc, hart.fcsr)
+
+    def put(self, hart: Hart) -> None:
+        """Give them to the hart."""
+        hart.x[:] = np.array(self.x, np.uint64)
+        hart.f[:] = np.array(self.f, np.uint64)
+        hart.pc = self.pc
+        hart.fcsr = self.fcsr
+
+    def with_result(self, value: int) -> Registers:
+        """The same with a system call's result."""
+        x = (*self.x[:10], value & (1 << 64) - 1, *self.x[11:])
+        return Registers(x, self.f, self.pc, self.fcsr)
+
+
+class Wait(Exception):
+    """A system call that cannot end yet.
+
+    ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
+    ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
+    ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
+    be done when a signal ends the call. ``deadlock``: what to say when nothing can ever end it.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], int | None],
+        until: int | None = None,
+        timed_out: Callable[[], int] | None = None,
+        restartable: bool = False,
+        interrupted: Callable[[], None] | None = None,
+        deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
+    ) -> None:
+        super().__init__(deadlock)
+        self.ready = ready
+        self.until = None if until is None else min(until, LAST_NANOSECONDS)
+        self.timed_out = timed_out
+        self.restartable = restartable
+        self.interrupted = interrupted
+        self.deadlock = deadlock
+
+
+class Replaced(Exception):
+    """The calling thread goes on elsewhere, or not at all: the call has no result."""
+
+
+@dataclass(eq=False)
+class Thread:
+    """A thread. ``registers``: while it does not run; ``restart``: the first argument of an interrupted call that
+    may be issued again."""
+
+    tid: int
+    process: Process
+    signals: ThreadSignals
+    name: bytes = b""
+    registers: Registers | None = None
+    wait: Wait | None = None
+    restart: int | None = None
+    clear_tid_address: int = 0
+    robust_list: int = 0
+
+    @property
+    def kernel(self) -> LinuxKernel:
+        return self.process.kernel
+
+
+@dataclass(eq=False)
+class Process:
+    """A process. ``status``: how it ended, as wait4 reports it, None while it runs. ``lends``: the parent's memory is
+    used until the process executes a program or ends (vfork)."""
+
+    pid: int
+    parent: Process | None
+    group: int
+    session: int
+    exit_signal: int = 0
+    threads: list[Thread] = field(default_factory=list)
+    children: list[Process] = field(default_factory=list)
+    status: int | None = None
+    borrows: bool = False
+    kernel: LinuxKernel = field(init=False)

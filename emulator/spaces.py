@@ -1,0 +1,137 @@
+"""What belongs to one address space: its memory, the code known in it, and its translations.
+
+A guest has one for each of its processes; a process that executes another program gets a new one. Facts about blocks
+and their numbers are common to all, so that every observer sees one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emulator.engine.archive import spans_of
+from emulator.engine.blocks import BlockCache
+from emulator.engine.state import Hart
+from emulator.engine.translator import Translator
+from emulator.errors import GuestFault
+from emulator.events import BlockFacts
+from emulator.linux.abi import Signal
+from emulator.memory import ADDRESS_SPACE_BYTES, GUARD_BYTES, PAGE_BYTES, PAGE_SHIFT, GuestMemory, MemoryFault
+
+_TABLES = ("block_index", "blocks")
+
+
+class Space:
+    """``cache``: blocks by pc; ``translator``: None with the oracle as the only engine.
+
+    Code that the guest has changed is found by comparing what was decoded with what is there now, when the guest
+    says that it may have changed code (fence.i, riscv_flush_icache) or changes its pages. So a program that adds
+    code keeps the translations of what it had.
+    """
+
+    def __init__(self, memory: GuestMemory, like: Space | None = None, same_code: bool = False) -> None:
+        self.memory = memory
+        self.cache = BlockCache(self.fetch, self._illegal)
+        self.translator: Translator | None = None
+        self._tables: dict[str, int] = {}
+        self._pages: dict[int, tuple[bytearray, bytearray]] = {}  # decoded bytes, and which they are, by page
+        self._in_doubt: set[int] = set()
+        if like is not None:
+            self.cache.facts = like.cache.facts
+        if like is not None and same_code:
+            self.cache.by_pc = dict(like.cache.by_pc)
+            self._pages = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
+        memory.on_code_change = self._code_changed
+
+    def translate(self, hart: Hart, make: Callable[[BlockCache], Translator]) -> None:
+        """Give it a translator of its own."""
+        self.translator = make(self.cache)
+        self._tables = {name: hart.get(name) for name in _TABLES}
+
+    def enter(self, hart: Hart) -> None:
+        """Let the hart run here from now on."""
+        hart.set("memory", self.memory.base)
+        hart.set("memory_start", self.memory.base - GUARD_BYTES)
+        hart.set("memory_end", self.memory.base + ADDRESS_SPACE_BYTES + GUARD_BYTES)
+        for name, address in self._tables.items():
+            hart.set(name, address)
+
+    def close(self) -> None:
+        if self.translator is not None:
+            self.translator.close()
+        self.memory.close()
+
+    # --- code
+    def fetch(self, pc: int) -> int:
+        """The raw bits of the instruction at ``pc``. Raises `MemoryFault`."""
+        low = self.memory.fetch(pc, 2)
+        self._note(pc, low)
+        half = int.from_bytes(low, "little")
+        if half & 3 != 3:
+            return half
+        high = self.memory.fetch(pc + 2, 2)
+        self._note(pc + 2, high)
+        return half | int.from_bytes(high, "little") << 16
+
+    def peek(self, start: int, n_bytes: int) -> bytes | None:
+        """Code, None where there is none."""
+        try:
+            return self.memory.fetch(start, n_bytes)
+        except MemoryFault:
+            return None
+
+    def note_known(self, facts: BlockFacts) -> None:
+        """Take what an earlier process decoded as decoded: it was compared with memory."""
+        for start, end in spans_of(facts.blocks):
+            code = self.peek(start, end - start)
+            if code is not None:
+                for page in range(start >> PAGE_SHIFT, (end - 1 >> PAGE_SHIFT) + 1):
+                    first, last = max(start, page << PAGE_SHIFT), min(end, page + 1 << PAGE_SHIFT)
+                    self._note(first, code[first - start : last - start])
+
+    def has_changed(self) -> bool:
+        """Whether known code is not what it was; asks only about what may have been changed since the last time."""
+        doubtful, self._in_doubt = self._in_doubt, set()
+        return any(self._differs(page) for page in sorted(doubtful))
+
+    def doubt_all(self) -> None:
+        """Any code may have been changed."""
+        self._in_doubt.update(self._pages)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        return bool(self._in_doubt)
+
+    def forget(self) -> None:
+        """Nothing is known any more; facts and numbers of blocks stay valid."""
+        self._pages.clear()
+        self._in_doubt.clear()
+        if self.translator is not None:
+            self.translator.flush()
+        else:
+            self.cache.clear()
+
+    def _note(self, address: int, code: bytes) -> None:
+        page, offset = address >> PAGE_SHIFT, address & (PAGE_BYTES - 1)
+        known = self._pages.get(page)
+        if known is None:
+            known = self._pages[page] = bytearray(PAGE_BYTES), bytearray(PAGE_BYTES)
+        known[0][offset : offset + len(code)] = code
+        known[1][offset : offset + len(code)] = b"\xff" * len(code)
+
+    def _differs(self, page: int) -> bool:
+        contents = self.peek(page << PAGE_SHIFT, PAGE_BYTES)
+        if contents is None:
+            return True
+        before, known = (int.from_bytes(part, "little") for part in self._pages[page])
+        return bool((int.from_bytes(contents, "little") ^ before) & known)
+
+    def _code_changed(self, address: int, length_bytes: int) -> None:
+        first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
+        if last - first < len(self._pages):
+            self._in_doubt.update(page for page in range(first, last + 1) if page in self._pages)
+        else:
+            self._in_doubt.update(page for page in self._pages if first <= page <= last)
+
+    @staticmethod
+    def _illegal(pc: int, raw: int) -> Exception:
+        return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)

@@ -1,0 +1,70 @@
+"""``emulate --analyzer``: what a user types, and what is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+def emulate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    code = "from emulator.cli import main; main()"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_several_analyzers_between_two_places(small: Path, steps: list[Any], tmp_path: Path) -> None:
+    done = emulate(
+        "--stats", "--analyzer", "mix by=mnemonic top=2", "--analyzer", f"bbv interval=1k out={tmp_path / 'x.bb'}",
+        "--from", "main", "--", small, "3",
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.strip()
+    begin = [step.pc for step in steps].index(_address(small, "main"))
+    lines = done.stderr.splitlines()
+    assert f"{len(steps):>16,}  instructions" in lines
+    assert f"{len(steps) - begin:>16,}          instructions" in lines
+    assert any(line.endswith("x.bb") for line in lines)
+
+
+def test_a_selection(small: Path, steps: list[Any]) -> None:
+    done = emulate("--analyzer", "caches", "--select", "symbol=walk class=load", "--", small, "3")
+    assert done.returncode == 0
+    assert "  accesses\n" in done.stderr
+
+
+def test_the_list() -> None:
+    done = emulate("--list-analyzers")
+    assert done.returncode == 0
+    for name in ("mix", "caches", "branches", "values", "callgraph", "footprint", "coverage", "bbv"):
+        assert any(line.startswith(name + " ") for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--analyzer", "cachse"), "analyzer 'cachse' is unknown; did you mean caches?"),
+        (("--analyzer", "caches", "--select", "clas=load"), "got 'clas=load', expected KEY=VALUE,VALUE"),
+        (("--select", "class=load"), "expected --analyzer with it: see --list-analyzers"),
+        (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
+        (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
+    ],
+)
+def test_mistakes(small: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = emulate(*arguments, "--", small)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+
+
+def _address(program: Path, name: str) -> int:
+    from emulator.linux.elf import load_image
+
+    symbol = load_image(program).find_symbol(name)
+    assert symbol is not None
+    return symbol.address

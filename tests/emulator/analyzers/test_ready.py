@@ -1,0 +1,311 @@
+"""The ready analyzers against naive twins, over what the oracle tells."""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter, OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.branches import NAMES, BranchPredictors
+from emulator.analyzers.caches import CacheHierarchy, CacheSweep, Geometry
+from emulator.analyzers.callgraph import CallGraph
+from emulator.analyzers.coverage import Coverage
+from emulator.analyzers.footprint import Footprint
+from emulator.analyzers.mix import InstructionMix
+from emulator.analyzers.registry import ANALYZERS, find, make
+from emulator.analyzers.session import Session
+from emulator.analyzers.values import ValueLocality
+from emulator.analyzers.vectors import BlockVectors
+from emulator.errors import EmulatorError
+from emulator.events import OpClass
+from emulator.linux.elf import ElfImage, load_image
+from emulator.machine import Machine
+
+SMALL = ("256:1:16", "512:2:16", "1K:4:32", "2K:2:64", "768:3:64")
+
+
+def watch(program: Path, *analyzers: Analyzer, **options: Any) -> str:
+    with Machine(program, ["3"], **options) as machine:
+        session = Session(machine, analyzers)
+        session.run()
+        session.finish()
+    assert all(analyzer.report() for analyzer in analyzers)
+    return analyzers[0].report()
+
+
+class NaiveCache:
+    def __init__(self, text: str) -> None:
+        self.geometry = Geometry.parse(text)
+        self.n_sets = self.geometry.size_bytes // (self.geometry.ways * self.geometry.line_bytes)
+        self.sets: defaultdict[int, OrderedDict[int, None]] = defaultdict(OrderedDict)
+        self.accesses = self.misses = 0
+
+    def touch(self, address: int) -> bool:
+        line = address // self.geometry.line_bytes
+        held = self.sets[line % self.n_sets]
+        self.accesses += 1
+        hit = line in held
+        if hit:
+            held.move_to_end(line)
+        else:
+            self.misses += 1
+            held[line] = None
+            if len(held) > self.geometry.ways:
+                held.popitem(last=False)
+        return hit
+
+
+def accesses(steps: list[Any]) -> list[int]:
+    return [step.fields["address"] for step in steps if step.instruction.row.access]
+
+
+def test_mix(small: Path, steps: list[Any]) -> None:
+    by_class, by_mnemonic = InstructionMix(), InstructionMix(by="mnemonic", top=5)
+    report = watch(small, by_class, by_mnemonic)
+    assert by_class.counts == Counter(step.op_class.name.lower() for step in steps)
+    assert by_mnemonic.counts == Counter(step.mnemonic for step in steps)
+    assert report.splitlines()[0].split() == [f"{len(steps):,}", "instructions"]
+    assert len(by_mnemonic.report().splitlines()) == 6
+    within = InstructionMix(by="mnemonic")
+    within.choose("symbol=walk class=load,branch")
+    watch(small, within)
+    walk = load_image(small).find_symbol("walk")
+    assert walk is not None
+    inside = range(walk.address, walk.address + walk.size_bytes)
+    taken = (OpClass.LOAD, OpClass.BRANCH)
+    assert within.counts == Counter(s.mnemonic for s in steps if s.pc in inside and s.op_class in taken)
+
+
+def test_caches(small: Path, steps: list[Any]) -> None:
+    analyzer = CacheSweep(",".join(SMALL))
+    twins = [NaiveCache(text) for text in SMALL]
+    for address in accesses(steps):
+        for twin in twins:
+            twin.touch(address)
+    watch(small, analyzer)
+    assert analyzer.accesses == twins[0].accesses
+    assert analyzer.misses.tolist() == [twin.misses for twin in twins]
+    assert len(set(analyzer.misses.tolist())) == len(SMALL)
+
+
+def test_hierarchy(small: Path, steps: list[Any]) -> None:
+    analyzer = CacheHierarchy(l1i="512:2:32", l1d="256:1:32", l2="2K:4:64")
+    l1i, l1d, l2 = (NaiveCache(text) for text in ("512:2:32", "256:1:32", "2K:4:64"))
+    last = None
+    for step in steps:
+        if step.pc // 32 != last:
+            last = step.pc // 32
+            if not l1i.touch(step.pc):
+                l2.touch(step.pc)
+        if step.instruction.row.access and not l1d.touch(step.fields["address"]):
+            l2.touch(step.fields["address"])
+    watch(small, analyzer)
+    assert analyzer.counts.tolist() == [[c.accesses, c.misses] for c in (l1i, l1d, l2)]
+
+
+@pytest.mark.parametrize("text", ["32K", "32K:8:48", "30K:8:64", "0:1:64", "32K:0:64", "x:1:1"])
+def test_what_is_no_cache(text: str) -> None:
+    with pytest.raises(EmulatorError, match="expected SIZE:WAYS:LINE, such as 32K:8:64"):
+        Geometry.parse(text)
+
+
+def test_branches(small: Path, steps: list[Any]) -> None:
+    """Twin with a dictionary a table; 1024 entries."""
+    mask, wrong, history = 1023, Counter(), 0
+    tables: list[defaultdict[int, int]] = [defaultdict(lambda: 1) for _ in range(4)]
+    locals_: defaultdict[int, int] = defaultdict(int)
+
+    def trained(table: defaultdict[int, int], place: int, outcome: int) -> int:
+        predicted = int(table[place] >= 2)
+        table[place] = min(3, table[place] + 1) if outcome else max(0, table[place] - 1)
+        return predicted
+
+    branches = [step for step in steps if step.op_class == OpClass.BRANCH]
+    for step in branches:
+        outcome, place = step.fields["taken"], step.pc >> 1 & mask
+        simple = trained(tables[0], place, outcome)
+        shared = trained(tables[1], (step.pc >> 1 ^ history) & mask, outcome)
+        local = trained(tables[2], locals_[place], outcome)
+        locals_[place] = (locals_[place] << 1 | outcome) & 1023
+        chosen = shared if tables[3][place] >= 2 else simple
+        if simple != shared:
+            trained(tables[3], place, int(shared == outcome))
+        history = (history << 1 | outcome) & mask
+        for name, predicted in zip(NAMES, (1, simple, shared, local, chosen), strict=True):
+            wrong[name] += predicted != outcome
+    analyzer = BranchPredictors(entries=1024)
+    watch(small, analyzer)
+    assert analyzer.branches == len(branches)
+    assert analyzer.wrong.tolist() == [wrong[name] for name in NAMES]
+
+
+def test_values(small: Path, steps: list[Any]) -> None:
+    analyzer = ValueLocality(entries=64, depth=4)
+    tables: defaultdict[int, list[int]] = defaultdict(list)
+    last = anywhere = 0
+    loads = [step for step in steps if step.op_class in (OpClass.LOAD, OpClass.FP_LOAD)]
+    for step in loads:
+        held, value = tables[step.pc >> 1 & 63], step.fields["value"]
+        last += held[:1] == [value]
+        anywhere += value in held
+        if value in held:
+            held.remove(value)
+        held.insert(0, value)
+        del held[4:]
+    watch(small, analyzer)
+    assert analyzer.loads == len(loads)
+    assert analyzer.hits.tolist() == [last, anywhere]
+    assert 0 < last < anywhere < len(loads)
+
+
+def test_call_graph(small: Path, steps: list[Any]) -> None:
+    image = load_image(small)
+    names = {pc: (image.function_at(pc) or image.symbols[0]).name for pc in {step.pc for step in steps}}
+    calls: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    inclusive: Counter[str] = Counter()
+    edges: Counter[tuple[str, str]] = Counter()
+    stack: list[tuple[int, str, int]] = []
+
+    def leave(depth: int, now: int) -> None:
+        while len(stack) > depth:
+            _, callee, since = stack.pop()
+            if all(frame[1] != callee for frame in stack):
+                inclusive[callee] += now - since
+
+    for now, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
+        own[names[step.pc]] += 1
+        if following is None:
+            continue
+        if step.op_class in (OpClass.CALL, OpClass.INDIRECT_CALL):
+            callee = names[following.pc]
+            calls[callee] += 1
+            edges[names[step.pc], callee] += 1
+            stack.append((step.pc + step.instruction.length_bytes, callee, now + 1))
+        elif step.op_class == OpClass.RETURN:
+            places = [n for n, frame in enumerate(stack) if frame[0] == following.pc]
+            if places:
+                leave(places[-1], now + 1)
+    leave(0, len(steps))
+    analyzer = CallGraph()
+    report = watch(small, analyzer)
+    for name, (n_calls, spent, alone) in analyzer.functions.items():
+        assert (n_calls, alone) == (calls[name], own[name]), name
+        assert spent == max(inclusive[name], own[name]), name
+    assert {pair: count for pair, (count, _) in analyzer.edges.items()} == edges
+    assert analyzer.functions["leaf"][0] == analyzer.edges["twice", "leaf"][0] + 3 * 5
+    assert analyzer.edges["fact", "fact"][0] > 3
+    assert f"fact {analyzer.edges['fact', 'fact'][0]}" in report
+
+
+def test_footprint(small: Path, steps: list[Any], tmp_path: Path) -> None:
+    analyzer = Footprint(interval=2000, out=str(tmp_path / "footprint.png"))
+    watch(small, analyzer)
+    begin, seen_lines, seen_pages = 0, set(), set()
+    for end, lines, pages, all_lines, all_pages in analyzer.rows:
+        touched = accesses(steps[begin:end])
+        seen_lines |= {address >> 6 for address in touched}
+        seen_pages |= {address >> 12 for address in touched}
+        assert lines == len({address >> 6 for address in touched})
+        assert pages == len({address >> 12 for address in touched})
+        assert (all_lines, all_pages) == (len(seen_lines), len(seen_pages))
+        begin = end
+    assert begin == len(steps)
+    assert len(analyzer.rows) == -(-len(steps) // 2000)
+    assert (tmp_path / "footprint.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_coverage(small: Path, steps: list[Any], tmp_path: Path) -> None:
+    analyzer = Coverage(out=str(tmp_path / "c.info"), test="three")
+    watch(small, analyzer)
+    source = next(name for name in analyzer.lines if name.endswith("/small.c"))
+    counts = Counter(step.pc for step in steps)
+    expected: dict[int, int] = {}
+    pcs = sorted(counts)
+    for row in load_image(small).line_rows():
+        if row.file == source and row.line:
+            inside = pcs[bisect.bisect_left(pcs, row.address) : bisect.bisect_left(pcs, row.end)]
+            most = max((counts[pc] for pc in inside), default=0)
+            expected[row.line] = max(expected.get(row.line, 0), most)
+    assert analyzer.lines[source] == expected
+    text = (tmp_path / "c.info").read_text()
+    record = text[text.index(f"SF:{source}\n") :].partition("end_of_record")[0].splitlines()
+    lines = (Path(__file__).parent / "guest" / "small.c").read_text().splitlines()
+    walk = 1 + next(n for n, line in enumerate(lines) if " walk(" in line)
+    assert text.startswith("TN:three\n")
+    assert {"FNDA:3,walk", "FNDA:1,main"} <= set(record)
+    assert any(line.startswith("FN:") and line.endswith(",walk") for line in record)
+    assert f"DA:{walk + 4},{3 * 64}" in record  # the loop's body
+    assert f"LF:{len(expected)}" in record
+    assert f"LH:{sum(ran > 0 for ran in expected.values())}" in record
+
+
+def test_coverage_needs_debug_information(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ElfImage, "line_rows", lambda _: ())
+    with Machine(small) as machine, pytest.raises(EmulatorError, match=r"no debug information.*with -g"):
+        Session(machine, [Coverage(out=str(tmp_path / "c.info"))])
+
+
+def test_vectors(small: Path, steps: list[Any], tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.bb", "b.bb.gz")]
+    for path in paths:
+        watch(small, BlockVectors(interval=3000, out=str(path)))
+    import gzip
+
+    text = paths[0].read_text()
+    assert gzip.decompress(paths[1].read_bytes()).decode() == text
+    rows = [line[1:].split() for line in text.splitlines()]
+    totals = [sum(int(pair.split(":")[2]) for pair in row) for row in rows]
+    assert sum(totals) == len(steps)
+    assert all(3000 <= total < 3064 + 64 for total in totals[:-1])
+    assert all(line.startswith("T:") for line in text.splitlines())
+
+
+def test_the_registry() -> None:
+    assert {find(name).__mro__[1] for name in ANALYZERS} == {Analyzer}
+    assert all(find(name).__doc__ for name in ANALYZERS)
+    made = make("bbv", ["interval=10M", "out=x.bb"])
+    assert isinstance(made, BlockVectors)
+    assert made.interval_instructions == 10_000_000
+    sweep = make("caches", selection="symbol=walk class=load")
+    assert str(sweep.selection) == "class=load symbol=walk fields=address"
+
+
+def test_analyzers_of_a_users_own(tmp_path: Path, small: Path, steps: list[Any]) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from emulator.analyzers.base import Analyzer\n"
+        "class Stores(Analyzer):\n"
+        "    '''Counts stores.'''\n"
+        "    selection = 'class=store fields=pc'\n"
+        "    def __init__(self, start: int = 0):\n"
+        "        self.n = start\n"
+        "    def consume(self, batch):\n"
+        "        self.n += len(batch)\n"
+        "    def report(self):\n"
+        "        return str(self.n)\n"
+    )
+    made = make(f"{path}:Stores", ["start=5"])
+    kinds = (OpClass.STORE, OpClass.FP_STORE)
+    assert watch(small, made) == str(5 + sum(step.op_class in kinds for step in steps))
+    for name, message in (
+        (f"{path}:Loads", "has no subclass of Analyzer of that name; it has Stores"),
+        (f"{tmp_path}/other.py:X", "there is no file"),
+        ("cachse", "did you mean caches"),
+        ("?", "expected one of mix, caches"),
+    ):
+        with pytest.raises(EmulatorError, match=message):
+            find(name)
+    with pytest.raises(EmulatorError, match="got option 'stop=1', expected KEY=VALUE of start=0"):
+        make(f"{path}:Stores", ["stop=1"])
+    with pytest.raises(EmulatorError, match="got start=many, expected a number such as 0"):
+        make(f"{path}:Stores", ["start=many"])
+    (tmp_path / "broken.py").write_text("1/0\n")
+    with pytest.raises(EmulatorError, match="ZeroDivisionError"):
+        find(f"{tmp_path}/broken.py:X")

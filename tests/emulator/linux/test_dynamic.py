@@ -1,0 +1,82 @@
+"""Programs that a dynamic linker of the guest starts, and what happens without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator.errors import GuestImageError
+from emulator.linux.files import VirtualFiles
+from emulator.machine import Machine
+
+SOURCE = Path(__file__).with_name("guest_loader.c")
+INTERPRETER = "/lib/own-loader.so"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with a position-independent program and the interpreter that it asks for."""
+    directory = tmp_path_factory.mktemp("root")
+    (directory / "lib").mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        "riscv64-linux-musl",
+        "-O1",
+        "-nostdlib",
+        "-fPIC",
+    ]
+    command += ["-ffreestanding", "-fno-stack-protector", "-Wl,-e,_start", str(SOURCE)]
+    loader = directory / INTERPRETER.lstrip("/")
+    subprocess.run([*command, "-DLOADER", "-shared", "-o", str(loader)], check=True)
+    program = [
+        "-pie",
+        "-dynamic",
+        f"-Wl,-dynamic-linker,{INTERPRETER}",
+        "-o",
+        str(directory / "program"),
+        str(loader),
+    ]
+    subprocess.run([*command, *program], check=True)
+    return directory
+
+
+@pytest.mark.parametrize("engine", ["translated", "oracle"])
+def test_the_interpreter_starts_the_program(root: Path, engine: str) -> None:
+    with Machine(root / "program", ["x"], files=VirtualFiles(root=root), engine=engine) as machine:
+        assert machine.run().status == 5
+        assert machine.files.output(1) == b"loader\nbased\nheaders\nprogram\n"
+        assert machine.image.name == "/program"
+        assert machine.process.interpreter is not None
+        assert machine.process.interpreter.bias % 0x10000 == 0
+        maps = machine.files.contents("/proc/self/maps").decode()
+        assert {line.split()[-1] for line in maps.splitlines()} >= {"/program", INTERPRETER, "[stack]"}
+        where = machine.kernel.memory_calls.file_at(machine.process.interpreter.entry)
+        assert where is not None
+        assert where.startswith(f"{INTERPRETER}+0x")
+
+
+def test_an_interpreter_that_the_guest_cannot_see(root: Path) -> None:
+    for files in (VirtualFiles(), VirtualFiles(mapped={INTERPRETER: root})):
+        with pytest.raises(
+            GuestImageError, match=rf"its interpreter {INTERPRETER} is not among the guest's.*--root"
+        ):
+            Machine(root / "program", ["x"], files=files)
+
+
+@pytest.mark.parametrize("contents", [b"", b"#!/bin/sh\n", b"\x7fELF"])
+def test_an_interpreter_that_is_none(root: Path, contents: bytes) -> None:
+    with pytest.raises(GuestImageError, match="own-loader"):
+        Machine(root / "program", ["x"], files=VirtualFiles(mapped={INTERPRETER: contents}))
+
+
+def test_a_program_cannot_be_its_own_interpreter(root: Path) -> None:
+    files = VirtualFiles(mapped={INTERPRETER: root / "program"})
+    with pytest.raises(GuestImageError, match="is no position-independent dynamic linker"):
+        Machine(root / "program", ["x"], files=files)
