@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from emulator.cache_command import clear_cache, show_cache
+
 if TYPE_CHECKING:
     from emulator.analyzers.session import Session
     from emulator.machine import Ending, Machine
 
 USAGE_ERROR, WORK_FAILED = 2, 1
+KILLED = 128 + 9
 
 
 def _mapping(value: str) -> tuple[str, Path]:
@@ -90,6 +93,12 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--until", "last", metavar="PLACE", help="Let analyzers end there.")
 @click.option("--list-analyzers", is_flag=True, is_eager=True, expose_value=False, callback=_list_analyzers,
               help="What analyzers there are, with their options.")  # fmt: skip
+@click.option("--gdb", "gdb_port", type=click.IntRange(0, 65535), metavar="PORT",
+              help="Wait for gdb on this port of the loopback before the program starts (0: any).")  # fmt: skip
+@click.option("--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=show_cache,
+              help="Say what is kept of translations, and end.")  # fmt: skip
+@click.option("--cache-clear", is_flag=True, is_eager=True, expose_value=False, callback=clear_cache,
+              help="Remove kept translations, and end.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["translated", "oracle"]), default="translated", show_default=True,
               help="oracle: the slow reference interpreter.")  # fmt: skip
 @click.argument("program", type=click.Path())
@@ -107,16 +116,22 @@ def main(
     selection: str | None,
     first: str | None,
     last: str | None,
+    gdb_port: int | None,
     engine: str,
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run PROGRAM, a static riscv64 Linux executable, with ARGUMENTS on an emulated machine."""
+    """Run PROGRAM, a riscv64 Linux executable, with ARGUMENTS on an emulated machine.
+
+    Dynamically linked programs find their interpreter and libraries below --root.
+    """
     from emulator.errors import EmulatorError
     from emulator.events import TraceSelection
     from emulator.linux.files import VirtualFiles
     from emulator.machine import Machine
 
+    if gdb_port is not None and names:
+        raise click.UsageError("--gdb and --analyzer both stop the program where they want: use one of them")
     mapped = dict(_mapping(value) for value in maps)
     environment = dict(item.partition("=")[::2] for item in env)
     limit_instructions = _count(limit) if limit else None
@@ -135,7 +150,7 @@ def main(
         _bounds(session, first, last)
     except EmulatorError as error:
         raise SystemExit(_complain(error, USAGE_ERROR)) from None
-    status = _run(machine, session, first, last, core, stats)
+    status = _run(machine, session, first, last, core, stats, gdb_port)
     machine.save_translations()
     # Leave at once: a translation that is still being compiled is of no use to anyone.
     sys.stdout.flush()
@@ -203,13 +218,16 @@ def _run_watched(session: Session, first: str | None, last: str | None) -> Endin
 
 
 def _run(
-    machine: Machine, session: Session | None, first: str | None, last: str | None, core: Any, stats: bool
-) -> int:
+    machine: Machine, session: Session | None, first: str | None, last: str | None, core: Any, stats: bool,
+    gdb_port: int | None,
+) -> int:  # fmt: skip
     """Run to the end, say what there is to say, and return the exit status."""
     from emulator.errors import EmulatorError
 
     status = WORK_FAILED
     try:
+        if gdb_port is not None and _debugged(machine, gdb_port):
+            return KILLED
         ending = machine.run() if session is None else _run_watched(session, first, last)
         status = ending.status
         if ending.message is not None:
@@ -228,6 +246,17 @@ def _run(
         for analyzer in session.analyzers:
             click.echo(f"\n{analyzer.report()}", err=True)
     return status
+
+
+def _debugged(machine: Machine, port: int) -> bool:
+    """Let gdb have the machine until it leaves; whether it killed the program."""
+    from emulator.gdb.answers import Left
+    from emulator.gdb.server import serve
+
+    def listening(at: int) -> None:
+        click.echo(f"emulate: waiting for gdb: target remote 127.0.0.1:{at}", err=True)
+
+    return serve(machine, port, listening) is Left.KILLED
 
 
 def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
