@@ -78,7 +78,8 @@ def test_blocks_that_are_found_while_the_program_runs() -> None:
             if block not in renumbered:
                 fact = facts.blocks[block]
                 first = int(fact["first_instruction"])
-                rows = facts.instructions[first : first + int(fact["n_instructions"])].tolist()
+                table = facts.instructions[first : first + int(fact["n_instructions"])].tolist()
+                rows = [row[:-1] for row in table]  # the last field is the word
                 renumbered[block] = known.append(
                     rows, int(fact["target_pc"]) if fact["target_known"] else None
                 )
