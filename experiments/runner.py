@@ -24,7 +24,7 @@ from experiments.reproduction import Reproduction, Task, load_reproduction, task
 from experiments.results import Results, elf_of, missing, perform
 from instrumenter.errors import InstrumenterError
 from measure.errors import MeasureError
-from measure.store import write_atomically
+from measure.store import write_atomically, write_text_atomically
 
 Tabulate = Callable[[Reproduction, Results], pd.DataFrame]
 Draw = Callable[[Reproduction, pd.DataFrame], Any]
@@ -112,7 +112,7 @@ def record(
         write_atomically(path, lambda to: table.to_csv(to, index=False, float_format="%.5g"))
     drawn = draw(campaign, pd.read_csv(path))
     if isinstance(drawn, str):
-        write_atomically(out / f"{stem}.md", lambda to: _write_text(to, drawn))
+        write_text_atomically(out / f"{stem}.md", drawn)
     else:
         write_atomically(out / f"{stem}.png", lambda to: save_small(drawn, to))
 
@@ -122,14 +122,10 @@ def _compare(rows: Sequence[tuple[str, str, str]], out: Path) -> None:
     table = "\n".join(f"| {' | '.join(row)} |" for row in [("", "paper", "ours"), ("---",) * 3, *rows])
     page = out / "README.md"
     if not page.is_file():
-        write_atomically(out / "comparison.md", lambda to: _write_text(to, table + "\n"))
+        write_text_atomically(out / "comparison.md", table + "\n")
         return
     text = between_marks(page, f"{table}\n", "comparison")
-    write_atomically(page, lambda to: _write_text(to, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_text_atomically(page, text)
 
 
 def run_tasks(tasks: Sequence[Task], directory: Path, jobs: int = 1, keep: bool = False) -> int:

@@ -56,6 +56,7 @@ def inner_perturbation(
     baseline: Sequence[Correlations],
     runs: Sequence[Correlations],
     *,
+    concerning: Sequence[str] | None = None,
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
     n_permutations: int = DEFAULT_PERMUTATIONS,
@@ -64,17 +65,25 @@ def inner_perturbation(
     """Compare the correlations within instrumented ``runs`` with those within ``baseline`` runs.
 
     All pairs of metrics are tested together: the chance that any of them is called perturbed when
-    instrumentation changes nothing is at most ``alpha``. ``delta``: the change of z that still counts as
-    none. Up to ``n_permutations`` labellings are enumerated exactly, beyond that so many are drawn with
+    instrumentation changes nothing is at most ``alpha``. ``concerning``: only pairs with one of these metrics in
+    them, a family of their own with a chance of its own; default: all pairs. ``delta``: the change of z that still
+    counts as none. Up to ``n_permutations`` labellings are enumerated exactly, beyond that so many are drawn with
     ``seed`` (fewer for hundreds of metrics, whose table would not fit in memory). The result does not depend
     on the order of metrics.
 
-    Raises ValueError when there is no baseline or no run, when the metrics differ, or for alpha or delta
-    outside (0, 0.5) and (0, inf).
+    Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, or for
+    alpha or delta outside (0, 0.5) and (0, inf).
     """
     metrics = _common_metrics(baseline, runs)
     check_levels(delta, alpha)
     first, second = np.triu_indices(len(metrics), 1)
+    concerned = np.isin(metrics, metrics if concerning is None else list(concerning))
+    kept = concerned[first] | concerned[second]
+    first, second = first[kept], second[kept]
+    if not len(first):
+        raise ValueError(
+            f"no pair of {', '.join(metrics)} has one of {', '.join(concerning or ()) or 'no metrics'}"
+        )
     couples = list(zip(first.tolist(), second.tolist(), strict=True))
     everything = [*baseline, *runs]
     rho = np.array([one.rho[first, second] for one in everything])
@@ -95,7 +104,7 @@ def inner_perturbation(
         identical=len(baseline) > 1 and all(_same(one.rho, baseline[0].rho) for one in baseline[1:]),
         n_references=0,
         notes=[_tie_note(metrics, ties, (i, j)) for i, j in couples],
-        findings=_findings(metrics, baseline, runs),
+        findings=_findings(metrics, concerned, baseline, runs),
     )
     return judge(evidence, delta=delta, alpha=alpha)
 
@@ -129,17 +138,20 @@ def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int
 
 
 def _findings(
-    metrics: Sequence[str], baseline: Sequence[Correlations], runs: Sequence[Correlations]
+    metrics: Sequence[str],
+    concerned: NDArray[np.bool_],
+    baseline: Sequence[Correlations],
+    runs: Sequence[Correlations],
 ) -> tuple[str, ...]:
     told = []
-    always = np.all([one.constant for one in [*baseline, *runs]], axis=0)
+    always = concerned & np.all([one.constant for one in [*baseline, *runs]], axis=0)
     if always.any():
         names = ", ".join(metric for metric, flag in zip(metrics, always, strict=True) if flag)
         told.append(f"Constant in every run, so without correlations, and left out: {names}.")
     for index, metric in enumerate(metrics):
         before = sum(bool(one.constant[index]) for one in baseline)
         after = sum(bool(one.constant[index]) for one in runs)
-        if 0 < before + after < len(baseline) + len(runs):
+        if concerned[index] and 0 < before + after < len(baseline) + len(runs):
             told.append(
                 f"{metric} is constant in {before} of {len(baseline)} baselines and {after} of "
                 f"{len(runs)} runs: "

@@ -13,7 +13,7 @@ from measure.builds import BuildFacts
 from measure.campaign import Campaign
 from measure.errors import CampaignError
 from measure.plan import Plan
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 from measure.types import RunSpec
 
 FILE_NAME = "plan.json"
@@ -36,10 +36,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
         indent=1,
     )
 
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    write_atomically(directory / FILE_NAME, write)
+    write_text_atomically(directory / FILE_NAME, text)
 
 
 def load_plan(directory: Path) -> Plan:

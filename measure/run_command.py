@@ -21,7 +21,7 @@ from measure.programs import ProgramError
 from measure.progress import RunsBar
 from measure.report.html import write_page
 from measure.report.model import ReportData
-from measure.store import Store, write_atomically
+from measure.store import Store, write_text_atomically
 from measure.terminal import print_result
 from measure.types import RunSpec
 from measure.yaml_positions import Document
@@ -123,7 +123,7 @@ def _finish(made: Campaigned, outcome: Outcome, directory: Path, console: Consol
         if made.truth is not None:
             data = with_ground_truth(data, made.truth, outcome.runs, status.update)
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
-        write_atomically(directory / "summary.json", lambda path: _write(path, text))
+        write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")
         write_page(data, directory / "report.html")
     print_result(console, data)
@@ -131,7 +131,3 @@ def _finish(made: Campaigned, outcome: Outcome, directory: Path, console: Consol
     if outcome.failures:
         raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
     return data
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -30,7 +30,7 @@ create table if not exists runs (
 )"""
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside ``path``, flush it to the disk, and move it there.
 
     Raises `StoreError` when the disk is full or not writable; nothing is left behind then.
@@ -51,6 +51,11 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """As `write_atomically`, of a text in UTF-8."""
+    write_atomically(path, lambda to: to.write_text(text, encoding="utf-8"))
 
 
 class Store:

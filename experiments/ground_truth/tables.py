@@ -15,7 +15,7 @@ from measure.merge.truth import Algorithm
 from measure.report.ground_truth import gravest, largest_change
 from measure.report.model import GroundTruth, ReportData
 from measure.run_command import load_results
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 from measure.types import BASELINE, Run
 
 PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -232,7 +232,7 @@ def write_page(folder: Path) -> None:
     body = "\n".join(_page_rows(folder))
     new = f"{before}{_BEGIN}\n{body}\n{_END}{after}"
     if new != text:
-        write_atomically(path, lambda to: _write(to, new))
+        write_text_atomically(path, new)
 
 
 def _page_rows(folder: Path) -> list[str]:
@@ -316,7 +316,3 @@ def _share(found: pd.Series) -> str:
 
 def _hidden(table: pd.DataFrame) -> str:
     return ", ".join(table[table["hidden"]]["variant"]) or "none"
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -28,7 +28,7 @@ from measure.plan import Plan, make_plan
 from measure.plan_file import save_plan
 from measure.progress import RunsBar
 from measure.stats.correlation import spearman
-from measure.store import Store, write_atomically
+from measure.store import Store, write_atomically, write_text_atomically
 from measure.types import BASELINE, Run
 from measure.yaml_positions import Document
 
@@ -97,7 +97,7 @@ def tabulate(plan: Plan, outcome: Outcome, kept: Path, console: Console) -> dict
         if not path.is_file():
             found = _compare(campaign, baselines, None if group == BASELINE else runs, memo)
             text = json.dumps(found)
-            write_atomically(path, functools.partial(_write_text, text))
+            write_text_atomically(path, text)
         found = json.loads(path.read_text(encoding="utf-8"))
         tables["outer"] += [(group, *row) for row in found["outer"]]
         tables["verdicts"] += [(group, *row) for row in found["verdicts"]]
@@ -200,7 +200,3 @@ def comparisons_digest() -> str:
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:
     table.to_parquet(path, index=False)
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")

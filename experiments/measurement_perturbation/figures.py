@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from measure.campaign import Campaign, StrictModel, load_campaign
 from measure.errors import CampaignError, nearest
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 from measure.yaml_positions import Document, problem_at
 
 
@@ -115,9 +115,5 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def _machine(path: Path, changes: Mapping[str, Any], target: Path) -> Path:
     text = yaml.safe_dump(_merged(yaml.safe_load(path.read_text(encoding="utf-8")), changes), sort_keys=False)
     if not target.is_file() or target.read_text(encoding="utf-8") != text:
-        write_atomically(target, lambda to: _write(to, text))
+        write_text_atomically(target, text)
     return target
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

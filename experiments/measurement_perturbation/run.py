@@ -26,7 +26,7 @@ from experiments.measurement_perturbation.results import Results
 from instrumenter.errors import InstrumenterError
 from measure.campaign import load_campaign
 from measure.errors import MeasureError
-from measure.store import write_atomically
+from measure.store import write_atomically, write_text_atomically
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPTED = 130
@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
             script = importlib.import_module(f"experiments.{FOLDER.name}.{path.stem}")
             if not options.redraw:
                 table = script.tabulate(figure, Results(options.results, figure))
-                _write(out / f"{path.stem}.csv", table.to_csv(index=False, float_format="%.5g"))
+                write_text_atomically(
+                    out / f"{path.stem}.csv", table.to_csv(index=False, float_format="%.5g")
+                )
             _draw(script.draw(figure, pd.read_csv(out / f"{path.stem}.csv")), out / path.stem)
         if not options.figures:
             _write_page(out)
@@ -96,9 +98,9 @@ def _collect_all(figures: Sequence[Figure], directory: Path, workers: int | None
 def _write_page(out: Path) -> None:
     """The tables of the page, or a file of the comparison where there is no page."""
     if (out / "README.md").is_file():
-        _write(out / "README.md", page_text(out))
+        write_text_atomically(out / "README.md", page_text(out))
     else:
-        _write(out / "comparison.md", markdown_table(_HEADER, compare.rows(out)))
+        write_text_atomically(out / "comparison.md", markdown_table(_HEADER, compare.rows(out)))
 
 
 def page_text(out: Path) -> str:
@@ -111,17 +113,9 @@ def page_text(out: Path) -> str:
 def _draw(drawn: Any, stem: Path) -> None:
     """A figure as a picture, a table as Markdown."""
     if isinstance(drawn, str):
-        _write(stem.with_suffix(".md"), drawn)
+        write_text_atomically(stem.with_suffix(".md"), drawn)
     else:
         write_atomically(stem.with_suffix(".png"), lambda to: save_small(drawn, to))
-
-
-def _write(path: Path, text: str) -> None:
-    write_atomically(path, lambda to: _write_text(to, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

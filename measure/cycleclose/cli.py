@@ -146,7 +146,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     from measure.executor import execute_plan
     from measure.programs import ProgramError
     from measure.progress import RunsBar
-    from measure.store import Store, write_atomically
+    from measure.store import Store, write_text_atomically
 
     check, document = load_check(campaign)
     try:
@@ -165,9 +165,9 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     with console.status("comparing runs") as status:
         results = analyse_check(check, outcome, lambda what: status.update(f"comparing runs: {what}"))
     text = json.dumps(summary_of(check, results, outcome), indent=1, allow_nan=False)
-    write_atomically(directory / "summary.json", lambda path: _write(path, text))
+    write_text_atomically(directory / "summary.json", text)
     page = render_check(check, results)
-    write_atomically(directory / "report.html", lambda path: _write(path, page))
+    write_text_atomically(directory / "report.html", page)
     print_check(console, check, results)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
     if outcome.failures:
@@ -178,7 +178,3 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=False, highlight=False)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from rich.console import Console
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.report.html import write_page
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 from measure.terminal import print_result
 
 
@@ -33,12 +33,8 @@ def run_perturb(
             gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}")
         )
         text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
-        write_atomically(directory / "summary.json", lambda path: _write(path, text))
+        write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")
         write_page(data, directory / "report.html")
     print_result(console, data)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -15,7 +15,6 @@ from measure.ground_truth.sampler import assess_sampler
 from measure.ground_truth.software import (
     controls,
     software_column,
-    software_perturbation,
     transfer_error,
     with_software,
 )
@@ -136,7 +135,7 @@ def _software(
         for group in (baselines, runs)
     )
     levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
-    found = software_perturbation(before, after, metrics, **levels)
+    found = inner_perturbation(before, after, concerning=metrics, **levels)
     h = len(hardware)
     within = inner_perturbation(
         [_first(one, h) for one in before], [_first(one, h) for one in after], **levels

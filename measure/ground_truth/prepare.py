@@ -21,7 +21,7 @@ from measure.ground_truth.calibration import Calibration, calibrate, load_calibr
 from measure.ground_truth.probing import Probing, find_metric_probes
 from measure.ground_truth.sampler import other_mode
 from measure.plan import Plan, content_key, make_plan
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 from measure.types import BASELINE, RunSpec
 from measure.yaml_positions import Document
 
@@ -139,10 +139,7 @@ def _save(prepared: Prepared, directory: Path) -> None:
         indent=1,
     )
 
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    write_atomically(directory / FILE_NAME, write)
+    write_text_atomically(directory / FILE_NAME, text)
 
 
 def _everything(campaign: Campaign) -> Campaign:

@@ -1,4 +1,4 @@
-"""Perturbation of relations that involve software metrics, which hardware pairs may not show.
+"""Software metrics of disturbed and undisturbed runs, whose relations may change where hardware pairs do not show it.
 
 "A given perturbation may not affect relationship between hardware metrics but may affect the relationship between two
 software metrics or one software and one hardware metric" (Mytkowicz et al., section 4, the second open problem). On a
@@ -18,12 +18,8 @@ from numpy.typing import NDArray
 from measure.errors import MeasureError
 from measure.ground_truth.calibration import Calibration
 from measure.merge.progress import anchors_at_boundaries
-from measure.perturbation import TIED
-from measure.perturbation_types import DEFAULT_DELTA, DEFAULT_PERMUTATIONS, MOST_STATISTICS, Perturbation
-from measure.perturbation_verdict import Evidence, check_levels, judge
 from measure.report.model import Control
-from measure.stats.correlation import Correlations, fisher_z, spearman
-from measure.stats.permutation import labellings, mean_differences
+from measure.stats.correlation import Correlations, spearman
 from measure.types import BASELINE, PROBE, Run
 
 
@@ -53,78 +49,6 @@ def with_software(
     columns = [software_column(run, metric, calibration, metric in exact) for metric in software]
     values = np.column_stack([run.trace.columns(tuple(hardware)), *columns])
     return spearman(values, (*hardware, *software))
-
-
-def software_perturbation(
-    baseline: Sequence[Correlations],
-    runs: Sequence[Correlations],
-    software: Sequence[str],
-    *,
-    delta: float = DEFAULT_DELTA,
-    alpha: float = 0.05,
-    n_permutations: int = DEFAULT_PERMUTATIONS,
-    seed: int,
-) -> Perturbation:
-    """As `measure.perturbation.inner_perturbation`, over all pairs with a metric of ``software`` in them.
-
-    These pairs are a family of their own: the chance that any is called perturbed when nothing changed is at most
-    ``alpha``, beside the hardware pairs' chance and not shared with it. Raises ValueError for groups that are
-    empty or have different metrics, for levels out of range, and when there is no such pair.
-    """
-    check_levels(delta, alpha)
-    if not baseline or not runs:
-        raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
-    metrics = baseline[0].metrics
-    everything = [*baseline, *runs]
-    different = next((one.metrics for one in everything if one.metrics != metrics), None)
-    if different is not None:
-        raise ValueError(f"got metrics {', '.join(different)}, expected {', '.join(metrics)} as in the first")
-    first, second = np.triu_indices(len(metrics), 1)
-    concerned = np.isin(metrics, list(software))
-    kept = concerned[first] | concerned[second]
-    first, second = first[kept], second[kept]
-    if not len(first):
-        raise ValueError(f"no pair of {', '.join(metrics)} has one of {', '.join(software) or 'no metrics'}")
-    rho = np.array([one.rho[first, second] for one in everything])
-    z = fisher_z(rho)
-    affordable = min(n_permutations, MOST_STATISTICS // len(first))
-    labels = labellings(len(baseline), len(runs), affordable, seed)
-    ties = np.max([one.tie_fraction for one in everything], axis=0)
-    evidence = Evidence(
-        kind="inner",
-        names=[(metrics[i], metrics[j]) for i, j in zip(first, second, strict=True)],
-        baseline_z=z[: len(baseline)],
-        run_z=z[len(baseline) :],
-        undefined=np.isnan(rho),
-        labels=labels,
-        statistics=mean_differences(z, labels.labels),
-        losses_only=False,
-        interval_scale=1.0,
-        identical=len(baseline) > 1
-        and all(np.array_equal(one.rho, baseline[0].rho, equal_nan=True) for one in baseline[1:]),
-        n_references=0,
-        notes=[_tie_note(metrics, ties, (int(i), int(j))) for i, j in zip(first, second, strict=True)],
-        findings=_constants(metrics, software, baseline, runs),
-    )
-    return judge(evidence, delta=delta, alpha=alpha)
-
-
-def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
-    return ", ".join(f"{metrics[i]} has up to {ties[i]:.0%} tied records" for i in pair if ties[i] > TIED)
-
-
-def _constants(
-    metrics: Sequence[str],
-    software: Sequence[str],
-    baseline: Sequence[Correlations],
-    runs: Sequence[Correlations],
-) -> tuple[str, ...]:
-    everything = [*baseline, *runs]
-    always = np.all([one.constant for one in everything], axis=0)
-    named = [name for name, flag in zip(metrics, always, strict=True) if flag and name in software]
-    if not named:
-        return ()
-    return (f"Constant in every run, so without correlations, and left out: {', '.join(named)}.",)
 
 
 def controls(runs: Sequence[Run]) -> tuple[Control, ...]:

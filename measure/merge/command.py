@@ -11,12 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from measure import run_command
 from measure.errors import CampaignError
 from measure.merge.progress import EventCurve
 from measure.merge.runs import Merged, MergeError
-from measure.plan import Plan
-from measure.plan_file import load_plan
-from measure.store import Store
 from measure.types import BASELINE, Run
 
 
@@ -43,19 +41,13 @@ class Results:
 
 def load_results(directory: Path) -> Results:
     """The runs that ``measure run`` left. Raises `MergeError` without a baseline or without others."""
-    plan = load_plan(directory)
-    with Store(directory) as store:
-        found = [store.load(key, spec) for key, spec in zip(plan.keys, plan.specs, strict=True)]
-    warnings = [
-        f"{damage}; it is left out. `measure run` makes its run again." for _, damage in found if damage
-    ]
+    made, outcome = run_command.load_results(directory)
+    plan, warnings = made.plan, list(outcome.warnings)
+    groups = {BASELINE, *plan.campaign.variant_sets()}  # and not those that only tell the ground truth
     there = sorted(
-        (run for run, _ in found if run is not None), key=lambda run: (run.spec.group, run.spec.replicate)
+        (run for run in outcome.runs if run.spec.group in groups),
+        key=lambda run: (run.spec.group, run.spec.replicate),
     )
-    if len(there) < len(found):
-        warnings.append(
-            f"{len(found) - len(there)} of {len(found)} runs are missing: `measure run` makes them."
-        )
     baselines = tuple(run for run in there if run.spec.group == BASELINE)
     runs = tuple(run for run in there if run.spec.group != BASELINE)
     if not baselines or not runs:
@@ -64,9 +56,8 @@ def load_results(directory: Path) -> Results:
         raise MergeError(
             f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
         )
-    return Results(
-        baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), _curve(directory, plan)
-    )
+    curve = made.truth.calibration.curve if made.truth else None
+    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve)
 
 
 def load_all(directories: Sequence[Path]) -> Results:
@@ -89,15 +80,6 @@ def load_all(directories: Sequence[Path]) -> Results:
         verdicts |= {f"{place}:{group}": verdict for group, verdict in results.verdicts.items()}
         warnings += results.warnings
     return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve)
-
-
-def _curve(directory: Path, plan: Plan) -> EventCurve | None:
-    if not plan.campaign.ground_truth:
-        return None
-    from measure.ground_truth.prepare import load_prepared
-
-    prepared = load_prepared(directory, plan)
-    return prepared.calibration.curve if prepared else None
 
 
 def _verdicts(directory: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from measure.errors import CampaignError
 from measure.merge.runs import Merged
-from measure.store import write_atomically
+from measure.store import write_atomically, write_text_atomically
 
 Format = Literal["parquet", "csv", "chrome"]
 _ENDINGS: dict[str, Format] = {".parquet": "parquet", ".csv": "csv", ".json": "chrome"}
@@ -32,7 +32,7 @@ def write_merged(merged: Merged, path: Path, kind: Format, clock_hz: int) -> Non
     about: Any = merged.metadata() | {"clock_hz": clock_hz}
     if kind == "chrome":
         text = json.dumps(chrome_trace(merged, clock_hz), allow_nan=False)
-        write_atomically(path, lambda to: _write(to, text))
+        write_text_atomically(path, text)
         return
     table = merged.table()
     table.attrs = about
@@ -41,7 +41,7 @@ def write_merged(merged: Merged, path: Path, kind: Format, clock_hz: int) -> Non
     else:
         write_atomically(path, lambda to: table.to_csv(to, index=False))
     text = json.dumps(about, indent=1, allow_nan=False)
-    write_atomically(path.with_suffix(".metadata.json"), lambda to: _write(to, text))
+    write_text_atomically(path.with_suffix(".metadata.json"), text)
 
 
 def chrome_trace(merged: Merged, clock_hz: int) -> dict[str, Any]:
@@ -71,7 +71,3 @@ def chrome_trace(merged: Merged, clock_hz: int) -> dict[str, Any]:
             )
     about = merged.metadata() | {"clock_hz": clock_hz}
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

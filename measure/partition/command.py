@@ -20,7 +20,7 @@ from measure.partition.page import render_page
 from measure.partition.result import Outcome, summary_text, write_campaigns
 from measure.partition.search import PartitionSearch
 from measure.partition.types import Group, Oracle, Progress, Verdict
-from measure.store import Store, write_atomically
+from measure.store import Store, write_text_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,8 +74,8 @@ def run_partition(request: Request, console: Console) -> bool:
         stack.callback(session.close)
         interrupted = session.search_and_validate()
         outcome = session.outcome(hardware)
-    write_atomically(directory / "partition.json", lambda path: _write(path, summary_text(outcome)))
-    write_atomically(directory / "partition.html", lambda path: _write(path, render_page(outcome)))
+    write_text_atomically(directory / "partition.json", summary_text(outcome))
+    write_text_atomically(directory / "partition.html", render_page(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     _tell(outcome, console)
     written = ", ".join(str(path) for path in [directory / "partition.html", *files])
@@ -248,7 +248,3 @@ def _tell(outcome: Outcome, console: Console) -> None:
     console.print(table)
     for sentence in outcome.sentences():
         console.print(f"- {sentence}", markup=False)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

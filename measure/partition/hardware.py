@@ -100,7 +100,7 @@ def counting_everything(machine: Path, directory: Path) -> Path:
     import yaml
 
     from emulator.timing.config import PmuConfig
-    from measure.store import write_atomically
+    from measure.store import write_text_atomically
 
     most = next(
         one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le")
@@ -110,9 +110,5 @@ def counting_everything(machine: Path, directory: Path) -> Path:
     about = f"# {machine.name} with counters for all events at once, for the search.\n"
     text = about + yaml.safe_dump(data, sort_keys=False)
     path = directory / f"{machine.stem}-all-counters.yaml"
-    write_atomically(path, lambda to: _write(to, text))
+    write_text_atomically(path, text)
     return path.resolve()
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.partition.types import Group, Outlook, Partition, Proof, Verdict
-from measure.store import write_atomically
+from measure.store import write_text_atomically
 
 if TYPE_CHECKING:
     from measure.campaign import Campaign
@@ -203,16 +203,9 @@ def write_campaigns(
         )
         text = f"{header}.\n" + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
         path = directory / f"partition{suffix}.yaml"
-        write_atomically(path, _writer(text))
+        write_text_atomically(path, text)
         written.append(path)
     return tuple(written)
-
-
-def _writer(text: str) -> Any:
-    def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    return write
 
 
 def _relative(path: Path, directory: Path) -> str:

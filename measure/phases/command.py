@@ -39,7 +39,7 @@ from measure.phases.points import SimulationPoints, simulation_points
 from measure.phases.profile import profile_blocks
 from measure.phases.projection import project
 from measure.phases.terminal import print_estimates, print_phases
-from measure.store import write_atomically
+from measure.store import write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -252,7 +252,7 @@ def _plain(told: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
 
 def _write_summary(directory: Path, about: dict[str, Any]) -> None:
     text = json.dumps(about, indent=1, allow_nan=False)
-    write_atomically(directory / "summary.json", lambda path: _write_text(path, text))
+    write_text_atomically(directory / "summary.json", text)
 
 
 def _write(
@@ -279,7 +279,3 @@ def _write(
         write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
     figure = phases_figure(similarity(vectors), found, points, vectors.instructions, metrics, name)
     write_atomically(directory / "phases.png", lambda path: figure.savefig(path, dpi=110, format="png"))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from measure.ground_truth.software import software_perturbation
 from measure.perturbation import inner_perturbation
 from measure.report.model import SoftwareTruth
 from measure.stats.correlation import Correlations, spearman
@@ -37,7 +36,7 @@ def test_an_effect_on_software_metrics_alone_is_found_and_hardware_stays_equival
     found, quiet = 0, 0
     for seed in range(10):
         baseline, runs = simulated(seed, 20, 5, strong)
-        software = software_perturbation(baseline, runs, SOFTWARE, n_permutations=499, seed=seed)
+        software = inner_perturbation(baseline, runs, concerning=SOFTWARE, n_permutations=499, seed=seed)
         hardware = inner_perturbation(
             hardware_only(baseline), hardware_only(runs), delta=0.4, n_permutations=499, seed=seed
         )
@@ -56,7 +55,9 @@ def test_an_effect_on_software_metrics_alone_is_found_and_hardware_stays_equival
 def test_false_alarms_are_at_most_five_percent(b: int, r: int, m: int) -> None:
     alarms = 0
     for seed in range(200):
-        result = software_perturbation(*simulated(seed, b, r, m=m), SOFTWARE, n_permutations=499, seed=seed)
+        result = inner_perturbation(
+            *simulated(seed, b, r, m=m), concerning=SOFTWARE, n_permutations=499, seed=seed
+        )
         alarms += result.p_value <= 0.05
     assert alarms <= binom.ppf(0.999, 200, 0.05)
     assert alarms > 0  # the test is not merely deaf
@@ -70,8 +71,8 @@ def test_a_metric_that_is_constant_is_named() -> None:
         values[:, 2] = 4
         return spearman(values, ("hardware", "varies", "constant"))
 
-    result = software_perturbation(
-        [one() for _ in range(20)], [one() for _ in range(5)], ("varies", "constant"), seed=1
+    result = inner_perturbation(
+        [one() for _ in range(20)], [one() for _ in range(5)], concerning=("varies", "constant"), seed=1
     )
     assert [(pair.a, pair.b) for pair in result.pairs] == [("hardware", "varies")]
     assert "Constant in every run, so without correlations, and left out: constant." in result.findings
@@ -80,8 +81,8 @@ def test_a_metric_that_is_constant_is_named() -> None:
 def test_what_cannot_be_compared() -> None:
     baseline, runs = simulated(1, 3, 2)
     with pytest.raises(ValueError, match="expected at least one of each"):
-        software_perturbation(baseline, [], SOFTWARE, seed=1)
+        inner_perturbation(baseline, [], concerning=SOFTWARE, seed=1)
     with pytest.raises(ValueError, match="has one of no metrics"):
-        software_perturbation(baseline, runs, (), seed=1)
-    with pytest.raises(ValueError, match="as in the first"):
-        software_perturbation(baseline, hardware_only(runs), SOFTWARE, seed=1)
+        inner_perturbation(baseline, runs, concerning=(), seed=1)
+    with pytest.raises(ValueError, match="as the first"):
+        inner_perturbation(baseline, hardware_only(runs), concerning=SOFTWARE, seed=1)

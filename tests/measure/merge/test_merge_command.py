@@ -13,6 +13,7 @@ from measure.cli import _Commands
 from measure.executor import Outcome, execute_plan
 from measure.merge.cli import merge
 from measure.merge.command import load_results
+from measure.merge.runs import STEP_PENALTY
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -130,6 +131,12 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
         for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
+
+
+def test_the_default_penalty_is_the_library_s() -> None:
+    """The command says it without importing what is slow."""
+    option = next(one for one in merge.params if one.name == "step_penalty")
+    assert option.default == STEP_PENALTY
 
 
 def test_another_baseline_and_progress(results: Path) -> None:
