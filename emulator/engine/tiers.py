@@ -45,6 +45,13 @@ class Region:
     counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
 
     @cached_property
+    def code_bytes(self) -> int:
+        """Size of its host code."""
+        from emulator.engine.fault_location import function_size
+
+        return function_size(self.image, self.name)
+
+    @cached_property
     def place(self) -> dict[int, int]:
         """The place of each block in ``counts``."""
         return {pc: place for place, pc in enumerate(self.pcs)}
