@@ -184,6 +184,9 @@ class TraceSelection:
     values: tuple[tuple[str, int], ...] = ()  # mnemonics, ascending, and their VALUE_* bits (needs blocks)
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # only there; () for everywhere
+    exact_faults: bool = (
+        False  # all registers are exact wherever an access may fault: for guests that catch it
+    )
 
     def covers(self, pc: int, end_pc: int) -> bool:
         """Whether the record has the block from ``pc`` up to ``end_pc``."""
@@ -215,6 +218,7 @@ class TraceSelection:
             tuple(sorted(masks.items())),
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
+            self.exact_faults or other.exact_faults,
         )
 
 

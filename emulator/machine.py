@@ -638,7 +638,8 @@ class Machine:
         catches = self.kernel.signals.is_caught(Signal.SIGSEGV) or self.kernel.signals.is_caught(
             Signal.SIGBUS
         )
-        self._translator.select(self.selection, interpret_only=catches or self._precise)
+        selection = replace(self.selection, exact_faults=True) if catches else self.selection
+        self._translator.select(selection, interpret_only=self._precise)
         self._selected = True
         if self._exactly:
             self._translator.step_exactly(True)

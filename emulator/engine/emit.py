@@ -13,11 +13,19 @@ integers saturate, 0 x inf + quiet NaN raises invalid.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
-from emulator.engine.state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
+from emulator.engine.state import (
+    MXCSR_ROUNDING,
+    MXCSR_ROUNDING_BITS,
+    OFFSETS,
+    REUSE_BINS,
+    REUSE_COPIES,
+    REUSE_OFFSET,
+)
 from emulator.events import TraceSelection
-from emulator.isa.decode import DYNAMIC_ROUNDING
+from emulator.isa.decode import DYNAMIC_ROUNDING, TIES_AWAY
 from emulator.isa.softfloat import F32, F64, Format
 
 MASK = (1 << 64) - 1
@@ -32,6 +40,8 @@ declare i32 @llvm.ctlz.i32(i32, i1)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.bswap.i64(i64)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+declare void @llvm.x86.sse.stmxcsr(ptr)
 declare double @llvm.roundeven.f64(double)
 declare double @llvm.trunc.f64(double)
 declare double @llvm.floor.f64(double)
@@ -59,7 +69,6 @@ METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 1048576}\n'
 _STRICT = 'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp'
 _EXCEPT = 'metadata !"fpexcept.strict") strictfp'
 _ROUND_TO_INTEGRAL = {0: "roundeven", 1: "trunc", 2: "floor", 3: "ceil", 7: "nearbyint"}
-_TIES_AWAY = 4
 
 
 def _double(value: float) -> str:
@@ -84,6 +93,7 @@ class Emitter:
             False  # whether the current instruction's memory value is wanted: in `memory_value`
         )
         self.memory_value: V = 0
+        self.volatile = ""  # "volatile " when accesses must stay between the stores around them
 
     # --- text
     def name(self) -> str:
@@ -114,6 +124,10 @@ class Emitter:
 
     def state_store(self, field: str, value: V, llvm_type: str = "i64") -> None:
         self.say(f"store {llvm_type} {value}, ptr {self.state_pointer(field)}")
+
+    def state_store_now(self, field: str, value: V, llvm_type: str = "i64") -> None:
+        """A store that stays where it is between accesses that are volatile, too."""
+        self.say(f"store volatile {llvm_type} {value}, ptr {self.state_pointer(field)}")
 
     # --- integers
     def const(self, value: int) -> int:
@@ -288,10 +302,10 @@ class Emitter:
         self.record_access(address)
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         if size_bytes == 8:
-            self.memory_value = self.let(f"load i64, ptr {pointer}, align 1")
+            self.memory_value = self.let(f"load {self.volatile}i64, ptr {pointer}, align 1")
             return self.memory_value
         bits = 8 * size_bytes
-        value = self.let(f"load i{bits}, ptr {pointer}, align 1")
+        value = self.let(f"load {self.volatile}i{bits}, ptr {pointer}, align 1")
         if self.keeps_memory:
             self.memory_value = self.let(f"zext i{bits} {value} to i64")
         return self.let(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
@@ -311,7 +325,7 @@ class Emitter:
                 if isinstance(value, int)
                 else self.let(f"trunc i64 {value} to i{bits}")
             )
-        self.say(f"store i{bits} {value}, ptr {pointer}, align 1")
+        self.say(f"store {self.volatile}i{bits} {value}, ptr {pointer}, align 1")
 
     def reservation(self) -> V:
         return self.state_load("reservation")
@@ -339,6 +353,38 @@ class Emitter:
         self._slow()
 
     # --- floating point
+    def set_host_rounding(self, bits: V) -> None:
+        """Let the host round as ``bits`` of MXCSR (an i32) say; its sticky flags stay."""
+        place = self.state_pointer("guest_mxcsr")
+        self.say(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
+        rest = self.let(f"and i32 {self.let(f'load i32, ptr {place}')}, {~MXCSR_ROUNDING_BITS & 0xFFFFFFFF}")
+        self.say(f"store i32 {self.let(f'or i32 {rest}, {bits}')}, ptr {place}")
+        self.say(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+
+    def host_rounding_of_guest(self) -> V:
+        """The bits of MXCSR (an i32) for the guest's rounding mode, which is one that the host has."""
+        packed = sum(bits << (8 * frm) for frm, bits in ((f, b >> 8) for f, b in MXCSR_ROUNDING.items()))
+        frm = self.let(f"trunc i64 {self.state_load('frm')} to i32")
+        byte = self.let(f"lshr i32 {packed}, {self.let(f'shl i32 {frm}, 3')}")
+        return self.let(f"shl i32 {self.let(f'and i32 {byte}, 255')}, 8")
+
+    def rounded_as_told(self, rm: int, operation: Callable[[], None]) -> None:
+        """Emit ``operation`` so that the host rounds as ``rm`` says, which is mostly the guest's mode anyway."""
+        same = self.eq(self.state_load("frm"), rm)
+        change, go = self.fresh_label("change"), self.fresh_label("rounded")
+        back, done = self.fresh_label("back"), self.fresh_label("on")
+        self.say(f"br i1 {same}, label %{go}, label %{change}")
+        self.start(change)
+        self.set_host_rounding(MXCSR_ROUNDING[rm])
+        self.say(f"br label %{go}")
+        self.start(go)
+        operation()
+        self.say(f"br i1 {same}, label %{done}, label %{back}")
+        self.start(back)
+        self.set_host_rounding(self.host_rounding_of_guest())
+        self.say(f"br label %{done}")
+        self.start(done)
+
     def raise_flags(self, flags: V) -> None:
         pointer = self.state_pointer("fflags")
         old = self.let(f"load i64, ptr {pointer}")
@@ -489,7 +535,7 @@ class Emitter:
         return self.canonical(target, narrow)
 
     def _round_to_integral(self, a: V) -> V:
-        if self.rm != _TIES_AWAY:
+        if self.rm != TIES_AWAY:
             return self.let(f"call double @llvm.{_ROUND_TO_INTEGRAL[self.rm]}.f64(double {a})")
         # The host has no such instruction. Both the fraction and the corrected sum are exact.
         whole = self.let(f"call double @llvm.trunc.f64(double {a})")

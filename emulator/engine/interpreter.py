@@ -14,7 +14,7 @@ from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
 from emulator.engine.lines import noted
-from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
+from emulator.engine.state import COUNTS_OFFSET, MXCSR_ROUNDING, OFFSETS, Exit
 from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, F64, Format
@@ -49,6 +49,7 @@ for _row in TABLE:
             HANDLERS[(_row.index, _rm)] = len(HANDLERS)
 FALL_THROUGH = len(HANDLERS)
 SLOW = FALL_THROUGH + 1
+SET_ROUNDING, RESTORE_ROUNDING = SLOW + 1, SLOW + 2  # around an instruction of fixed rounding
 
 
 def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
@@ -57,7 +58,12 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
     instructions = block.instructions[:-1] if block.slow else block.instructions
     places = noted(instructions)
     for place, (instruction, pc) in enumerate(zip(instructions, block.pcs, strict=False)):
-        rows.append(_operation(instruction, pc, 1 + place if places[place] else 0))
+        operation = _operation(instruction, pc, 1 + place if places[place] else 0)
+        if instruction.fixed:
+            change = (SET_ROUNDING, 0, 0, 0, 0, 0, MXCSR_ROUNDING[instruction.rm], pc, 0)
+            rows += [change, operation, (RESTORE_ROUNDING, 0, 0, 0, 0, 0, 0, pc, 0)]
+        else:
+            rows.append(operation)
     if block.slow:
         rows.append((SLOW, 0, 0, 0, 0, 0, 0, block.pcs[-1], 0))
     elif not block.transfers:
@@ -102,9 +108,17 @@ class InterpreterEmitter(Emitter):
         cases = " ".join(f"i16 {n}, label %{label}" for n, label in enumerate(labels))
         self.start("dispatch")
         self.say(f"%handler = load i16, ptr {self._op()}")
-        self.say(f"switch i16 %handler, label %slow [ {cases} i16 {FALL_THROUGH}, label %fallthrough ]")
+        cases += f" i16 {FALL_THROUGH}, label %fallthrough"
+        cases += f" i16 {SET_ROUNDING}, label %setrounding i16 {RESTORE_ROUNDING}, label %restorerounding"
+        self.say(f"switch i16 %handler, label %slow [ {cases} ]")
         for (index, rm), number in HANDLERS.items():
             self._handler(TABLE[index], rm, number)
+        self.start("setrounding")
+        self.set_host_rounding(self.let(f"trunc i64 {self._field('imm')} to i32"))
+        self._step()
+        self.start("restorerounding")
+        self.set_host_rounding(self.host_rounding_of_guest())
+        self._step()
         self.start("fallthrough")
         self._block_end(self._field("next_pc"))
         self.start("slow")
@@ -198,9 +212,13 @@ class InterpreterEmitter(Emitter):
         row.semantics(self)
         if not self._ended:
             self._put_values()
-            step = self.let(f"getelementptr i8, ptr {self._op()}, i64 {OPERATION_DTYPE.itemsize}")
-            self.say(f"store ptr {step}, ptr %vop")
-            self.say("br label %dispatch")
+            self._step()
+
+    def _step(self) -> None:
+        """Go on with the next operation."""
+        step = self.let(f"getelementptr i8, ptr {self._op()}, i64 {OPERATION_DTYPE.itemsize}")
+        self.say(f"store ptr {step}, ptr %vop")
+        self.say("br label %dispatch")
 
     def _put_values(self, target: V = None) -> None:
         """Write what is selected of the values of the current instruction, which goes to ``target``."""

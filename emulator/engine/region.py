@@ -5,6 +5,9 @@ where control leaves; that takes LLVM's passes and its register allocator. A qui
 buffer between blocks: nothing to load at its entries and to store at its exits, so that every block can be an
 entry and the code to generate is short. A block inside the region is reached by a branch; one outside through
 the table of entry points.
+
+For a guest that catches its memory faults (`TraceSelection.exact_faults`) registers are stored before each access
+that may fault, and so is its pc: the state buffer is exact there whatever LLVM does with the rest.
 """
 
 from __future__ import annotations
@@ -43,6 +46,10 @@ def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
     return named, written
 
 
+def _accesses(block: Block) -> bool:
+    return any(instruction.row.access for instruction in block.instructions)
+
+
 class RegionEmitter(Emitter):
     """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside.
 
@@ -65,6 +72,8 @@ class RegionEmitter(Emitter):
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
         self._quick = quick
+        self._exact = selection.exact_faults
+        self.volatile = "volatile " if self._exact else ""
         self._hot = hot
         self.blocks = blocks
         self.entries = entries
@@ -75,7 +84,8 @@ class RegionEmitter(Emitter):
         self._pc = 0
         self._values: dict[int, V] = {}  # x registers: current value
         self._fp: dict[int, tuple[Format | None, V]] = {}  # f registers: (format or None for raw, value)
-        self._dirty: set[int] = set()
+        self._dirty: set[int] = set()  # written in this block and not in their places yet
+        self._stale: set[int] = set()  # written and not in the state buffer yet, if it is to be exact
         self._checked: set[V] = set()  # values that were found to be addresses in this block
         self._sound: set[int] = set()  # registers that were found to hold addresses before it
         self._masks = dict(selection.values)  # of mnemonics
@@ -95,14 +105,19 @@ class RegionEmitter(Emitter):
         self._condition: V = None
         used: set[int] = set(PINNED)
         self._written: dict[int, set[int]] = {}
+        self._unsettled: dict[int, set[int]] = {}  # by the block's last access or later
         for block in blocks.values():
-            written = set()
+            written: set[int] = set()
+            unsettled: set[int] = set()
             for instruction in block.instructions:
                 named, target = registers_of(instruction)
                 used.update(named)
+                if instruction.row.access:
+                    unsettled.clear()
                 if target is not None:
                     written.add(target)
-            self._written[block.pc] = written
+                    unsettled.add(target)
+            self._written[block.pc], self._unsettled[block.pc] = written, unsettled
         self._used = sorted(used)
 
     # --- the function
@@ -172,12 +187,18 @@ class RegionEmitter(Emitter):
         """Which registers may differ from the state buffer at each block's end; where to check the budget."""
         into: dict[int, set[int]] = {pc: set() for pc in self.blocks}
         work = list(self.blocks)
+        settled: set[int] = set()
+        if self._exact:
+            settled = {pc for pc, block in self.blocks.items() if _accesses(block)}
+            if not self._quick:
+                for pc in self.entries:
+                    into[pc].update(PINNED)  # they come in host registers
         self._dirty_in = into
         self._dirty_out: dict[int, set[int]] = {pc: set() for pc in self.blocks}
         self._loop_heads: set[int] = set()
         while work:
             pc = work.pop()
-            out = into[pc] | self._written[pc]
+            out = self._unsettled[pc] if pc in settled else into[pc] | self._written[pc]
             self._dirty_out[pc] = out
             for successor in self._inner_edges(self.blocks[pc]):
                 if successor <= pc:
@@ -279,6 +300,7 @@ class RegionEmitter(Emitter):
         self._values.clear()
         self._fp.clear()
         self._dirty.clear()
+        self._stale = set() if self._quick else set(self._dirty_in[block.pc])
         self._checked.clear()
         self._sound = set(self._sound_in[block.pc])
         budget = self.let("load i64, ptr %vb")
@@ -290,7 +312,8 @@ class RegionEmitter(Emitter):
             self.start(go)
         if self._quick:
             self._count_execution(block.pc)
-        self.say(f"store i64 {self.let(f'sub i64 {budget}, {len(block.instructions)}')}, ptr %vb")
+        left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
+        self.say(f"store i64 {left}, ptr %vb")
         if self.selection.counts:
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 {COUNTS_OFFSET + 8 * block.number}"))
         self._accesses = 0
@@ -305,6 +328,8 @@ class RegionEmitter(Emitter):
         has_values = self._recorded and any(i.row.mnemonic in self._masks for i in block.instructions)
         if has_values:
             self._value_base = self.let("load ptr, ptr %vv")
+        if self._exact and _accesses(block):
+            self._begin_exactly(left)
         instructions = block.instructions
         if block.slow:
             instructions = instructions[:-1]
@@ -313,11 +338,13 @@ class RegionEmitter(Emitter):
             zip(block.pcs, instructions, strict=False)
         ):
             self.rm = self.instruction.rm
+            if self._exact and self.instruction.row.access:
+                self._settle()
             before = len(self.lines)
             if has_values:
                 self._with_values()
             else:
-                self.instruction.row.semantics(self)
+                self._execute()
             if self._locate and self.instruction.row.access:
                 self._mark_accesses(before)
         if block.slow and self.selection.addresses and block.last.row.access:
@@ -332,6 +359,31 @@ class RegionEmitter(Emitter):
         self._flush()
         self._terminate(block)
 
+    def _begin_exactly(self, budget: V) -> None:
+        """Store what a fault in this block leaves: it counts as executed, and is not in the record."""
+        self.state_store_now("budget", budget)
+        if self.selection.blocks:
+            self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")
+        if self._masks:
+            self.state_store_now("values", self.let("load ptr, ptr %vv"), "ptr")
+
+    def _settle(self) -> None:
+        """Bring the state buffer up to date: the current instruction may fault."""
+        for n in sorted(self._stale):
+            value = self._x(n) if n < 32 else self._raw(n)
+            self.say(f"store volatile i64 {value}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
+        if self._quick:
+            self._dirty -= self._stale
+        self._stale.clear()
+        self.state_store_now("fault_pc", self._pc)
+
+    def _execute(self) -> None:
+        semantics = self.instruction.row.semantics
+        if self.instruction.fixed:
+            self.rounded_as_told(self.instruction.rm, lambda: semantics(self))
+        else:
+            semantics(self)
+
     def _with_values(self) -> None:
         """Emit the current instruction and what is selected of its values."""
         instruction, row = self.instruction, self.instruction.row
@@ -341,7 +393,7 @@ class RegionEmitter(Emitter):
         for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3)):
             if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-":
                 values.append(self._register_value(row.register_kinds[1 + place], number))
-        row.semantics(self)
+        self._execute()
         if self.keeps_memory:
             values.append(self.memory_value)
             self.keeps_memory = False
@@ -495,7 +547,7 @@ class RegionEmitter(Emitter):
             self.state_store("fault_pc", pc)
             self.say("br label %fault")
         if self._faults:
-            # The guest ends here (one that catches faults is interpreted): nobody asks for its registers.
+            # Where the guest catches faults its registers are in the state buffer; else it ends here.
             self.start("fault")
             self.state_store("reason", int(Exit.FAULT))
             self.state_store("budget", self.let("load i64, ptr %vb"))
@@ -538,6 +590,7 @@ class RegionEmitter(Emitter):
         if self.instruction.rd:
             self._values[self.instruction.rd] = value
             self._dirty.add(self.instruction.rd)
+            self._stale.add(self.instruction.rd)
             self._sound.discard(self.instruction.rd)
 
     def _raw(self, number: int) -> V:
@@ -586,11 +639,13 @@ class RegionEmitter(Emitter):
         number = 32 + self.instruction.rd
         self._fp[number] = (fmt, value)
         self._dirty.add(number)
+        self._stale.add(number)
 
     def wf_bits(self, fmt: Format, bits: V) -> None:
         number = 32 + self.instruction.rd
         self._fp[number] = (None, bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}"))
         self._dirty.add(number)
+        self._stale.add(number)
 
     # --- memory and control
     def check_address(self, base: V, address: V) -> None:

@@ -74,6 +74,7 @@ CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 MXCSR_MASKED = 0x1F80
 # RISC-V frm 0..3 (RNE, RTZ, RDN, RUP) as MXCSR rounding control.
 MXCSR_ROUNDING = {0: 0 << 13, 1: 3 << 13, 2: 1 << 13, 3: 2 << 13}
+MXCSR_ROUNDING_BITS = 3 << 13
 
 
 def flags_from_mxcsr(mxcsr: int) -> int:

@@ -46,6 +46,13 @@ class Region:
     loaded: list[int] = field(default_factory=list)  # addresses to unload
 
     @cached_property
+    def code_bytes(self) -> int:
+        """Size of its host code."""
+        from emulator.engine.fault_location import function_size
+
+        return function_size(self.image, self.name)
+
+    @cached_property
     def place(self) -> dict[int, int]:
         """The place of each block in ``counts``."""
         return {pc: place for place, pc in enumerate(self.pcs)}

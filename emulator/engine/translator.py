@@ -73,6 +73,7 @@ class Translator:
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
+        self._counted_for: Tier | None = None  # the one whose executions the descriptors count
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
         hart.set("leave", self._entry.leave)
@@ -115,10 +116,12 @@ class Translator:
             if not good:
                 self._poor.append(tier)
         self._translating = tier
-        # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
-        known = self._descriptor_view[1 : len(self._operations) + 1]
-        known["count"] = 0
-        known["threshold"] = self._next_threshold(0)
+        if tier is not self._counted_for:
+            # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
+            known = self._descriptor_view[1 : len(self._operations) + 1]
+            known["count"] = 0
+            known["threshold"] = self._next_threshold(0)
+            self._counted_for = tier
         self.tier = tier
         self.hart.set("slots", tier.slots.address)
         return tier
@@ -418,19 +421,19 @@ class Translator:
         Translations carry no such table. The region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
-        from emulator.engine.fault_location import function_size, pc_at
+        from emulator.engine.fault_location import pc_at
 
         for tier in self._tiers.values():
             for region in tier.regions:
                 offset = host_pc - region.address
-                if 0 <= offset < function_size(region.image, region.name):
+                if 0 <= offset < region.code_bytes:
+                    if tier.selection.exact_faults:
+                        return self.hart.get("fault_pc")
                     level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
                     located = self._compiler.compile_object(self._text(tier, region, locate=True), level)
                     return pc_at(located, region.image, offset)
-        operation = self.hart.get("operation")
-        if operation and any(
-            rows.ctypes.data <= operation < rows.ctypes.data + rows.nbytes for rows in self._operations
-        ):
+        operation = self.hart.get("operation")  # of an interpreter
+        if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
 
@@ -453,5 +456,5 @@ def is_hooked(selection: TraceSelection, block: Block) -> bool:
 
 
 def _interpreter_key(selection: TraceSelection) -> str:
-    emitted = replace(selection, hooks=(), hook_ranges=())
+    emitted = replace(selection, hooks=(), hook_ranges=(), exact_faults=False)
     return f"interpreter {emitted} {sources_identity()}"
