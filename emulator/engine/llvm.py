@@ -14,7 +14,7 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import llvmlite
@@ -124,7 +124,9 @@ class Compiler:
         self._of_thread = _ThreadState()
         self._unlocked = _Unlocked()
         self._count = 0
-        self._trackers: list[object] = []
+        self._loaded: dict[
+            int, object
+        ] = {}  # what keeps an object linked, by the addresses that were asked for
 
     def _machine(self, level: int) -> llvm.TargetMachine:
         # Speed level 0 is FastISel; the small code model is not available to a JIT whose parts lie apart.
@@ -195,5 +197,14 @@ class Compiler:
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(self._jit, f"lib{self._count}")
-        self._trackers.append(tracker)
-        return {name: tracker[name] for name in names}
+        addresses = {name: tracker[name] for name in names}
+        self._loaded.update(dict.fromkeys(addresses.values(), tracker))
+        return addresses
+
+    def unload(self, addresses: Iterable[int]) -> None:
+        """Give back the memory of objects, once all the addresses that `load` gave for them are named.
+
+        A process may have some 65 000 mappings, and an object takes three of them.
+        """
+        for address in addresses:
+            self._loaded.pop(address, None)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.anchors import loose_loads
 from emulator.engine.blocks import Block
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.flow import Flow, accesses
@@ -53,7 +54,6 @@ class RegionEmitter(RegisterEmitter):
         self._locations: dict[int, int] = {}  # guest pc to metadata number
         self._quick = quick
         self._exact = selection.exact_faults
-        self.volatile = "volatile " if self._exact else ""
         self._hot = hot
         self.blocks = blocks
         self.entries = entries
@@ -119,10 +119,14 @@ class RegionEmitter(RegisterEmitter):
         ]
 
     def _mark_accesses(self, first_line: int) -> None:
-        """Give the guest accesses emitted from ``first_line`` on the current pc as their location."""
+        """Give what is emitted from ``first_line`` on, a guest access, the current pc as its location.
+
+        Not the load alone: with a sign extension behind it, it may become one host instruction, and that is located
+        where the extension is.
+        """
         number = self._locations.setdefault(self._pc, 10 + len(self._locations))
         for n in range(first_line, len(self.lines)):
-            if self.lines[n].endswith("align 1"):
+            if not self.lines[n].endswith(":"):
                 self.lines[n] += f", !dbg !{number}"
 
     def _prologue(self) -> None:
@@ -198,12 +202,14 @@ class RegionEmitter(RegisterEmitter):
             instructions = instructions[:-1]
         self._target = self._condition = None
         inline = calls_of(self.selection.inline, block) if self.selection.inline else []
+        loose = [False] * len(instructions) if self._quick else loose_loads(block.instructions)
         for self._place_in_block, (self._pc, self.instruction) in enumerate(
             zip(block.pcs, instructions, strict=False)
         ):
             self.rm = self.instruction.rm
             if self._exact and self.instruction.row.access:
                 self._settle()
+            self.volatile = "volatile " if self._exact or loose[self._place_in_block] else ""
             before = len(self.lines)
             if inline:
                 kind, calls = inline[self._place_in_block]

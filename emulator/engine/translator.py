@@ -67,6 +67,7 @@ class Translator:
         self._index_view = self._block_index.view("u4")
         self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
         self._operations: list[np.ndarray] = []
+        self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
         self._archived_blocks = 0
         self._archived_regions: dict[TraceSelection, int] = {}
@@ -197,7 +198,9 @@ class Translator:
         def text() -> str:
             return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
 
-        return self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
+        address = self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
+        self._interpreters.append(address)
+        return address
 
     def _improve_interpreter(self, tier: Tier) -> None:
         """Replace an interpreter of poor code by a good one."""
@@ -272,7 +275,7 @@ class Translator:
         self.cache.clear()
         pcs = [int(operations["pc"][0]) for operations in self._operations]
         for tier in self._tiers.values():
-            tier.forget()
+            self._compiler.unload(tier.forget())
             slots = tier.slots.view("u8")
             for pc in pcs:
                 slots[pc >> 1] = 0
@@ -303,6 +306,7 @@ class Translator:
         addresses = self._compiler.load_all([r.image for r in regions], [r.name for r in regions])
         for one in regions:
             region = Region(one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image)
+            region.loaded.append(region.address)
             tier.regions.append(region)
             tier.copies.update(one.blocks)
             tier.optimised.update(one.entries)
@@ -335,8 +339,11 @@ class Translator:
                     archive.save_regions(tier.selection, facts.blocks, kept)
 
     def close(self) -> None:
-        """Stop compiling; what is under way is finished, what is wanted is not begun."""
+        """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
         self._stop()
+        for tier in self._tiers.values():
+            self._compiler.unload(tier.forget())
+        self._compiler.unload(self._interpreters)
 
     # --- counts
     def _interpreted(self, pc: int) -> int:
@@ -363,6 +370,7 @@ class Translator:
         names = [region.name] if region.optimised else [region.name, COUNTS]
         addresses = self._compiler.load(region.image, names)
         region.address = addresses[region.name]
+        region.loaded += addresses.values()
         if not region.optimised:
             counts = (ctypes.c_uint32 * len(region.blocks)).from_address(addresses[COUNTS])
             region.counts = np.frombuffer(memoryview(counts), np.uint32)
