@@ -40,7 +40,7 @@ class CallGraph(Analyzer):
         image = self.machine.image
         numbers = []
         for pc in new["pc"].tolist():
-            function = image.function_at(pc)
+            function = self.session.objects.function_at(pc)
             name = function.name if function else f"({image.symbolize(pc & ~0xFFF)}..)"
             numbers.append(self._numbers.setdefault(name, len(self._numbers)))
         columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
