@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import shutil
+import subprocess
 from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
@@ -302,7 +304,55 @@ def test_coverage(small: Path, steps: list[Any], tmp_path: Path) -> None:
     assert any(line.startswith("FN:") and line.endswith(",walk") for line in record)
     assert f"DA:{walk + 4},{3 * 64}" in record  # the loop's body
     assert f"LF:{len(expected)}" in record
+    outcomes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for step in steps:
+        if step.op_class == OpClass.BRANCH:
+            outcomes[step.pc][step.fields["taken"]] += 1
+    image = load_image(small)
+    found: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for pc in sorted(outcomes):
+        place = image.source_line(pc)
+        if place is not None and place[0] == source:
+            found[place[1]].append(outcomes[pc])
+    branches: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for line in record:
+        if line.startswith("BRDA:"):
+            where, block, way, ran = line[5:].split(",")
+            if way == "0":
+                assert int(block) == len(branches[int(where)])
+                branches[int(where)].append([])
+            if ran != "-":
+                branches[int(where)][-1].append(int(ran))
+    executed = {line: [both for both in those if both] for line, those in branches.items()}
+    assert {line: those for line, those in executed.items() if those} == found
+    assert f"BRF:{2 * sum(map(len, branches.values()))}" in record
+    assert [3, 3 * 63] in found[walk + 3] or [3 * 63, 3] in found[walk + 3]  # the loop's end
     assert f"LH:{sum(ran > 0 for ran in expected.values())}" in record
+
+
+def test_coverage_without_branches(small: Path, tmp_path: Path) -> None:
+    with_them, without = (Coverage(out=str(tmp_path / name), branches=n) for n, name in ((1, "a"), (0, "b")))
+    watch(small, with_them)
+    watch(small, without)
+    text = (tmp_path / "a").read_text().splitlines()
+    assert [line for line in text if line[:2] != "BR"] == (tmp_path / "b").read_text().splitlines()
+
+
+def test_genhtml_shows_the_branches(small: Path, tmp_path: Path) -> None:
+    genhtml = shutil.which("genhtml")
+    if genhtml is None:
+        pytest.skip("no genhtml (lcov) on this host")
+    info, pages = tmp_path / "c.info", tmp_path / "pages"
+    watch(small, Coverage(out=str(info)))
+    text = info.read_text()
+    ours = next(record for record in text.split("end_of_record\n") if "/small.c\n" in record)
+    info.write_text(ours[ours.index("SF:") :] + "end_of_record\n")
+    command = [genhtml, "--branch-coverage", "-o", str(pages), str(info)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = next(pages.rglob("small.c.gcov.html")).read_text()
+    assert "branchCov" in page
+    assert "branchNoCov" in page
 
 
 def test_coverage_needs_debug_information(
