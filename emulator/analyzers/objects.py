@@ -87,6 +87,7 @@ class Objects:
     def _read(self, path: str, address: int, offset: int) -> ElfImage | None:
         """None for a file that is gone, or is no library."""
         try:
-            return load_library(self._machine.kernel.files.contents(path), path, address, offset)
+            data = self._machine.kernel.files.for_onlooker().contents(path)
+            return load_library(data, path, address, offset)
         except (EmulatorError, OSError):
             return None

@@ -68,7 +68,7 @@ class Answers:
         self.is_inside = False  # whether the guest has stopped inside a block
         self.is_on_course = False  # whether the guest has to go on where it stands
         self.thread: Thread | None = None  # whose registers are asked for
-        self.files = GuestFiles(lambda: machine.kernel.files)
+        self.files = GuestFiles(lambda: machine.kernel.files.for_onlooker())
 
     def stop_reply(self) -> bytes:
         signal, why = self.stopped_for
