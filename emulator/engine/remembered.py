@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive, SavedCode, SavedRegion, spans_of
 from emulator.engine.blocks import BlockCache
+from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.tiers import Tier
 from emulator.events import TraceSelection
 from emulator.memory import GuestMemory
@@ -158,9 +159,10 @@ def code_to_save(
         blocks["first_instruction"] = begins
     met = [operations.get(number) for number in rows.tolist()]
     n_operations = np.array([0 if one is None else len(one) for one in met], np.uint32)
+    raw = b"".join(one.tobytes() for one in met if one is not None)  # numpy compares the types of each
     return SavedCode(
-        blocks, instructions, np.concatenate([one for one in met if one is not None]), n_operations,
-        tuple(call_targets), tuple(stretches),
+        blocks, instructions, np.frombuffer(raw, OPERATION_DTYPE), n_operations, tuple(call_targets),
+        tuple(stretches),
     )  # fmt: skip
 
 
