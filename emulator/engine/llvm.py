@@ -14,7 +14,7 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import llvmlite
@@ -50,6 +50,11 @@ class _Unlocked:
             ffi.LLVMFunctionPassManagerRef, ffi.LLVMValueRef, ffi.LLVMPassBuilderRef
         ]  # fmt: skip
         self._optimise.restype = None
+        self._optimise_module = library.LLVMPY_RunNewModulePassManager
+        self._optimise_module.argtypes = [
+            ffi.LLVMModulePassManagerRef, ffi.LLVMModuleRef, ffi.LLVMPassBuilderRef
+        ]  # fmt: skip
+        self._optimise_module.restype = None
         self._emit = library.LLVMPY_TargetMachineEmitToMemory
         self._emit.argtypes = [
             ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)
@@ -63,13 +68,22 @@ class _Unlocked:
                 raise RuntimeError(f"LLVM cannot read what we wrote: {problem}")
         return module
 
-    def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine, inline: bool) -> None:
+        """Few passes: guest code has been optimised once. ``inline``: the module has functions of a user's, too."""
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         builder = llvm.create_pass_builder(machine, options)
+        if inline:
+            inliner = llvm.create_new_module_pass_manager()
+            inliner.add_always_inliner_pass()
+            inliner.add_global_dead_code_eliminate_pass()
+            self._optimise_module(inliner, module, builder)
         passes = llvm.create_new_function_pass_manager()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
+        if inline:
+            passes.add_new_gvn_pass()
+            passes.add_dead_store_elimination_pass()
         for function in module.functions:
             if not function.is_declaration:
                 self._optimise(passes, function, builder)
@@ -110,7 +124,9 @@ class Compiler:
         self._of_thread = _ThreadState()
         self._unlocked = _Unlocked()
         self._count = 0
-        self._trackers: list[object] = []
+        self._loaded: dict[
+            int, object
+        ] = {}  # what keeps an object linked, by the addresses that were asked for
 
     def _machine(self, level: int) -> llvm.TargetMachine:
         # Speed level 0 is FastISel; the small code model is not available to a JIT whose parts lie apart.
@@ -128,7 +144,7 @@ class Compiler:
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
         if level > 0:
-            self._unlocked.optimise(module, machine)
+            self._unlocked.optimise(module, machine, inline="alwaysinline" in text)
         return self._unlocked.emit(module, machine)
 
     def compile(
@@ -181,5 +197,14 @@ class Compiler:
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(self._jit, f"lib{self._count}")
-        self._trackers.append(tracker)
-        return {name: tracker[name] for name in names}
+        addresses = {name: tracker[name] for name in names}
+        self._loaded.update(dict.fromkeys(addresses.values(), tracker))
+        return addresses
+
+    def unload(self, addresses: Iterable[int]) -> None:
+        """Give back the memory of objects, once all the addresses that `load` gave for them are named.
+
+        A process may have some 65 000 mappings, and an object takes three of them.
+        """
+        for address in addresses:
+            self._loaded.pop(address, None)

@@ -43,6 +43,14 @@ class Region:
     address: int = 0
     image: bytes = b""
     counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
+    loaded: list[int] = field(default_factory=list)  # addresses to unload
+
+    @cached_property
+    def code_bytes(self) -> int:
+        """Size of its host code."""
+        from emulator.engine.fault_location import function_size
+
+        return function_size(self.image, self.name)
 
     @cached_property
     def place(self) -> dict[int, int]:
@@ -77,13 +85,18 @@ class Tier:
     def interpreters(self) -> tuple[int, ...]:
         return (self.interpreter, self.plain) if self.plain else (self.interpreter,)
 
-    def forget(self) -> None:
-        """Guest code has changed: nothing of this is valid any more (host code may still be running)."""
+    def forget(self) -> list[int]:
+        """Guest code has changed: nothing of this is valid any more. Addresses of what may be unloaded."""
         slots = self.slots.view("u8")
+        loaded: list[int] = []
         for region in self.regions:
             for entry in region.entries:
                 slots[entry >> 1] = 0
+            loaded += region.loaded
+            region.counts = None
+        self.regions.clear()
         self.quick.clear()
         self.optimised.clear()
         self.copies.clear()
         self.hooked.clear()
+        return loaded

@@ -21,12 +21,14 @@ from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
-from emulator.engine.interpreter import DESCRIPTOR_DTYPE, OPERATION_DTYPE, InterpreterEmitter, operations_of
+from emulator.engine.inline import InlineTables, texts_of
+from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.llvm import Compiler
+from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
-from emulator.events import Ranges, TraceSelection
+from emulator.events import InlineCall, Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
@@ -65,13 +67,16 @@ class Translator:
         self._index_view = self._block_index.view("u4")
         self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
         self._operations: list[np.ndarray] = []
+        self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
         self._archived_blocks = 0
         self._archived_regions: dict[TraceSelection, int] = {}
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
+        self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
+        self._counted_for: Tier | None = None  # the one whose executions the descriptors count
         hart.set("block_index", self._block_index.address)
         hart.set("blocks", self._descriptors.address)
         hart.set("leave", self._entry.leave)
@@ -113,14 +118,27 @@ class Translator:
             self._tiers[selection, interpret_only] = tier
             if not good:
                 self._poor.append(tier)
+        if selection.inline:
+            self._enter_inline(selection.inline)
         self._translating = tier
-        # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
-        known = self._descriptor_view[1 : len(self._operations) + 1]
-        known["count"] = 0
-        known["threshold"] = self._next_threshold(0)
+        if tier is not self._counted_for:
+            # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
+            known = self._descriptor_view[1 : len(self._operations) + 1]
+            known["count"] = 0
+            known["threshold"] = self._next_threshold(0)
+            self._counted_for = tier
         self.tier = tier
         self.hart.set("slots", tier.slots.address)
         return tier
+
+    def _enter_inline(self, calls: tuple[InlineCall, ...]) -> None:
+        tables = self._inline.get(calls)
+        if tables is None:
+            tables = self._inline[calls] = InlineTables(calls)
+            tables.note(self.cache.facts, 0)
+        functions, map_address = tables.enter(calls, self._compiler)
+        self.hart.set("inline", functions)
+        self.hart.set("inline_map", map_address)
 
     def step_exactly(self, on: bool) -> None:
         """Interpret what is selected, stopping exactly where the budget ends, or go back to translations.
@@ -180,7 +198,9 @@ class Translator:
         def text() -> str:
             return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
 
-        return self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
+        address = self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
+        self._interpreters.append(address)
+        return address
 
     def _improve_interpreter(self, tier: Tier) -> None:
         """Replace an interpreter of poor code by a good one."""
@@ -205,6 +225,8 @@ class Translator:
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
         block = self.cache.get(pc)
+        for tables in self._inline.values():
+            tables.note(self.cache.facts, block.number, block.number + 1)
         if not self._index_view[pc >> 1]:
             number = len(self._operations) + 1
             if max(number, block.number) >= MAX_BLOCKS:
@@ -253,7 +275,7 @@ class Translator:
         self.cache.clear()
         pcs = [int(operations["pc"][0]) for operations in self._operations]
         for tier in self._tiers.values():
-            tier.forget()
+            self._compiler.unload(tier.forget())
             slots = tier.slots.view("u8")
             for pc in pcs:
                 slots[pc >> 1] = 0
@@ -284,6 +306,7 @@ class Translator:
         addresses = self._compiler.load_all([r.image for r in regions], [r.name for r in regions])
         for one in regions:
             region = Region(one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image)
+            region.loaded.append(region.address)
             tier.regions.append(region)
             tier.copies.update(one.blocks)
             tier.optimised.update(one.entries)
@@ -316,8 +339,11 @@ class Translator:
                     archive.save_regions(tier.selection, facts.blocks, kept)
 
     def close(self) -> None:
-        """Stop compiling; what is under way is finished, what is wanted is not begun."""
+        """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
         self._stop()
+        for tier in self._tiers.values():
+            self._compiler.unload(tier.forget())
+        self._compiler.unload(self._interpreters)
 
     # --- counts
     def _interpreted(self, pc: int) -> int:
@@ -344,6 +370,7 @@ class Translator:
         names = [region.name] if region.optimised else [region.name, COUNTS]
         addresses = self._compiler.load(region.image, names)
         region.address = addresses[region.name]
+        region.loaded += addresses.values()
         if not region.optimised:
             counts = (ctypes.c_uint32 * len(region.blocks)).from_address(addresses[COUNTS])
             region.counts = np.frombuffer(memoryview(counts), np.uint32)
@@ -360,7 +387,8 @@ class Translator:
             blocks, region.entries, tier.selection, region.name, not region.optimised,
             self.optimise_executions, locate,
         ).emit()  # fmt: skip
-        return DECLARATIONS + text + METADATA
+        inlined = texts_of(tier.selection.inline) if region.optimised else ""
+        return DECLARATIONS + text + METADATA + inlined
 
     # --- in the background
     def _want(self, tier: Tier, pc: int) -> None:
@@ -410,19 +438,19 @@ class Translator:
         Translations carry no such table. The region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
-        from emulator.engine.fault_location import function_size, pc_at
+        from emulator.engine.fault_location import pc_at
 
         for tier in self._tiers.values():
             for region in tier.regions:
                 offset = host_pc - region.address
-                if 0 <= offset < function_size(region.image, region.name):
+                if 0 <= offset < region.code_bytes:
+                    if tier.selection.exact_faults:
+                        return self.hart.get("fault_pc")
                     level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
                     located = self._compiler.compile_object(self._text(tier, region, locate=True), level)
                     return pc_at(located, region.image, offset)
-        operation = self.hart.get("operation")
-        if operation and any(
-            rows.ctypes.data <= operation < rows.ctypes.data + rows.nbytes for rows in self._operations
-        ):
+        operation = self.hart.get("operation")  # of an interpreter
+        if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
 
@@ -445,5 +473,5 @@ def is_hooked(selection: TraceSelection, block: Block) -> bool:
 
 
 def _interpreter_key(selection: TraceSelection) -> str:
-    emitted = replace(selection, hooks=(), hook_ranges=())
+    emitted = replace(selection, hooks=(), hook_ranges=(), exact_faults=False)
     return f"interpreter {emitted} {sources_identity()}"

@@ -12,11 +12,16 @@ from emulator.events import OpClass
 from emulator.isa.table import ROWS, TABLE, Row
 
 DYNAMIC_ROUNDING = 7
+TIES_AWAY = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A decoded instruction: its row and operand fields. ``imm`` is signed; ``rm`` is the rounding field."""
+    """A decoded instruction: its row and operand fields. ``imm`` is signed; ``rm`` is the rounding field.
+
+    ``slow``: the oracle executes it for every engine; ``fixed``: it rounds as ``rm`` says, whatever frm is, and other
+    engines must set the host's mode for it.
+    """
 
     row: Row
     word: int  # the 32-bit form
@@ -29,6 +34,7 @@ class Instruction:
     rm: int
     op_class: OpClass
     slow: bool
+    fixed: bool
 
 
 def _sext(value: int, bits: int) -> int:
@@ -102,19 +108,20 @@ def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
         return None
     rd = word >> 7 & 31 if "rd" in fields else 0
     rs1 = word >> 15 & 31
-    # A rounding mode fixed in the instruction is rare except in conversions to integers, which every engine
-    # translates; the oracle executes the others.
-    slow = row.slow or (rm != DYNAMIC_ROUNDING and needs_dynamic_rounding(row, rm))
+    # Conversions to integers round by instructions of their own. The oracle executes what else rounds in a mode
+    # that the host's control register has not.
+    fixed = rm != DYNAMIC_ROUNDING and _rounds_as_told(row)
+    slow = row.slow or (fixed and rm == TIES_AWAY)
     return Instruction(
         row, word, length_bytes, rd, rs1, word >> 20 & 31, word >> 27, _immediate(row, word), rm,
-        _transfer_class(row, rd, rs1), slow,
+        _transfer_class(row, rd, rs1), slow, fixed and not slow,
     )  # fmt: skip
 
 
 _EXACT = {"fcvt.d.s", "fcvt.d.w", "fcvt.d.wu"}
 
 
-def needs_dynamic_rounding(row: Row, rm: int) -> bool:
+def _rounds_as_told(row: Row) -> bool:
     """Whether the result depends on a rounding mode that the host can only take from its control register."""
     return "rm" in row.fields and row.mnemonic not in _EXACT and not row.register_kinds.startswith("x")
 

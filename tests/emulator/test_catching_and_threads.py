@@ -1,0 +1,70 @@
+"""Guests that catch their memory faults, and guests with threads, run in translations like any others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.events import FULL_RECORD
+from emulator.machine import Machine
+from instrumenter.build import build_program
+
+GUEST = Path(__file__).parent / "guest"
+EAGER = {"background": False, "optimise_executions": 20, "hot_executions": 8}
+QUICK = {"background": False, "optimise_executions": 1 << 30, "hot_executions": 8}
+
+
+@pytest.fixture(scope="module")
+def catcher() -> Path:
+    return build_program([GUEST / "catcher.c"], ["-O2"]).elf_path
+
+
+class Words:
+    """How much the record holds, and its hash."""
+
+    selection = FULL_RECORD
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def consume(self, facts: object, stream) -> None:  # type: ignore[no-untyped-def]
+        self.seen.append(stream.tobytes())
+
+
+def outcome(program: Path, rounds: int, traced: bool = False, **options: object) -> tuple[object, ...]:
+    words = Words()
+    with Machine(
+        program, [str(rounds)], consumers=[words] if traced else [], **options,  # type: ignore[arg-type]
+    ) as machine:  # fmt: skip
+        assert machine.run().status == 0
+        return machine.files.output(1), machine.instructions, b"".join(words.seen)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_all_registers_are_exact_where_a_guest_catches_a_fault(catcher: Path, traced: bool) -> None:
+    expected = outcome(catcher, 300, traced, engine="oracle")
+    assert expected[0].split()[1] != b"0"  # type: ignore[attr-defined]
+    for options in ({}, EAGER, QUICK):
+        assert outcome(catcher, 300, traced, **options) == expected
+
+
+def test_a_catching_guest_is_translated(catcher: Path) -> None:
+    with Machine(catcher, ["20000"], **EAGER) as machine:  # type: ignore[arg-type]
+        machine.run()
+        tier = machine._translator.tier
+        assert tier.selection.exact_faults
+        assert any(region.optimised for region in tier.regions)
+        translated = machine.files.output(1), machine.instructions
+    assert translated == outcome(catcher, 20000, optimise_executions=1 << 30, hot_executions=1 << 30)[:2]
+
+
+def test_a_guest_with_threads_becomes_hot() -> None:
+    program = build_program([GUEST / "two_threads.c"], ["-O2"]).elf_path
+    with Machine(program) as machine:
+        machine.run()
+        assert machine.files.output(1) == b"1\n"
+        translator = machine._translator
+        assert any(region.optimised for region in translator.tier.regions)
+        interpreted = translator._descriptor_view["count"][: len(translator._operations) + 1]
+        assert int(interpreted.max()) < 3_000_000  # executions of the loop, which has two threads for it
