@@ -83,10 +83,9 @@ class Session:
         for analyzer in self.analyzers:
             analyzer.session = self
             analyzer.begin()
-            for selection in (
-                _parsed(text) for text in (analyzer.selection, analyzer.inline, analyzer.calls) if text
-            ):
-                self.places_of(selection)
+            for text in (analyzer.selection, analyzer.inline, analyzer.calls):
+                if text:
+                    self.places_of(_parsed(text))
         self._apply()
 
     # --- running
