@@ -40,8 +40,7 @@ class CallGraph(Analyzer):
         functions = []
         for pc in new["pc"].tolist():
             function = self.session.objects.function_at(pc)
-            name = function.name if function else f"({self.machine.image.symbolize(pc & ~0xFFF)}..)"
-            number = self._numbers.setdefault(name, len(self._numbers))
+            number = self._numbers.setdefault(self.session.objects.name_of(pc), len(self._numbers))
             functions.append((number, function is not None and function.address == pc))
         columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
         more_blocks = np.column_stack([*columns, np.array(functions, np.int64).reshape(-1, 2)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.counts import Executions
 from emulator.analyzers.coverage_kernel import PLACES, tally
 from emulator.analyzers.lcov import Branches, Functions, Lines, branches_of, tracefile
+from emulator.analyzers.selection import Selection
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
 
@@ -28,9 +30,20 @@ class Coverage(Analyzer):
         self.out, self.test = Path(out), test
         self.selection = "class=branch fields=pc,taken" if branches else ""
         self.function, self.state = tally, np.zeros((PLACES if branches else 0, 3), np.int64)
+        self.within = Selection()
         self.lines: Lines = {}
         self.functions: Functions = {}
         self.branches: Branches = {}
+
+    def choose(self, text: str) -> None:
+        given = Selection.parse(text)
+        if given.classes or given.mnemonics:
+            raise EmulatorError(
+                f"coverage: got --select {text!r}, expected where to cover lines: symbol, source, library or range"
+            )
+        self.within = given
+        if self.selection:
+            self.selection = replace(given, classes=("branch",), fields=("pc", "taken"))
 
     def begin(self) -> None:
         if not self.machine.image.line_rows():
@@ -46,22 +59,27 @@ class Coverage(Analyzer):
         self.session.objects.look()
         for image in self.session.objects.images:
             for row in image.line_rows():
-                if row.line:
+                if row.line and self._is_inside(row.address):
                     low, high = np.searchsorted(pcs, (row.address, row.end))
                     file = self.lines.setdefault(row.file, {})
                     file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
             for symbol in image.symbols:
                 place = image.source_line(symbol.address) if symbol.is_function else None
-                if place is not None:
+                if place is not None and self._is_inside(symbol.address):
                     known = self.functions.setdefault(place[0], {})
                     known[symbol.name] = (place[1], ran.get(symbol.address, 0))
             for name, line, pc in branches_of(image) if len(self.state) else ():
-                of_line = self.branches.setdefault(name, {}).setdefault(line, [])
-                of_line.append(outcomes.get(pc, (0, 0)))
+                if self._is_inside(pc):
+                    of_line = self.branches.setdefault(name, {}).setdefault(line, [])
+                    of_line.append(outcomes.get(pc, (0, 0)))
         try:
             self.out.write_text(tracefile(self.test, self.lines, self.functions, self.branches))
         except OSError as error:
             raise EmulatorError(f"coverage: {self.out}: cannot be written: {error.strerror}") from error
+
+    def _is_inside(self, address: int) -> bool:
+        places = self.session.places_of(self.within)
+        return not places or any(low <= address < high for low, high in places)
 
     def report(self) -> str:
         found = [ran for lines in self.lines.values() for ran in lines.values()]

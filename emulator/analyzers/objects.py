@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emulator.errors import EmulatorError
 from emulator.linux.elf import ElfImage, Symbol, load_library
-from emulator.memory import EXEC
+from emulator.memory import EXEC, PAGE_BYTES, PAGE_SHIFT
 
 if TYPE_CHECKING:
     from emulator.machine import Machine
@@ -26,6 +26,7 @@ class Objects:
         self._machine = machine
         self._libraries: dict[tuple[str, int, int], ElfImage | None] = {}  # by path, address and offset
         self._images: list[ElfImage] = []
+        self._nobodys: set[int] = set()  # pages of code that are in no file
         self.look()
 
     @property
@@ -66,13 +67,28 @@ class Objects:
 
     def function_at(self, pc: int) -> Symbol | None:
         """The function that ``pc`` lies in, whoever it belongs to; of libraries that were seen and are gone, too."""
-        gone = [image for image in self._libraries.values() if image is not None]
-        for image in (*self._images, *gone):
-            if image.start <= pc < image.end:
-                found = image.function_at(pc)
-                if found is not None:
-                    return found
-        return None
+        owners = self._owners(pc)
+        if not owners and pc >> PAGE_SHIFT not in self._nobodys:
+            self.look()
+            owners = self._owners(pc)
+            if not owners:
+                self._nobodys.add(pc >> PAGE_SHIFT)
+        return next((found for image in owners if (found := image.function_at(pc)) is not None), None)
+
+    def name_of(self, pc: int) -> str:
+        """The function's name; where none is known, the page: ``(libc.so.6+0x2000..)``, ``(0x7f5c4000..)``."""
+        function = self.function_at(pc)
+        if function is not None:
+            return function.name
+        page = pc & -PAGE_BYTES
+        place = self._machine.kernel.memory_calls.file_at(page)
+        return f"({place.rpartition('/')[2] if place else f'{page:#x}'}..)"
+
+    def _owners(self, pc: int) -> list[ElfImage]:
+        gone = [
+            image for image in self._libraries.values() if image is not None and image not in self._images
+        ]
+        return [image for image in (*self._images, *gone) if image.start <= pc < image.end]
 
     def _files(self) -> list[tuple[int, int, int, str]]:
         kernel = self._machine.kernel

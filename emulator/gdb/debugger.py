@@ -2,9 +2,9 @@
 
 The machine calls hooks before and after instructions of chosen blocks, with all registers and memory as they are at
 that moment; a stop is such a call that does not return until the debugger lets the guest go on. So blocks, record and
-virtual time are the same with a debugger as without one, to the bit. What a stop costs: while a debugger is there, the
-guest is interpreted, so that registers are exact wherever it faults; blocks with a breakpoint in them, and all blocks
-while it steps or watches memory, are executed by the oracle (some 100,000 instructions a second).
+virtual time are the same with a debugger as without one, to the bit. What a stop costs: while a debugger is there,
+translations have all registers wherever they may fault; blocks with a breakpoint in them, and all blocks while it steps
+or watches memory, are executed by the oracle (some 100,000 instructions a second).
 
 Watchpoints see what instructions load and store, not what system calls read and write. What is asked of a
 stopped guest is in `answers`.
@@ -225,7 +225,7 @@ class Debugger(Answers):
             self.left = Left.DETACHED
         if self.left is Left.KILLED:
             raise Killed
-        self.machine.call_hooks(None if self.left else self, self._where(), precise=self.left is None)
+        self.machine.call_hooks(None if self.left else self, self._where())
         if hart.pc != pc and self._is_called:
             if self.is_inside:  # the rest of the block is not executed
                 assert self._block is not None
@@ -252,13 +252,12 @@ class Debugger(Answers):
             self.left = Left.ENDED
 
     def _where(self) -> TraceSelection:
-        """Which blocks the oracle is to execute."""
+        """Which blocks the oracle is to execute; all others have all registers where they may fault."""
         if self.left is not None:
             return NOTHING
         if self.stepping is not None or (self.watches and self.breakpoints):
-            return TraceSelection(hooks=_ALL)
+            return TraceSelection(hooks=_ALL, exact_faults=True)
         if self.watches:
-            return TraceSelection(hooks=_ACCESSES)
-        if self.breakpoints:
-            return TraceSelection(hooks=_ALL, hook_ranges=merged([(pc, pc + 1) for pc in self.breakpoints]))
-        return NOTHING
+            return TraceSelection(hooks=_ACCESSES, exact_faults=True)
+        places = merged([(pc, pc + 1) for pc in self.breakpoints])
+        return TraceSelection(hooks=_ALL if places else (), hook_ranges=places, exact_faults=True)

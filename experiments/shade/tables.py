@@ -190,7 +190,7 @@ def _parts(campaign: Campaign, tables: dict[str, pd.DataFrame]) -> Iterator[str]
     yield "## Table 1: time over the native program's\n"
     rows = _by_level(campaign, ours, "slowdown", "{:.2f}")
     yield markdown_table(header, [*_papers(campaign, "slowdown", "{:g}"), *rows])
-    yield "Without starting up (Python, and loading what was translated before):\n"
+    yield "Without starting up (Python, loading what was translated before; kernels are loaded when first called):\n"
     yield markdown_table(header, _by_level(campaign, ours, "inside", "{:.2f}"))
     yield from _beside(campaign, first)
     yield "## Table 2: bytes of host code for a byte of the guest's, weighted by executions\n"

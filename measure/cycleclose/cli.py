@@ -119,9 +119,14 @@ def cycleclose(
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
         0.0 if paper else wait_step / 100, roll_back,
     )  # fmt: skip
+    console = _console()
+    if gdb_port and (samples or not console.is_terminal):
+        raise click.UsageError(
+            "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"
+        )
     directory = out or Path("results") / f"cycleclose-{program.stem}"
     job = Job(program, arguments, machine, stdin, seed, samples or 0)
-    interrupted, ending = run_cycleclose(job, settings, directory, validate, _console(), gdb_port)
+    interrupted, ending = run_cycleclose(job, settings, directory, validate, console, gdb_port)
     if interrupted:
         raise SystemExit(INTERRUPTED)
     if ending is not None:

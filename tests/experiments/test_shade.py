@@ -91,7 +91,25 @@ def test_a_level_records_what_it_says(guest: Path, level: int) -> None:
     assert counted == (instructions if level == 1 else 0), words
 
 
-@pytest.mark.parametrize("level", [0, 2])
+def test_the_last_level_calls_functions_around_each_instruction(guest: Path) -> None:
+    def count_before(state: np.ndarray, pc: int) -> None:
+        state[0] += 1
+
+    def count_after(state: np.ndarray, pc: int) -> None:
+        state[1] += 1
+
+    analyzer = LEVELS[5][1]()
+    analyzer.state = np.zeros(2, np.int64)
+    analyzer.inline_before, analyzer.inline_after = count_before, count_after
+    with Machine(guest, background=False) as machine:
+        session = Session(machine, [analyzer])
+        session.run()
+        session.finish()
+        # What ends the program is not over.
+        assert analyzer.state.tolist() == [machine.instructions, machine.instructions - 1]
+
+
+@pytest.mark.parametrize("level", [0, 2, 5])
 def test_a_profile_tells_where_time_goes(
     guest: Path, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

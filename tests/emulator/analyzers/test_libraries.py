@@ -134,3 +134,15 @@ def test_counts_by_name_and_calls_into_libraries(root: Path) -> None:
     assert calls.edges["load", "triple"][0] == 5
     assert calls.edges["load", "_dl_debug_state"][0] == 2
     assert session.objects.may_come
+
+
+def test_code_without_a_name_is_called_by_its_place(root: Path) -> None:
+    """What was mapped only for a while and looked for by nobody; and a place in a file."""
+    calls = CallGraph()
+    session = watch(root, calls)
+    assert calls.functions["_dl_debug_state"][0] == 2
+    assert calls.edges["load", "(0x40001000..)"][0] == 5
+    image = session.machine.image
+    assert session.objects.name_of(image.entry) == "_start"
+    headers = session.objects.name_of(image.start)
+    assert headers == "(program+0x0..)"

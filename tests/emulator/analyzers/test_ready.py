@@ -330,6 +330,25 @@ def test_coverage(small: Path, steps: list[Any], tmp_path: Path) -> None:
     assert f"LH:{sum(ran > 0 for ran in expected.values())}" in record
 
 
+@pytest.mark.parametrize("branches", [0, 1])
+def test_coverage_of_a_part(small: Path, tmp_path: Path, branches: int) -> None:
+    whole = Coverage(out=str(tmp_path / "a"), branches=branches)
+    part = Coverage(out=str(tmp_path / "b"), branches=branches)
+    part.choose("symbol=walk,fact")
+    watch(small, whole)
+    watch(small, part)
+    (source,) = part.lines
+    assert set(part.functions[source]) == {"walk", "fact"}
+    assert part.lines[source].items() < whole.lines[source].items()
+    assert 3 * 64 in part.lines[source].values()  # the body of walk's loop
+    assert bool(part.branches) == bool(branches)
+    assert part.branches.get(source, {}).items() <= whole.branches.get(source, {}).items()
+    with pytest.raises(
+        EmulatorError, match="expected where to cover lines: symbol, source, library or range"
+    ):
+        part.choose("class=load")
+
+
 def test_coverage_without_branches(small: Path, tmp_path: Path) -> None:
     with_them, without = (Coverage(out=str(tmp_path / name), branches=n) for n, name in ((1, "a"), (0, "b")))
     watch(small, with_them)

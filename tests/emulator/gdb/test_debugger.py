@@ -275,6 +275,23 @@ def test_faults_stop_with_exact_registers(serving: Any, engine: str) -> None:
     assert served.finish() is Left.ENDED
 
 
+def test_faults_in_translations_stop_as_the_oracles_do(serving: Any) -> None:
+    """Everything is translated at once; a fault there has all registers, and memory as it was."""
+    found = []
+    for options in (
+        {"engine": "oracle"},
+        {"background": False, "hot_executions": 1, "optimise_executions": 2},
+    ):
+        served = serving("fault", "64", **options)
+        served.client.insert(0, served.address("main"))
+        served.client.go()
+        served.client.remove(0, served.address("main"))
+        assert served.client.go().startswith("T0b")
+        found.append((served.client.registers, served.client.read(served.address("counter"), 4)))
+        assert served.client.go() == "X0b"
+    assert found[0] == found[1]
+
+
 def test_detached_guests_run_on(serving: Any) -> None:
     served = serving()
     served.client.insert(0, served.address("twice"))

@@ -97,3 +97,9 @@ def test_missing_files(source: Path, tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--out", tmp_path, "--stdin", tmp_path / "none.txt", source)
     assert result.exit_code == 2
     assert "none.txt" in result.output
+
+
+def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--gdb-port", "1234", source)
+    assert result.exit_code == 2
+    assert "--gdb-port is for the key g while the trace is shown: in a terminal" in result.output

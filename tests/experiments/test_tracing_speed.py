@@ -1,0 +1,68 @@
+"""The benchmark of tracing: every way runs and sees every instruction; what is said of the bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.machine import Machine
+from experiments.benchmarks import tracing_speed
+from experiments.benchmarks.tracing_speed import RARE_EVENTS, WAYS, rare_place, run, table
+from instrumenter.build import build_program
+
+GUEST = """
+#include <stdio.h>
+volatile long data[512];
+__attribute__((noinline)) void seldom(long n) { data[n & 511] = n; }
+int main(void) {
+  unsigned long s = 1;
+  for (long k = 0; k < 1900; k++) {
+    for (long i = 0; i < 30; i++) s += data[s & 511] += s ^ i;
+    seldom(k);
+  }
+  return (int)(s & 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("tracing") / "guest.c"
+    source.write_text(GUEST)
+    return build_program([source], ["-O1"]).elf_path
+
+
+def test_the_rare_place_is_met_about_as_often_as_wanted(guest: Path) -> None:
+    told = run("rare", str(guest), "x", rare_place(str(guest), "x"))
+    assert told["events"] == pytest.approx(RARE_EVENTS, rel=0.1)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "rare"])
+def test_every_way_sees_the_whole_program(guest: Path, way: str) -> None:
+    with Machine(guest, ["x"]) as machine:
+        machine.run()
+        expected = machine.instructions
+    told = run(way, str(guest), "x", 0)
+    assert told["instructions"] == expected
+    assert told["seconds"] > 0
+    assert told["events"] == 0
+
+
+def test_one_that_misses_events_is_found_out(guest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing_speed.Sum, "selection", "class=memory fields=pc,address")
+    with pytest.raises(SystemExit, match=r"sum: \d+ events of \d+ instructions"):
+        run("sum", str(guest), "x", 0)
+
+
+def test_what_is_said_of_the_bars() -> None:
+    found = {
+        "untraced": {"seconds": 1.0, "instructions": 2e8}, "counting": {"seconds": 1.04, "instructions": 2e8},
+        "bbv": {"seconds": 1.2, "instructions": 2e8}, "caches": {"seconds": 4.0, "instructions": 2e8},
+        "rare": {"seconds": 1.5, "instructions": 2e8, "events": 2000},
+    }  # fmt: skip
+    lines = list(table({"one": found, "two": found}))
+    assert "| one | 1.04 | 1.20 | 4.00 | 1.50 | 50 | - | 250 |" in lines
+    assert "- counting: 1.04, at most 1.05 wanted: met" in lines
+    assert "- bbv: 1.20, at most 1.1 wanted: NOT MET" in lines
+    assert "- caches: 50 M instructions/s, at least 100 wanted: NOT MET" in lines
