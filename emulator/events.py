@@ -26,7 +26,7 @@ the instruction set, the translator and the timing models never mention one anot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
 
@@ -171,6 +171,31 @@ class BlockFacts:
 
 
 @dataclass(frozen=True)
+class InlineCall:
+    """A function of a user's that translations call before or after instructions, with some of their fields.
+
+    ``function``: its name, which follows from its code; ``place``: whose state it gets, which lies at ``state`` in the
+    host's memory; ``kinds`` (values of `OpClass`), ``mnemonics``, ``ranges``: which instructions, by either of the
+    first two, and where; () for everywhere.
+    """
+
+    function: str
+    place: int
+    after: bool
+    fields: tuple[str, ...]
+    kinds: tuple[int, ...]
+    mnemonics: tuple[str, ...]
+    ranges: Ranges
+    state: int = field(compare=False, repr=False)
+
+    def takes(self, mnemonic: str, op_class: int, pc: int) -> bool:
+        """Whether the function is called for such an instruction at ``pc``."""
+        return (op_class in self.kinds or mnemonic in self.mnemonics) and (
+            not self.ranges or any(low <= pc < high for low, high in self.ranges)
+        )
+
+
+@dataclass(frozen=True)
 class TraceSelection:
     """What the translation emits; what nobody selected costs nothing."""
 
@@ -184,6 +209,7 @@ class TraceSelection:
     values: tuple[tuple[str, int], ...] = ()  # mnemonics, ascending, and their VALUE_* bits (needs blocks)
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # only there; () for everywhere
+    inline: tuple[InlineCall, ...] = ()  # functions that are called in the middle of translations
     exact_faults: bool = (
         False  # all registers are exact wherever an access may fault: for guests that catch it
     )
@@ -218,6 +244,7 @@ class TraceSelection:
             tuple(sorted(masks.items())),
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
+            (*self.inline, *(call for call in other.inline if call not in self.inline)),
             self.exact_faults or other.exact_faults,
         )
 

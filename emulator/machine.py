@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive
 from emulator.engine.entry import Entry
+from emulator.engine.flow import MAX_UNCHECKED_INSTRUCTIONS
+from emulator.engine.inline import execute as execute_with_calls
 from emulator.engine.lines import LineTable, noted
 from emulator.engine.oracle import Hooks, Oracle
-from emulator.engine.region import MAX_UNCHECKED_INSTRUCTIONS
 from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, TOUCH_EPOCH, Exit, Hart
 from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator, is_hooked
 from emulator.errors import EmulatorError, GuestFault, InstructionLimit
@@ -37,7 +38,7 @@ from emulator.events import (
 )
 from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
 from emulator.intervals import Intervals, IntervalWriter
-from emulator.isa.decode import decode
+from emulator.isa.decode import Instruction, decode
 from emulator.linux.abi import Signal, signal_name
 from emulator.linux.elf import ElfImage, load_image
 from emulator.linux.files import VirtualFiles
@@ -457,6 +458,10 @@ class Machine:
     def _look_after_guest(self) -> None:
         """Timers, turns of threads, and signals, between stretches of running."""
         self._look = False
+        if self.selection.inline and self.hart.get("inline_failed"):
+            raise EmulatorError(
+                "an inline function of an analyzer has raised an exception; expected it to raise none"
+            )
         deadline = self.kernel.next_timer_deadline_nanoseconds()
         if deadline is not None and self._nanoseconds() >= deadline:
             self.kernel.fire_timers()
@@ -533,11 +538,21 @@ class Machine:
             self._signalled(self._raise_fault)
 
     def _execute_slow(self) -> None:
-        instruction = decode(self._fetch(self.hart.pc))
+        word = self._fetch(self.hart.pc)
+        instruction = decode(word)
         assert instruction is not None
-        self._oracle.execute(instruction)
+        self._execute(instruction, instruction.op_class, word)
         if not self.hart.host_rounding:
             self._leave_rounding_mode()
+
+    def _execute(self, instruction: Instruction, op_class: int, word: int) -> None:
+        """Let the oracle execute it, with the inline functions that are called for it."""
+        if not self.selection.inline:
+            self._oracle.execute(instruction)
+            return
+        compiler = Entry.get().compiler
+        calls, memory = self.selection.inline, self.memory.base
+        execute_with_calls(self._oracle, instruction, op_class, word, calls, compiler, memory)
 
     def _leave_rounding_mode(self) -> None:
         """The host cannot round like this: the oracle runs until the guest chooses another mode."""
@@ -569,6 +584,7 @@ class Machine:
                 self.instructions += len(block.instructions)
                 self._since_drain += len(block.instructions)
                 places = noted(block.instructions) if self.selection.line_bits else []
+                first = int(self.facts.blocks["first_instruction"][block.number])
                 for place, instruction in enumerate(block.instructions):
                     record.clear()
                     if instruction.slow:
@@ -576,7 +592,8 @@ class Machine:
                     if self._oracle_record is None:
                         oracle.on_access = record.append
                     try:
-                        oracle.execute(instruction)
+                        told = self.facts.instructions["op_class"][first + place]
+                        self._execute(instruction, told, block.words[place])
                     finally:
                         if recorded and self.selection.addresses:
                             for address in record:

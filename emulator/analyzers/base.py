@@ -44,14 +44,21 @@ class Analyzer:
 
     ``selection``: which events `consume` gets, as text or `Selection`; "" for none. ``function``: a numba function
     ``function(state, *columns)`` that is called with each batch instead of `consume`; ``state``: its first argument.
-    ``trace``: what is counted beside running. ``calls``: which instructions `before` and `after` are called for, one
-    by one: for rare events. ``interval_instructions``: how often `interval` is called; 0 for never.
+    ``inline``: instructions for which `inline_before` and `inline_after` are called in the middle of translations, and
+    the fields that they get: numba functions ``f(state, *fields)`` of numbers (uint64), of which the first gets no
+    field that is known only afterwards (value, taken, target, rd). Fields may be ``registers`` (of the guest, to read
+    and write: uint64, x0 to x31, then f0 to f31) and ``memory`` (of the guest, uint8), too. ``state`` is then a numpy
+    array. ``trace``: what is counted beside running. ``calls``: which instructions `before` and `after` are called
+    for, one by one: for rare events. ``interval_instructions``: how often `interval` is called; 0 for never.
     """
 
     selection: str | Selection = ""
     function: Callable[..., Any] | None = None
     state: Any = None
     trace: TraceSelection = NOTHING
+    inline: str | Selection = ""
+    inline_before: Callable[..., Any] | None = None
+    inline_after: Callable[..., Any] | None = None
     calls: str | Selection = ""
     interval_instructions: int = 0
     session: Session

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FIELDS = (
     "pc", "word", "opcode", "class", "address", "value", "taken", "target", "rs1", "rs2", "rs3", "rd"
 )  # fmt: skip
+INLINE_FIELDS = (*FIELDS, "registers", "memory")  # the last two for inline functions only
 _GROUPS: dict[str, tuple[OpClass, ...]] = {
     "load": (OpClass.LOAD, OpClass.FP_LOAD),
     "store": (OpClass.STORE, OpClass.FP_STORE),
@@ -82,12 +83,12 @@ class Selection:
         for what, got, known in (
             ("class", self.classes, CLASSES),
             ("mnemonic", self.mnemonics, ROWS),
-            ("field", self.fields, FIELDS),
+            ("field", self.fields, INLINE_FIELDS),
         ):
             for name in got:
                 if name not in known:
                     raise SelectionError(f"{what} {name!r} is unknown; {_expected(name, known)}")
-        object.__setattr__(self, "fields", tuple(sorted(set(self.fields), key=FIELDS.index)))
+        object.__setattr__(self, "fields", tuple(sorted(set(self.fields), key=INLINE_FIELDS.index)))
 
     @classmethod
     def parse(cls, text: str, default: Selection | None = None) -> Selection:
@@ -152,6 +153,10 @@ class Selection:
         from emulator.isa.table import TABLE
 
         wanted = set(self.fields)
+        for name in wanted - set(FIELDS):
+            raise SelectionError(
+                f"field {name!r} is there for inline functions only, not in batches of events"
+            )
         if "taken" in wanted:
             wanted.add("target")
         mask = sum(1 << n for n, name in enumerate(VALUE_FIELDS) if name in wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.expand import Expander
 from emulator.analyzers.selection import Selection
 from emulator.errors import EmulatorError
-from emulator.events import NOTHING, BlockFacts, OpClass, Ranges, TraceSelection
+from emulator.events import NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
 from emulator.isa.disassemble import format_instruction
 from emulator.memory import EXEC
 
@@ -78,7 +78,9 @@ class Session:
         for analyzer in self.analyzers:
             analyzer.session = self
             analyzer.begin()
-            for selection in (_parsed(text) for text in (analyzer.selection, analyzer.calls) if text):
+            for selection in (
+                _parsed(text) for text in (analyzer.selection, analyzer.inline, analyzer.calls) if text
+            ):
                 if not (paused and selection.libraries):
                     self.places_of(selection)
         self._apply()
@@ -224,6 +226,8 @@ class Session:
                 selection = _parsed(analyzer.selection)
                 wanted |= selection.trace(self.places_of(selection))
                 reading.append((analyzer, selection))
+            if analyzer.inline:
+                wanted |= TraceSelection(inline=tuple(self._inline_calls(analyzer)))
             if analyzer.calls:
                 selection = _parsed(analyzer.calls)
                 places = self.places_of(selection)
@@ -239,6 +243,26 @@ class Session:
         else:
             self.machine.observe(self._base | wanted, self._others)
         self._readers = [(a, self._expander(s, self.machine.selection)) for a, s in reading]
+
+    def _inline_calls(self, analyzer: Analyzer) -> Iterator[InlineCall]:
+        from emulator.analyzers.inline_kernel import prepare
+        from emulator.engine.inline import AFTER
+
+        selection = _parsed(analyzer.inline)
+        state = analyzer.state
+        if not isinstance(state, np.ndarray) or not state.flags.c_contiguous:
+            raise EmulatorError(
+                f"{type(analyzer).__name__}.state is {type(state).__name__}, expected a contiguous numpy array for "
+                "inline functions to keep what they find in"
+            )
+        for after, function in ((False, analyzer.inline_before), (True, analyzer.inline_after)):
+            if function is not None:
+                fields = tuple(name for name in selection.fields if after or name not in AFTER)
+                yield InlineCall(
+                    prepare(function, state, fields), self.analyzers.index(analyzer), after, fields,
+                    tuple(sorted(map(int, selection.kinds()))), tuple(sorted(selection.mnemonics)),
+                    self.places_of(selection), state.ctypes.data,
+                )  # fmt: skip
 
     def _expander(self, selection: Selection, emitted: TraceSelection) -> Expander:
         key = selection, emitted.values, emitted.addresses

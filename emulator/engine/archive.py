@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.interpreter import OPERATION_DTYPE
+from emulator.engine.operations import OPERATION_DTYPE
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
 from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
 

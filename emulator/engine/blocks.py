@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ class Block:
     end_pc: int
     instructions: tuple[Instruction, ...]
     pcs: tuple[int, ...]
+    words: tuple[int, ...]  # as they are in memory
     target_pc: int | None
     transfers: bool  # the last instruction is a control transfer
     slow: bool  # the last instruction is executed by the oracle
@@ -130,13 +131,18 @@ class BlockCache:
             rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
             number = self.facts.append(rows, told_target, words)
         return Block(
-            number, start, pc, tuple(instructions), tuple(pcs),
+            number, start, pc, tuple(instructions), tuple(pcs), tuple(words),
             told_target if last.op_class in _STATIC_TARGETS else None, transfers, last.slow,
             told_target if told_class == OpClass.CALL else None,
         )  # fmt: skip
 
 
-def _transfer(instructions: list[Instruction], pcs: list[int]) -> tuple[OpClass, int | None]:
+def told_class(block: Block) -> OpClass:
+    """What observers are told that the last instruction of ``block`` is."""
+    return _transfer(block.instructions, block.pcs)[0]
+
+
+def _transfer(instructions: Sequence[Instruction], pcs: Sequence[int]) -> tuple[OpClass, int | None]:
     """Class and static target of what ends the block.
 
     Compilers write most calls as auipc and jalr, whose target is in the code like that of jal: observers are

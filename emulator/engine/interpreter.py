@@ -8,88 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
-from emulator.engine.blocks import Block
-from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
-from emulator.engine.lines import noted
-from emulator.engine.state import COUNTS_OFFSET, MXCSR_ROUNDING, OFFSETS, Exit
-from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, TraceSelection
-from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
+from emulator.engine.emit import ADDRESS_LIMIT, RARELY
+from emulator.engine.emit_float import FloatEmitter
+from emulator.engine.inline import CLASS_SHIFT, WORD_SHIFT, address_of, emit_call, may_take
+from emulator.engine.operations import (
+    DESCRIPTOR_DTYPE,
+    FALL_THROUGH,
+    HANDLERS,
+    OPERATION_DTYPE,
+    RESTORE_ROUNDING,
+    SCRATCH_REGISTER,
+    SET_ROUNDING,
+)
+from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
+from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
 from emulator.isa.softfloat import F32, F64, Format
 from emulator.isa.table import TABLE, Row
 
 V = Any
 BOX = 0xFFFFFFFF_00000000
 
-OPERATION_DTYPE = np.dtype(
-    [
-        ("handler", "u2"), ("rd", "u1"), ("rs1", "u1"), ("rs2", "u1"), ("rs3", "u1"),
-        ("noted", "u2"),  # 1 + the place in its block of an instruction whose access is noted, else 0
-        ("imm", "i8"), ("pc", "u8"), ("next_pc", "u8"),
-    ]
-)  # fmt: skip
-DESCRIPTOR_DTYPE = np.dtype(
-    [
-        ("operations", "u8"), ("count", "u4"), ("n_instructions", "u4"), ("number", "u4"),
-        ("threshold", "u4"),  # executions at which the interpreter reports the block
-        ("pad", "u4", (2,)),
-    ]
-)  # fmt: skip
-SCRATCH_REGISTER = 64  # x0 as a destination
 
-# Conversions to integers have one handler a rounding mode; other rows one each; then the pseudo operations.
-_Key = tuple[int, int]
-HANDLERS: dict[_Key, int] = {}
-for _row in TABLE:
-    _integer_result = "rm" in _row.fields and _row.register_kinds[0] == "x"
-    for _rm in (0, 1, 2, 3, 4, DYNAMIC_ROUNDING) if _integer_result else (DYNAMIC_ROUNDING,):
-        if not _row.slow:
-            HANDLERS[(_row.index, _rm)] = len(HANDLERS)
-FALL_THROUGH = len(HANDLERS)
-SLOW = FALL_THROUGH + 1
-SET_ROUNDING, RESTORE_ROUNDING = SLOW + 1, SLOW + 2  # around an instruction of fixed rounding
-
-
-def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
-    """The block as interpreter operations; the last one transfers control."""
-    rows = []
-    instructions = block.instructions[:-1] if block.slow else block.instructions
-    places = noted(instructions)
-    for place, (instruction, pc) in enumerate(zip(instructions, block.pcs, strict=False)):
-        operation = _operation(instruction, pc, 1 + place if places[place] else 0)
-        if instruction.fixed:
-            change = (SET_ROUNDING, 0, 0, 0, 0, 0, MXCSR_ROUNDING[instruction.rm], pc, 0)
-            rows += [change, operation, (RESTORE_ROUNDING, 0, 0, 0, 0, 0, 0, pc, 0)]
-        else:
-            rows.append(operation)
-    if block.slow:
-        rows.append((SLOW, 0, 0, 0, 0, 0, 0, block.pcs[-1], 0))
-    elif not block.transfers:
-        rows.append((FALL_THROUGH, 0, 0, 0, 0, 0, 0, block.pcs[-1], block.end_pc))
-    return np.array(rows, OPERATION_DTYPE)
-
-
-def _operation(instruction: Instruction, pc: int, place: int) -> tuple[int, ...]:
-    row = instruction.row
-    handler = HANDLERS.get((row.index, instruction.rm))
-    if handler is None:  # the rounding mode does not matter to this instruction
-        handler = HANDLERS[(row.index, DYNAMIC_ROUNDING)]
-    kinds = row.register_kinds
-    rd = instruction.rd
-    if kinds[0] == "x" and rd == 0:
-        rd = SCRATCH_REGISTER
-    elif kinds[0] == "f":
-        rd += 32
-    rs = [
-        number + (32 if kind == "f" else 0)
-        for kind, number in zip(kinds[1:], (instruction.rs1, instruction.rs2, instruction.rs3), strict=True)
-    ]
-    return (handler, rd, *rs, place, instruction.imm, pc, pc + instruction.length_bytes)
-
-
-class InterpreterEmitter(Emitter):
+class InterpreterEmitter(FloatEmitter):
     """Emits the interpreter for one selection."""
 
     def __init__(self, selection: TraceSelection, name: str) -> None:
@@ -99,6 +40,10 @@ class InterpreterEmitter(Emitter):
         self._row: Row
         self._masks = dict(selection.values)  # of mnemonics
         self._values: list[V] = []  # of the current instruction
+        self._has_memory = False  # whether its memory value is among them
+        self._calls: list[tuple[int, InlineCall]] = []  # that may be made for it
+        self._known: dict[str, V] = {}  # fields for them
+        self._told = ""  # what the table tells of it
 
     def emit(self) -> str:
         """The IR text of the function."""
@@ -203,7 +148,10 @@ class InterpreterEmitter(Emitter):
         self.rm = rm
         self._ended = False
         mask = self._masks.get(row.mnemonic, 0)
-        self.keeps_memory = bool(mask & VALUE_MEMORY and row.access)
+        self._has_memory = bool(mask & VALUE_MEMORY and row.access)
+        self._begin_calls()
+        wants = any("value" in call.fields for _, call in self._calls)
+        self.keeps_memory = self._has_memory or bool(wants and row.access)
         self._values = [
             self._raw(field)
             for place, field in enumerate(("rs1", "rs2", "rs3"))
@@ -211,7 +159,7 @@ class InterpreterEmitter(Emitter):
         ]
         row.semantics(self)
         if not self._ended:
-            self._put_values()
+            self._finish()
             self._step()
 
     def _step(self) -> None:
@@ -220,17 +168,70 @@ class InterpreterEmitter(Emitter):
         self.say(f"store ptr {step}, ptr %vop")
         self.say("br label %dispatch")
 
-    def _put_values(self, target: V = None) -> None:
-        """Write what is selected of the values of the current instruction, which goes to ``target``."""
+    def _begin_calls(self) -> None:
+        """Make the calls before the current instruction, and keep what those after it want to know."""
+        self._calls = [(n, call) for n, call in enumerate(self.selection.inline) if may_take(call, self._row)]
+        if not self._calls:
+            return
+        wanted = {name for _, call in self._calls for name in call.fields}
+        place = self.let(f"shl i64 {self._field('pc')}, 2")
+        table = self.state_load("inline_map", "ptr")
+        self._told = self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr {table}, i64 {place}')}")
+        self._known = {
+            "pc": self._field("pc"),
+            "opcode": self._row.index,
+            "word": self.shr_u(self._told, WORD_SHIFT),
+            "class": self.and_(self.shr_u(self._told, CLASS_SHIFT), 255),
+        }
+        self._known |= self._operands(wanted)
+        if self._make_calls(after=False):
+            self._known |= self._operands(wanted)
+
+    def _operands(self, wanted: set[str]) -> dict[str, V]:
+        names = zip(("rs1", "rs2", "rs3"), self._row.register_kinds[1:], strict=True)
+        found: dict[str, V] = {n: 0 if kind == "-" else self._raw(n) for n, kind in names if n in wanted}
+        if "address" in wanted:
+            found["address"] = address_of(self, self._row) if self._row.access else 0
+        return found
+
+    def _make_calls(self, after: bool) -> bool:
+        """Emit the calls before or after it; whether registers may have changed."""
+        made = [(n, call) for n, call in self._calls if call.after == after]
+        for n, call in made:
+            bit = self.and_(self._told, 1 << n)
+            make, on = self.fresh_label("make"), self.fresh_label("on")
+            self.say(f"br i1 {self.ne(bit, 0)}, label %{make}, label %{on}")
+            self.start(make)
+            emit_call(self, n, call, self._known, direct=False)
+            self.say(f"br label %{on}")
+            self.start(on)
+        return any("registers" in call.fields for _, call in made)
+
+    def _finish(self, target: V = None) -> None:
+        """The current instruction has executed and goes to ``target``: tell what is selected of it."""
+        self._put_values(target)
+        if not any(call.after for _, call in self._calls):
+            return
+        self._known["value"] = self.memory_value if self._row.access else 0
+        self._known["rd"] = self._destination() if self._row.register_kinds[0] != "-" else 0
+        self._known["target"] = self._known["taken"] = 0
+        if target is not None:
+            self._known["target"] = target
+            self._known["taken"] = self.flag(self.ne(target, self.next_pc()))
+        self._make_calls(after=True)
+
+    def _destination(self) -> V:
+        value = self._raw("rd")
+        if self._row.register_kinds[0] == "x":
+            return self.select(self.eq(self._field("rd"), SCRATCH_REGISTER), 0, value)
+        return value
+
+    def _put_values(self, target: V) -> None:
         mask = self._masks.get(self._row.mnemonic, 0)
-        if self.keeps_memory:
+        if self._has_memory:
             self._values.append(self.memory_value)
         if mask & VALUE_RD and self._row.register_kinds[0] != "-":
-            value = self._raw("rd")
-            if self._row.register_kinds[0] == "x":
-                is_zero = self.eq(self._field("rd"), SCRATCH_REGISTER)
-                value = self.select(is_zero, 0, value)
-            self._values.append(value)
+            self._values.append(self._destination())
         if mask & VALUE_TARGET and target is not None:
             self._values.append(target)
         if self._values:
@@ -400,11 +401,11 @@ class InterpreterEmitter(Emitter):
 
     def jump(self, target: V) -> None:
         self._ended = True
-        self._put_values(target)
+        self._finish(target)
         self._block_end(target)
 
     def branch(self, condition: V, target: V) -> None:
         self._ended = True
         goes_to = self.select(condition, target, self.next_pc())
-        self._put_values(goes_to)
+        self._finish(goes_to)
         self._block_end(goes_to)

@@ -50,6 +50,11 @@ class _Unlocked:
             ffi.LLVMFunctionPassManagerRef, ffi.LLVMValueRef, ffi.LLVMPassBuilderRef
         ]  # fmt: skip
         self._optimise.restype = None
+        self._optimise_module = library.LLVMPY_RunNewModulePassManager
+        self._optimise_module.argtypes = [
+            ffi.LLVMModulePassManagerRef, ffi.LLVMModuleRef, ffi.LLVMPassBuilderRef
+        ]  # fmt: skip
+        self._optimise_module.restype = None
         self._emit = library.LLVMPY_TargetMachineEmitToMemory
         self._emit.argtypes = [
             ffi.LLVMTargetMachineRef, ffi.LLVMModuleRef, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)
@@ -63,13 +68,22 @@ class _Unlocked:
                 raise RuntimeError(f"LLVM cannot read what we wrote: {problem}")
         return module
 
-    def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine, inline: bool) -> None:
+        """Few passes: guest code has been optimised once. ``inline``: the module has functions of a user's, too."""
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         builder = llvm.create_pass_builder(machine, options)
+        if inline:
+            inliner = llvm.create_new_module_pass_manager()
+            inliner.add_always_inliner_pass()
+            inliner.add_global_dead_code_eliminate_pass()
+            self._optimise_module(inliner, module, builder)
         passes = llvm.create_new_function_pass_manager()
         passes.add_sroa_pass()
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
+        if inline:
+            passes.add_new_gvn_pass()
+            passes.add_dead_store_elimination_pass()
         for function in module.functions:
             if not function.is_declaration:
                 self._optimise(passes, function, builder)
@@ -130,7 +144,7 @@ class Compiler:
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
         if level > 0:
-            self._unlocked.optimise(module, machine)
+            self._unlocked.optimise(module, machine, inline="alwaysinline" in text)
         return self._unlocked.emit(module, machine)
 
     def compile(

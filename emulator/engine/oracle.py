@@ -60,7 +60,8 @@ class Oracle:
     """Implements `emulator.isa.algebra.Machine` concretely.
 
     ``on_access(address)`` sees each memory access; ``on_value(word)`` each selected value while ``value_masks``,
-    by mnemonic, are not empty. ``hooks`` are called before and after instructions.
+    by mnemonic, are not empty. ``hooks`` are called before and after instructions. ``memory_value``: what the last
+    access loaded or, if nothing was, stored.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Oracle:
         self.on_value: Callable[[int], None] | None = None
         self.value_masks: dict[str, int] = {}
         self.hooks: Hooks | None = None
-        self._memory_value = 0
+        self.memory_value = 0
         self.instruction: Instruction
         self._pc = 0
         self._next = 0
@@ -119,7 +120,7 @@ class Oracle:
                     self.on_value(0)
             raise
         if mask & VALUE_MEMORY and row.access:
-            values.append(self._memory_value)
+            values.append(self.memory_value)
         if mask & VALUE_RD and row.register_kinds[0] != "-":
             values.append(self._register(row.register_kinds[0], instruction.rd))
         if mask & VALUE_TARGET and row.ends_block and not row.slow:
@@ -261,7 +262,7 @@ class Oracle:
         address = (base + offset) & MASK
         if self.on_access is not None:
             self.on_access(address)
-        value = self._memory_value = self.memory.read_int(address, size_bytes)
+        value = self.memory_value = self.memory.read_int(address, size_bytes)
         return signed(value, 8 * size_bytes) & MASK if is_signed else value
 
     def store(self, base: int, offset: int, size_bytes: int, value: int, same_access: bool = False) -> None:
@@ -270,7 +271,7 @@ class Oracle:
             self.on_access(address)
         value &= (1 << 8 * size_bytes) - 1
         if not same_access:
-            self._memory_value = value
+            self.memory_value = value
         self.memory.write_int(address, size_bytes, value)
 
     def reservation(self) -> int:

@@ -17,41 +17,19 @@ from typing import Any
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.anchors import loose_loads
 from emulator.engine.blocks import Block
-from emulator.engine.emit import ADDRESS_LIMIT, RARELY, Emitter
+from emulator.engine.emit import ADDRESS_LIMIT, RARELY
+from emulator.engine.flow import Flow, accesses
+from emulator.engine.inline import address_of, calls_of, emit_call
 from emulator.engine.lines import noted
+from emulator.engine.registers import RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
-from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, TraceSelection
-from emulator.isa.decode import Instruction
-from emulator.isa.softfloat import F64, Format
+from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
 
 V = Any
-BOX = 0xFFFFFFFF_00000000
-MAX_UNCHECKED_INSTRUCTIONS = 256
 COUNTS = "counts"  # the symbol of a quick region's execution counters
 
 
-def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
-    """All registers that an instruction names (f registers from 32 on) and the one that it writes."""
-    kinds = instruction.row.register_kinds
-    numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
-    named = [
-        number + (32 if kind == "f" else 0)
-        for kind, number in zip(kinds, numbers, strict=True)
-        if kind != "-" and not (kind == "x" and number == 0)
-    ]
-    written = None
-    if kinds[0] == "f":
-        written = instruction.rd + 32
-    elif kinds[0] == "x" and instruction.rd:
-        written = instruction.rd
-    return named, written
-
-
-def _accesses(block: Block) -> bool:
-    return any(instruction.row.access for instruction in block.instructions)
-
-
-class RegionEmitter(Emitter):
+class RegionEmitter(RegisterEmitter):
     """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside.
 
     ``quick`` regions count the executions of their blocks (in `COUNTS`: one u32 a block, in the order of
@@ -69,7 +47,9 @@ class RegionEmitter(Emitter):
         hot: int = 0,
         locate: bool = False,
     ) -> None:
-        super().__init__()
+        # Functions that may change registers find them in the state buffer.
+        changing = any("registers" in call.fields for call in selection.inline)
+        super().__init__(resident=quick or changing)
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
         self._quick = quick
@@ -80,14 +60,6 @@ class RegionEmitter(Emitter):
         self.selection = selection
         self.function = name
         self._order = {pc: place for place, pc in enumerate(blocks)}
-        self.instruction: Instruction
-        self._pc = 0
-        self._values: dict[int, V] = {}  # x registers: current value
-        self._fp: dict[int, tuple[Format | None, V]] = {}  # f registers: (format or None for raw, value)
-        self._dirty: set[int] = set()  # written in this block and not in their places yet
-        self._stale: set[int] = set()  # written and not in the state buffer yet, if it is to be exact
-        self._checked: set[V] = set()  # values that were found to be addresses in this block
-        self._sound: set[int] = set()  # registers that were found to hold addresses before it
         self._masks = dict(selection.values)  # of mnemonics
         self._recorded = False  # whether the record has the current block
         self._value_base = ""
@@ -103,22 +75,7 @@ class RegionEmitter(Emitter):
         self._departures: list[tuple[str, V]] = []  # label, pc
         self._target: V = None
         self._condition: V = None
-        used: set[int] = set(PINNED)
-        self._written: dict[int, set[int]] = {}
-        self._unsettled: dict[int, set[int]] = {}  # by the block's last access or later
-        for block in blocks.values():
-            written: set[int] = set()
-            unsettled: set[int] = set()
-            for instruction in block.instructions:
-                named, target = registers_of(instruction)
-                used.update(named)
-                if instruction.row.access:
-                    unsettled.clear()
-                if target is not None:
-                    written.add(target)
-                    unsettled.add(target)
-            self._written[block.pc], self._unsettled[block.pc] = written, unsettled
-        self._used = sorted(used)
+        self._flow = Flow(blocks, entries, selection, quick, self._resident, changing)
 
     # --- the function
     def emit(self) -> str:
@@ -127,7 +84,6 @@ class RegionEmitter(Emitter):
         With ``locate`` every guest access carries a debug location whose line is the guest pc, so that the
         line table of the object tells which instruction a host address belongs to.
         """
-        self._analyse()
         self._prologue()
         for pc in self.blocks:
             self._block(self.blocks[pc])
@@ -173,91 +129,6 @@ class RegionEmitter(Emitter):
             if not self.lines[n].endswith(":"):
                 self.lines[n] += f", !dbg !{number}"
 
-    def _inner_edges(self, block: Block) -> list[int]:
-        """Successors that are reached by a branch inside the region."""
-        if block.slow:
-            return []
-        found = []
-        if not block.transfers:
-            found.append(block.end_pc)
-        else:
-            if block.target_pc is not None:
-                found.append(block.target_pc)
-            if block.last.row.mnemonic.startswith("b"):
-                found.append(block.end_pc)
-        return [pc for pc in found if pc in self.blocks]
-
-    def _analyse(self) -> None:
-        """Which registers may differ from the state buffer at each block's end; where to check the budget."""
-        into: dict[int, set[int]] = {pc: set() for pc in self.blocks}
-        work = list(self.blocks)
-        settled: set[int] = set()
-        if self._exact:
-            settled = {pc for pc, block in self.blocks.items() if _accesses(block)}
-            if not self._quick:
-                for pc in self.entries:
-                    into[pc].update(PINNED)  # they come in host registers
-        self._dirty_in = into
-        self._dirty_out: dict[int, set[int]] = {pc: set() for pc in self.blocks}
-        self._loop_heads: set[int] = set()
-        while work:
-            pc = work.pop()
-            out = self._unsettled[pc] if pc in settled else into[pc] | self._written[pc]
-            self._dirty_out[pc] = out
-            for successor in self._inner_edges(self.blocks[pc]):
-                if successor <= pc:
-                    self._loop_heads.add(successor)
-                if not out <= into[successor]:
-                    into[successor] |= out
-                    work.append(successor)
-        self._sound_in = self._sound_bases()
-        # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
-        if self.selection.exact_stop:
-            self._checks = set(self.blocks)
-        else:
-            self._checks = self._loop_heads if self._quick else self._loop_heads | set(self.entries)
-            self._check_long_ways()
-
-    def _check_long_ways(self) -> None:
-        """Check the budget often enough that no way without a check is longer than `MAX_UNCHECKED_INSTRUCTIONS`."""
-        unchecked = dict.fromkeys(self.blocks, 0)  # instructions since the last check, at most
-        for pc, block in sorted(self.blocks.items()):  # what goes back goes to a loop head, which is checked
-            if (
-                pc not in self._checks
-                and unchecked[pc] + len(block.instructions) > MAX_UNCHECKED_INSTRUCTIONS
-            ):
-                self._checks = self._checks | {pc}
-            ran = (0 if pc in self._checks else unchecked[pc]) + len(block.instructions)
-            for successor in self._inner_edges(block):
-                unchecked[successor] = max(unchecked[successor], ran)
-
-    def _sound_bases(self) -> dict[int, set[int]]:
-        """Registers that were checked as bases of accesses, on every way to each block, and not written since."""
-        gained: dict[int, set[int]] = {}
-        lost: dict[int, set[int]] = {}
-        before: dict[int, list[int]] = {pc: [] for pc in self.blocks}
-        for pc, block in self.blocks.items():
-            checked: set[int] = set()
-            for instruction in block.instructions:
-                if instruction.row.access:
-                    checked.add(instruction.rs1)
-                checked.discard(registers_of(instruction)[1] or 0)
-            gained[pc], lost[pc] = checked, self._written[pc]
-            for successor in self._inner_edges(block):
-                before[successor].append(pc)
-        every = set(range(1, 32))
-        into = {pc: set() if pc in self.entries or not before[pc] else set(every) for pc in self.blocks}
-        changed = True
-        while changed:
-            changed = False
-            for pc in self.blocks:
-                if not into[pc]:
-                    continue
-                sound = into[pc].intersection(*((into[p] - lost[p]) | gained[p] for p in before[pc]))
-                changed |= sound != into[pc]
-                into[pc] = sound
-        return into
-
     def _prologue(self) -> None:
         self.start("entry")
         self.say("%vb = alloca i64")
@@ -267,16 +138,16 @@ class RegionEmitter(Emitter):
         if self._masks:
             self.say("%vv = alloca ptr")
             self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
-        if self._quick:
+        if self._resident:
             for n in PINNED:
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
-            if not self.selection.exact_stop:
-                spent = self.let("icmp slt i64 %budget, 1")
-                leave = self._leave(self.state_load("pc"), Exit.BUDGET)
-                self.say(f"br i1 {spent}, label %{leave}, label %arrive, {RARELY}")
-                self.start("arrive")
         else:
             self._load_registers()
+        if self._quick and not self.selection.exact_stop:
+            spent = self.let("icmp slt i64 %budget, 1")
+            leave = self._leave(self.state_load("pc"), Exit.BUDGET)
+            self.say(f"br i1 {spent}, label %{leave}, label %arrive, {RARELY}")
+            self.start("arrive")
         if len(self.entries) == 1:
             self.say(f"br label %b{self.entries[0]:x}")
         else:
@@ -285,7 +156,7 @@ class RegionEmitter(Emitter):
             self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
 
     def _load_registers(self) -> None:
-        for n in self._used:
+        for n in self._flow.used:
             kind = "i64" if n < 32 else "double"
             self.say(f"%r{n} = alloca {kind}")
             if n in PINNED:
@@ -294,24 +165,16 @@ class RegionEmitter(Emitter):
                 pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
                 self.say(f"store {kind} {self.let(f'load {kind}, ptr {pointer}')}, ptr %r{n}")
 
-    def _place(self, n: int) -> str:
-        """Where register ``n`` is between blocks. In the state buffer each use names the place anew: the quick
-        code generator folds an address into the access only within one LLVM block."""
-        return self.let(f"getelementptr i8, ptr %st, i64 {8 * n}") if self._quick else f"%r{n}"
-
     def _block(self, block: Block) -> None:
         self.start(f"b{block.pc:x}")
-        self._values.clear()
-        self._fp.clear()
-        self._dirty.clear()
-        self._stale = set() if self._quick else set(self._dirty_in[block.pc])
-        self._checked.clear()
-        self._sound = set(self._sound_in[block.pc])
+        self._forget()
+        self._stale = set() if self._resident else set(self._flow.dirty_in[block.pc])
+        self._sound = set(self._flow.sound_in[block.pc])
         budget = self.let("load i64, ptr %vb")
-        if block.pc in self._checks:
+        if block.pc in self._flow.checks:
             out = self.let(f"icmp slt i64 {budget}, 1")
             go = self.fresh_label("go")
-            leave = self._leave(block.pc, Exit.BUDGET, self._dirty_in[block.pc])
+            leave = self._leave(block.pc, Exit.BUDGET, self._flow.dirty_in[block.pc])
             self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
             self.start(go)
         if self._quick:
@@ -332,12 +195,13 @@ class RegionEmitter(Emitter):
         has_values = self._recorded and any(i.row.mnemonic in self._masks for i in block.instructions)
         if has_values:
             self._value_base = self.let("load ptr, ptr %vv")
-        if self._exact and _accesses(block):
+        if self._exact and accesses(block):
             self._begin_exactly(left)
         instructions = block.instructions
         if block.slow:
             instructions = instructions[:-1]
         self._target = self._condition = None
+        inline = calls_of(self.selection.inline, block) if self.selection.inline else []
         loose = [False] * len(instructions) if self._quick else loose_loads(block.instructions)
         for self._place_in_block, (self._pc, self.instruction) in enumerate(
             zip(block.pcs, instructions, strict=False)
@@ -347,7 +211,10 @@ class RegionEmitter(Emitter):
                 self._settle()
             self.volatile = "volatile " if self._exact or loose[self._place_in_block] else ""
             before = len(self.lines)
-            if has_values:
+            if inline:
+                kind, calls = inline[self._place_in_block]
+                self._with_calls(kind, block.words[self._place_in_block], calls, has_values)
+            elif has_values:
                 self._with_values()
             else:
                 self._execute()
@@ -373,15 +240,72 @@ class RegionEmitter(Emitter):
         if self._masks:
             self.state_store_now("values", self.let("load ptr, ptr %vv"), "ptr")
 
-    def _settle(self) -> None:
-        """Bring the state buffer up to date: the current instruction may fault."""
-        for n in sorted(self._stale):
-            value = self._x(n) if n < 32 else self._raw(n)
-            self.say(f"store volatile i64 {value}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
-        if self._quick:
-            self._dirty -= self._stale
-        self._stale.clear()
-        self.state_store_now("fault_pc", self._pc)
+    def _with_calls(
+        self, kind: int, word: int, calls: list[tuple[int, InlineCall]], block_has_values: bool
+    ) -> None:
+        """Emit the current instruction, of class ``kind``, between the calls that are made for it."""
+        row = self.instruction.row
+        wanted = {name for _, call in calls for name in call.fields}
+        known: dict[str, V] = {"pc": self._pc, "word": word, "opcode": row.index, "class": kind}
+        known.update(self._operands(wanted))
+        if self._make_calls(calls, False, known):
+            known.update(self._operands(wanted))
+        self.keeps_memory = bool("value" in wanted and row.access)
+        if block_has_values:
+            self._with_values()
+        else:
+            self._execute()
+        self.keeps_memory = False
+        known["value"] = self.memory_value if row.access else 0
+        if "rd" in wanted:
+            has_rd = row.register_kinds[0] != "-"
+            known["rd"] = self._register_value(row.register_kinds[0], self.instruction.rd) if has_rd else 0
+        known["target"] = known["taken"] = 0
+        if self._target is not None:
+            if "target" in wanted:
+                known["target"] = self._goes_to()
+            if "taken" in wanted:
+                known["taken"] = self._is_taken()
+        self._make_calls(calls, True, known)
+
+    def _operands(self, wanted: set[str]) -> dict[str, V]:
+        row, instruction = self.instruction.row, self.instruction
+        numbers = {"rs1": instruction.rs1, "rs2": instruction.rs2, "rs3": instruction.rs3}
+        found: dict[str, V] = {
+            name: 0 if kind == "-" else self._register_value(kind, numbers[name])
+            for name, kind in zip(numbers, row.register_kinds[1:], strict=True)
+            if name in wanted
+        }
+        if "address" in wanted:
+            found["address"] = address_of(self, row) if row.access else 0
+        return found
+
+    def _make_calls(self, calls: list[tuple[int, InlineCall]], after: bool, known: dict[str, V]) -> bool:
+        """Emit the calls before or after the current instruction; whether registers may have changed."""
+        changed = False
+        for place, call in calls:
+            if call.after != after:
+                continue
+            changes = "registers" in call.fields
+            if changes:
+                self._flush()
+            emit_call(self, place, call, known, direct=not self._quick)
+            if changes:
+                self._forget()
+            changed |= changes
+        return changed
+
+    def _goes_to(self) -> V:
+        if self._condition is None:
+            return self._target
+        return self.select(self._condition, self._target, self.next_pc())
+
+    def _is_taken(self) -> V:
+        if isinstance(self._target, int):
+            if self._target == self.next_pc():
+                return 0
+            return 1 if self._condition is None else self.flag(self._condition)
+        return self.flag(self.ne(self._target, self.next_pc()))
 
     def _execute(self) -> None:
         semantics = self.instruction.row.semantics
@@ -394,28 +318,22 @@ class RegionEmitter(Emitter):
         """Emit the current instruction and what is selected of its values."""
         instruction, row = self.instruction, self.instruction.row
         mask = self._masks.get(row.mnemonic, 0)
-        self.keeps_memory = bool(mask & VALUE_MEMORY and row.access)
+        has_memory = bool(mask & VALUE_MEMORY and row.access)
+        self.keeps_memory = self.keeps_memory or has_memory
         values = []
         for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3)):
             if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-":
                 values.append(self._register_value(row.register_kinds[1 + place], number))
         self._execute()
-        if self.keeps_memory:
+        if has_memory:
             values.append(self.memory_value)
-            self.keeps_memory = False
+        self.keeps_memory = False
         if mask & VALUE_RD and row.register_kinds[0] != "-":
             values.append(self._register_value(row.register_kinds[0], instruction.rd))
         if mask & VALUE_TARGET and self._target is not None:
-            values.append(
-                self._target
-                if self._condition is None
-                else self.select(self._condition, self._target, self.next_pc())
-            )
+            values.append(self._goes_to())
         self.put_values(self._value_base, self._n_values, values)
         self._n_values += len(values)
-
-    def _register_value(self, kind: str, number: int) -> V:
-        return self._raw(32 + number) if kind == "f" else self._x(number)
 
     def _count_execution(self, pc: int) -> None:
         """Count; report a block that becomes hot; leave a loop for something better when it is there."""
@@ -426,7 +344,7 @@ class RegionEmitter(Emitter):
         cool = self.fresh_label("cool")
         self.say(f"br i1 {is_hot}, label %{self._leave(pc, Exit.HOT)}, label %{cool}, {RARELY}")
         self.start(cool)
-        if pc not in self._loop_heads:
+        if pc not in self._flow.loop_heads:
             return
         stay, move = self.fresh_label("stay"), self.fresh_label("move")
         slot = self.let(f"getelementptr i8, ptr {self.state_load('slots', 'ptr')}, i64 {4 * pc}")
@@ -440,7 +358,7 @@ class RegionEmitter(Emitter):
     def _terminate(self, block: Block) -> None:
         if block.slow:
             reason = Exit.SLOW_VALUES if self._masks and self._recorded else Exit.SLOW
-            leave = self._leave(block.pcs[-1], reason, self._dirty_out[block.pc])
+            leave = self._leave(block.pcs[-1], reason, self._flow.dirty_out[block.pc])
             self.say(f"br label %{leave}")
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
@@ -460,20 +378,9 @@ class RegionEmitter(Emitter):
         self._exits.append((label, block.pc, target))
         return label
 
-    def _flush(self) -> None:
-        for n in sorted(self._dirty):
-            if n < 32:
-                self.say(f"store i64 {self._values[n]}, ptr {self._place(n)}")
-                continue
-            fmt, value = self._fp[n]
-            if fmt is not F64:
-                raw = self._raw(n)
-                value = raw if fmt is F64 else self.let(f"bitcast i64 {raw} to double")
-            self.say(f"store double {value}, ptr {self._place(n)}")
-
     # --- leaving
     def _spill(self, registers: set[int]) -> None:
-        if self._quick:
+        if self._resident:
             return  # they are where they belong
         for n in sorted(registers - set(PINNED)):
             kind = "i64" if n < 32 else "double"
@@ -516,24 +423,24 @@ class RegionEmitter(Emitter):
         """Leave for a known address."""
         self.start(label)
         if not 0 <= target <= ADDRESS_LIMIT:
-            self.say(f"br label %{self._leave(target, Exit.ILLEGAL_PC, self._dirty_out[source])}")
+            self.say(f"br label %{self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[source])}")
         elif self._quick:
             self._depart(target)
         else:
-            self._spill(self._dirty_out[source])
+            self._spill(self._flow.dirty_out[source])
             self._go_to(target)
 
     def _indirect(self, block: Block, target: V) -> None:
         """Leave for a computed address: the table serves as a perfect indirect-branch cache."""
         bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
         good = self.fresh_label("good")
-        leave = self._leave(target, Exit.ILLEGAL_PC, self._dirty_out[block.pc])
+        leave = self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[block.pc])
         self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
         self.start(good)
         if self._quick:
             self._depart(target)
         else:
-            self._spill(self._dirty_out[block.pc])
+            self._spill(self._flow.dirty_out[block.pc])
             self._go_to(target)
 
     def _epilogue(self) -> None:
@@ -561,97 +468,6 @@ class RegionEmitter(Emitter):
             if self._masks:
                 self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
             self.say("ret void")
-
-    # --- operands
-    def _x(self, number: int) -> V:
-        if number == 0:
-            return 0
-        value = self._values.get(number)
-        if value is None:
-            value = self._values[number] = self.let(f"load i64, ptr {self._place(number)}")
-        return value
-
-    def rs1(self) -> V:
-        return self._x(self.instruction.rs1)
-
-    def rs2(self) -> V:
-        return self._x(self.instruction.rs2)
-
-    def imm(self) -> int:
-        return self.instruction.imm & ((1 << 64) - 1)
-
-    def pc(self) -> int:
-        return self._pc
-
-    def next_pc(self) -> int:
-        return self._pc + self.instruction.length_bytes
-
-    def rs1_number(self) -> int:
-        return self.instruction.rs1
-
-    def rd_number(self) -> int:
-        return self.instruction.rd
-
-    def wx(self, value: V) -> None:
-        if self.instruction.rd:
-            self._values[self.instruction.rd] = value
-            self._dirty.add(self.instruction.rd)
-            self._stale.add(self.instruction.rd)
-            self._sound.discard(self.instruction.rd)
-
-    def _raw(self, number: int) -> V:
-        """The 64-bit pattern of an f register (numbered from 32)."""
-        fmt, value = self._fp_register(number)
-        if fmt is None:
-            return value
-        bits = self.to_bits(fmt, value)
-        return bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}")
-
-    def _fp_register(self, number: int) -> tuple[Format | None, V]:
-        found = self._fp.get(number)
-        if found is None:
-            found = self._fp[number] = (F64, self.let(f"load double, ptr {self._place(number)}"))
-        return found
-
-    def _fp_value(self, fmt: Format, number: int) -> V:
-        held, value = self._fp_register(number)
-        if held is fmt:
-            return value
-        raw = self._raw(number)
-        return self.from_bits(F64, raw) if fmt is F64 else self.unbox(raw)
-
-    def rf1(self, fmt: Format) -> V:
-        return self._fp_value(fmt, 32 + self.instruction.rs1)
-
-    def rf2(self, fmt: Format) -> V:
-        return self._fp_value(fmt, 32 + self.instruction.rs2)
-
-    def rf3(self, fmt: Format) -> V:
-        return self._fp_value(fmt, 32 + self.instruction.rs3)
-
-    def rf1_bits(self, fmt: Format) -> V:
-        return self.to_bits(fmt, self.rf1(fmt))
-
-    def rf2_bits(self, fmt: Format) -> V:
-        return self.to_bits(fmt, self.rf2(fmt))
-
-    def rf1_raw(self) -> V:
-        return self._raw(32 + self.instruction.rs1)
-
-    def rf2_raw(self) -> V:
-        return self._raw(32 + self.instruction.rs2)
-
-    def wf(self, fmt: Format, value: V) -> None:
-        number = 32 + self.instruction.rd
-        self._fp[number] = (fmt, value)
-        self._dirty.add(number)
-        self._stale.add(number)
-
-    def wf_bits(self, fmt: Format, bits: V) -> None:
-        number = 32 + self.instruction.rd
-        self._fp[number] = (None, bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}"))
-        self._dirty.add(number)
-        self._stale.add(number)
 
     # --- memory and control
     def check_address(self, base: V, address: V) -> None:

@@ -21,12 +21,14 @@ from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
-from emulator.engine.interpreter import DESCRIPTOR_DTYPE, OPERATION_DTYPE, InterpreterEmitter, operations_of
+from emulator.engine.inline import InlineTables, texts_of
+from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.llvm import Compiler
+from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
-from emulator.events import Ranges, TraceSelection
+from emulator.events import InlineCall, Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
@@ -71,6 +73,7 @@ class Translator:
         self._archived_regions: dict[TraceSelection, int] = {}
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
+        self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
@@ -115,6 +118,8 @@ class Translator:
             self._tiers[selection, interpret_only] = tier
             if not good:
                 self._poor.append(tier)
+        if selection.inline:
+            self._enter_inline(selection.inline)
         self._translating = tier
         if tier is not self._counted_for:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
@@ -125,6 +130,15 @@ class Translator:
         self.tier = tier
         self.hart.set("slots", tier.slots.address)
         return tier
+
+    def _enter_inline(self, calls: tuple[InlineCall, ...]) -> None:
+        tables = self._inline.get(calls)
+        if tables is None:
+            tables = self._inline[calls] = InlineTables(calls)
+            tables.note(self.cache.facts, 0)
+        functions, map_address = tables.enter(calls, self._compiler)
+        self.hart.set("inline", functions)
+        self.hart.set("inline_map", map_address)
 
     def step_exactly(self, on: bool) -> None:
         """Interpret what is selected, stopping exactly where the budget ends, or go back to translations.
@@ -211,6 +225,8 @@ class Translator:
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
         block = self.cache.get(pc)
+        for tables in self._inline.values():
+            tables.note(self.cache.facts, block.number, block.number + 1)
         if not self._index_view[pc >> 1]:
             number = len(self._operations) + 1
             if max(number, block.number) >= MAX_BLOCKS:
@@ -371,7 +387,8 @@ class Translator:
             blocks, region.entries, tier.selection, region.name, not region.optimised,
             self.optimise_executions, locate,
         ).emit()  # fmt: skip
-        return DECLARATIONS + text + METADATA
+        inlined = texts_of(tier.selection.inline) if region.optimised else ""
+        return DECLARATIONS + text + METADATA + inlined
 
     # --- in the background
     def _want(self, tier: Tier, pc: int) -> None:

@@ -1,0 +1,148 @@
+"""What holds at the borders of the blocks of a region: pure analysis, before anything is emitted."""
+
+from __future__ import annotations
+
+from emulator.engine.abi import PINNED
+from emulator.engine.blocks import Block
+from emulator.events import TraceSelection
+from emulator.isa.decode import Instruction
+
+MAX_UNCHECKED_INSTRUCTIONS = 256
+
+
+def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
+    """All registers that an instruction names (f registers from 32 on) and the one that it writes."""
+    kinds = instruction.row.register_kinds
+    numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
+    named = [
+        number + (32 if kind == "f" else 0)
+        for kind, number in zip(kinds, numbers, strict=True)
+        if kind != "-" and not (kind == "x" and number == 0)
+    ]
+    written = None
+    if kinds[0] == "f":
+        written = instruction.rd + 32
+    elif kinds[0] == "x" and instruction.rd:
+        written = instruction.rd
+    return named, written
+
+
+def accesses(block: Block) -> bool:
+    """Whether it accesses memory."""
+    return any(instruction.row.access for instruction in block.instructions)
+
+
+class Flow:
+    """What a region's emission has to know; all by pc of a block where it is about blocks.
+
+    ``used``: registers that the region names, ascending. ``dirty_in``, ``dirty_out``: those that may differ from the
+    state buffer before and after a block; ``sound_in``: those that were checked as bases of accesses on every way to
+    it and not written since. ``checks``: blocks that check the budget; ``loop_heads``: those that are gone back to.
+    ``resident``: registers are in the state buffer between blocks; ``changing``: others may write them.
+    """
+
+    def __init__(
+        self, blocks: dict[int, Block], entries: list[int], selection: TraceSelection, quick: bool, resident: bool,
+        changing: bool,
+    ) -> None:  # fmt: skip
+        self._blocks, self._entries, self._selection = blocks, entries, selection
+        self._resident = resident
+        used: set[int] = set(PINNED)
+        self._written: dict[int, set[int]] = {}
+        self._unsettled: dict[int, set[int]] = {}  # by the block's last access or later
+        for block in blocks.values():
+            written: set[int] = set()
+            unsettled: set[int] = set()
+            for instruction in block.instructions:
+                named, target = registers_of(instruction)
+                used.update(named)
+                if instruction.row.access:
+                    unsettled.clear()
+                if target is not None:
+                    written.add(target)
+                    unsettled.add(target)
+            self._written[block.pc], self._unsettled[block.pc] = written, unsettled
+        self.used = sorted(used)
+        self._follow()
+        self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
+        # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
+        if selection.exact_stop:
+            self.checks = set(blocks)
+        else:
+            self.checks = self.loop_heads if quick else self.loop_heads | set(entries)
+            self._check_long_ways()
+
+    def _successors(self, block: Block) -> list[int]:
+        """Successors that are reached by a branch inside the region."""
+        if block.slow:
+            return []
+        found = []
+        if not block.transfers:
+            found.append(block.end_pc)
+        else:
+            if block.target_pc is not None:
+                found.append(block.target_pc)
+            if block.last.row.mnemonic.startswith("b"):
+                found.append(block.end_pc)
+        return [pc for pc in found if pc in self._blocks]
+
+    def _follow(self) -> None:
+        """Which registers may differ from the state buffer, and where loops begin."""
+        into: dict[int, set[int]] = {pc: set() for pc in self._blocks}
+        work = list(self._blocks)
+        settled: set[int] = set()
+        if self._selection.exact_faults:
+            settled = {pc for pc, block in self._blocks.items() if accesses(block)}
+            if not self._resident:
+                for pc in self._entries:
+                    into[pc].update(PINNED)  # they come in host registers
+        self.dirty_in = into
+        self.dirty_out: dict[int, set[int]] = {pc: set() for pc in self._blocks}
+        self.loop_heads: set[int] = set()
+        while work:
+            pc = work.pop()
+            out = self._unsettled[pc] if pc in settled else into[pc] | self._written[pc]
+            self.dirty_out[pc] = out
+            for successor in self._successors(self._blocks[pc]):
+                if successor <= pc:
+                    self.loop_heads.add(successor)
+                if not out <= into[successor]:
+                    into[successor] |= out
+                    work.append(successor)
+
+    def _check_long_ways(self) -> None:
+        """Check the budget often enough that no way without a check is longer than `MAX_UNCHECKED_INSTRUCTIONS`."""
+        unchecked = dict.fromkeys(self._blocks, 0)  # instructions since the last check, at most
+        for pc, block in sorted(self._blocks.items()):  # what goes back goes to a loop head, which is checked
+            if pc not in self.checks and unchecked[pc] + len(block.instructions) > MAX_UNCHECKED_INSTRUCTIONS:
+                self.checks = self.checks | {pc}
+            ran = (0 if pc in self.checks else unchecked[pc]) + len(block.instructions)
+            for successor in self._successors(block):
+                unchecked[successor] = max(unchecked[successor], ran)
+
+    def _sound_bases(self) -> dict[int, set[int]]:
+        """Registers that were checked as bases of accesses, on every way to each block, and not written since."""
+        gained: dict[int, set[int]] = {}
+        lost: dict[int, set[int]] = {}
+        before: dict[int, list[int]] = {pc: [] for pc in self._blocks}
+        for pc, block in self._blocks.items():
+            checked: set[int] = set()
+            for instruction in block.instructions:
+                if instruction.row.access:
+                    checked.add(instruction.rs1)
+                checked.discard(registers_of(instruction)[1] or 0)
+            gained[pc], lost[pc] = checked, self._written[pc]
+            for successor in self._successors(block):
+                before[successor].append(pc)
+        every = set(range(1, 32))
+        into = {pc: set() if pc in self._entries or not before[pc] else set(every) for pc in self._blocks}
+        changed = True
+        while changed:
+            changed = False
+            for pc in self._blocks:
+                if not into[pc]:
+                    continue
+                sound = into[pc].intersection(*((into[p] - lost[p]) | gained[p] for p in before[pc]))
+                changed |= sound != into[pc]
+                into[pc] = sound
+        return into

@@ -1,0 +1,219 @@
+"""Functions of a user's that are called before and after instructions, in the middle of translations.
+
+A function is LLVM IR text (`emulator.analyzers.inline_kernel` gets it from numba). Optimised translations contain it,
+so that LLVM inlines it and knows what is constant at each place; quick ones and the interpreter call it through a
+table; what the oracle executes calls it through ctypes. All give it the same.
+
+The state that a function changes may, for all LLVM knows, overlap guest memory. So what it has written is there before
+the guest's next access, which may fault.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.blocks import Block, told_class
+from emulator.engine.emit import DECLARATIONS, INVARIANT, Emitter
+from emulator.engine.llvm import Compiler
+from emulator.engine.oracle import Oracle
+from emulator.engine.state import OFFSETS, STATE_BYTES
+from emulator.engine.tiers import GUEST_SPACE, Table
+from emulator.errors import EmulatorError
+from emulator.events import BlockFacts, InlineCall, OpClass
+from emulator.isa.algebra import Machine
+from emulator.isa.decode import Instruction, decode
+from emulator.isa.table import Row
+
+V = Any
+MAX_CALLS = 8  # of one selection: bits in the interpreter's table
+POINTERS = ("registers", "memory")  # fields that are arrays
+AFTER = ("value", "taken", "target", "rd")  # fields that are known only then
+_OPERANDS = ("rs1", "rs2", "rs3")
+CLASS_SHIFT, WORD_SHIFT = 8, 32
+_TRANSFERS = range(OpClass.BRANCH, OpClass.INDIRECT_CALL + 1)
+
+
+@dataclass
+class InlineFunction:
+    """``text`` defines ``@NAME(ptr state buffer, ptr memory, ptr state, i64 ...)`` and what it needs, internally.
+
+    ``n_fields``: how many arguments follow. ``uses_floats``: it must not run with the guest's rounding mode and flags,
+    so it is called and not inlined.
+    """
+
+    name: str
+    text: str
+    n_fields: int
+    uses_floats: bool
+    addresses: dict[str, int] = field(default_factory=dict)
+
+    def address(self, compiler: Compiler, guarded: bool) -> int:
+        """Of its host code; ``guarded``: for calls from translations."""
+        if not self.addresses:
+            names = [f"{self.name}_bare", f"{self.name}_guarded"]
+            text = f"{_MXCSR}{self.text}\n{self._thunk(names[0], False)}{self._thunk(names[1], self.uses_floats)}"
+            self.addresses = compiler.compile(text, names, 2)
+        return self.addresses[f"{self.name}_{'guarded' if guarded else 'bare'}"]
+
+    def _thunk(self, name: str, guard: bool) -> str:
+        arguments = ", ".join(
+            ["ptr %st", "ptr %mem", "ptr %state", *(f"i64 %f{n}" for n in range(self.n_fields))]
+        )
+        lines = [f"define void @{name}({arguments}) nounwind {{"]
+        if guard:
+            for who in ("guest", "host"):
+                lines.append(f"%{who} = getelementptr i8, ptr %st, i64 {OFFSETS[f'{who}_mxcsr']}")
+            lines += [
+                "call void @llvm.x86.sse.stmxcsr(ptr %guest)",
+                "call void @llvm.x86.sse.ldmxcsr(ptr %host)",
+            ]
+        lines.append(f"call void @{self.name}({arguments})")
+        if guard:
+            lines.append("call void @llvm.x86.sse.ldmxcsr(ptr %guest)")
+        return "\n".join([*lines, "ret void", "}\n"])
+
+
+_MXCSR = "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare void @llvm.x86.sse.stmxcsr(ptr)\n"
+FUNCTIONS: dict[str, InlineFunction] = {}  # by name; whoever selects one puts it here first
+
+
+class InlineTables:
+    """What translations and the interpreter find the functions of one selection by."""
+
+    def __init__(self, calls: Sequence[InlineCall]) -> None:
+        if len(calls) > MAX_CALLS:
+            raise EmulatorError(f"{len(calls)} inline functions at once, expected at most {MAX_CALLS}")
+        self._calls = calls
+        self._functions: NDArray[np.uint64] = np.zeros((MAX_CALLS, 2), np.uint64)
+        self._map = Table(GUEST_SPACE * 4)
+
+    def enter(self, calls: Sequence[InlineCall], compiler: Compiler) -> tuple[int, int]:
+        """Addresses of the tables, with the states that ``calls`` have now."""
+        for n, call in enumerate(calls):
+            self._functions[n] = FUNCTIONS[call.function].address(compiler, True), call.state
+        return self._functions.ctypes.data, self._map.address
+
+    def note(self, facts: BlockFacts, first: int, end: int | None = None) -> None:
+        """Take in the instructions of blocks from number ``first`` up to ``end``."""
+        blocks = facts.blocks[first:end]
+        if not len(blocks):
+            return
+        begin = int(blocks["first_instruction"][0])
+        rows = facts.instructions[begin : begin + int(blocks["n_instructions"].sum())]
+        words, inverse = np.unique(rows["word"], return_inverse=True)
+        decoded = [decode(int(word)) for word in words]
+        names = [one.row.mnemonic if one is not None else "" for one in decoded]
+        found = rows["op_class"].astype(np.uint64) << np.uint64(CLASS_SHIFT)
+        found |= rows["word"].astype(np.uint64) << np.uint64(WORD_SHIFT)
+        for n, call in enumerate(self._calls):
+            takes = np.isin(rows["op_class"], call.kinds)
+            takes |= np.array([name in call.mnemonics for name in names])[inverse]
+            if call.ranges:
+                takes &= np.any(
+                    [(rows["pc"] >= low) & (rows["pc"] < high) for low, high in call.ranges], axis=0
+                )
+            found |= takes.astype(np.uint64) << np.uint64(n)
+        self._map.view("u8")[rows["pc"] >> 1] = found
+
+
+def calls_of(calls: Sequence[InlineCall], block: Block) -> list[tuple[int, list[tuple[int, InlineCall]]]]:
+    """Each instruction's class, and the calls (with their places in the table) that are to be made for it."""
+    found = []
+    for instruction, pc in zip(block.instructions, block.pcs, strict=True):
+        kind = told_class(block) if instruction is block.last else instruction.op_class
+        mine = [(n, c) for n, c in enumerate(calls) if c.takes(instruction.row.mnemonic, kind, pc)]
+        found.append((int(kind), mine))
+    return found
+
+
+def may_take(call: InlineCall, row: Row) -> bool:
+    """Whether some instruction of ``row`` can be among the call's."""
+    return row.op_class in call.kinds or row.op_class in _TRANSFERS or row.mnemonic in call.mnemonics
+
+
+def address_of(machine: Machine, row: Row) -> V:
+    """The effective address of the current instruction, an access, in any algebra."""
+    return machine.rs1() if row.op_class == OpClass.ATOMIC else machine.add(machine.rs1(), machine.imm())
+
+
+def emit_call(emitter: Emitter, place: int, call: InlineCall, known: Mapping[str, V], direct: bool) -> None:
+    """Emit one call, with fields that are ``known``. ``direct``: the module has the function's text."""
+    function = FUNCTIONS[call.function]
+    table = emitter.let(f"load ptr, ptr {emitter.state_pointer('inline')}, {INVARIANT}")
+
+    def entry(column: int) -> str:
+        pointer = emitter.let(f"getelementptr i8, ptr {table}, i64 {16 * place + 8 * column}")
+        return emitter.let(f"load ptr, ptr {pointer}, {INVARIANT}")
+
+    fields = ", ".join(f"i64 {known[name]}" for name in call.fields if name not in POINTERS)
+    arguments = f"ptr %st, ptr %mem, ptr {entry(1)}{', ' if fields else ''}{fields}"
+    inlined = direct and not function.uses_floats
+    callee = f"@{function.name}" if inlined else entry(0)
+    emitter.say(f"call void {callee}({arguments})")
+
+
+def texts_of(calls: Iterable[InlineCall]) -> str:
+    """The definitions that a module with direct calls needs beside `DECLARATIONS`."""
+    declared = set(DECLARATIONS.splitlines())
+    lines = []
+    for name in sorted({call.function for call in calls}):
+        for line in () if FUNCTIONS[name].uses_floats else FUNCTIONS[name].text.splitlines():
+            if line.startswith("declare"):
+                if line.partition(" #")[0] in declared:
+                    continue
+                declared.add(line)
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, calls: Sequence[InlineCall],
+            compiler: Compiler, memory: int) -> None:  # fmt: skip
+    """Let ``oracle`` execute the instruction at the hart's pc, with the calls before and after it."""
+    hart, row, pc = oracle.hart, instruction.row, oracle.hart.pc
+    mine = [call for call in calls if call.takes(row.mnemonic, op_class, pc)]
+    known = {"pc": pc, "word": word, "opcode": row.index, "class": op_class}
+
+    def operands() -> None:
+        for name, kind, number in zip(
+            _OPERANDS,
+            row.register_kinds[1:],
+            (instruction.rs1, instruction.rs2, instruction.rs3),
+            strict=True,
+        ):
+            known[name] = 0 if kind == "-" else int((hart.f if kind == "f" else hart.x)[number])
+        oracle.instruction = instruction
+        known["address"] = address_of(oracle, row) if row.access else 0
+
+    def make(after: bool) -> None:
+        for call in mine:
+            if call.after == after:
+                arguments = [known.get(name, 0) for name in call.fields if name not in POINTERS]
+                function = FUNCTIONS[call.function]
+                prototype = ctypes.CFUNCTYPE(
+                    None, *[ctypes.c_void_p] * 3, *[ctypes.c_uint64] * len(arguments)
+                )
+                address = function.address(compiler, False)
+                prototype(address)(hart.address, memory, call.state, *arguments)
+
+    operands()
+    make(after=False)
+    operands()  # a function may have changed them
+    oracle.execute(instruction)
+    target = hart.pc if row.ends_block and not row.slow else 0
+    rd = (hart.f if row.register_kinds[0] == "f" else hart.x)[instruction.rd]
+    known.update(
+        value=oracle.memory_value if row.access else 0,
+        rd=0 if row.register_kinds[0] == "-" else int(rd),
+        target=target,
+        taken=int(bool(target) and target != pc + instruction.length_bytes),
+    )
+    make(after=True)
+
+
+assert STATE_BYTES <= 2048

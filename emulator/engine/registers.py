@@ -1,0 +1,157 @@
+"""Guest registers while a region is translated: which LLVM value each of them has, and where it is between blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.engine.emit_float import FloatEmitter
+from emulator.isa.decode import Instruction
+from emulator.isa.softfloat import F64, Format
+
+V = Any
+BOX = 0xFFFFFFFF_00000000
+
+
+class RegisterEmitter(FloatEmitter):
+    """``resident``: registers are in the state buffer between blocks, and not in variables of the function."""
+
+    def __init__(self, resident: bool) -> None:
+        super().__init__()
+        self._resident = resident
+        self.instruction: Instruction
+        self._pc = 0
+        self._values: dict[int, V] = {}  # x registers: current value
+        self._fp: dict[int, tuple[Format | None, V]] = {}  # f registers: (format or None for raw, value)
+        self._dirty: set[int] = set()  # written in this block and not in their places yet
+        self._stale: set[int] = set()  # written and not in the state buffer yet, if it is to be exact
+        self._checked: set[V] = set()  # values that were found to be addresses in this block
+        self._sound: set[int] = set()  # registers that were found to hold addresses before it
+
+    def _place(self, n: int) -> str:
+        """Where register ``n`` is between blocks. In the state buffer each use names the place anew: the quick
+        code generator folds an address into the access only within one LLVM block."""
+        return self.let(f"getelementptr i8, ptr %st, i64 {8 * n}") if self._resident else f"%r{n}"
+
+    def _forget(self) -> None:
+        """All registers are in their places, where they may have been changed."""
+        self._values.clear()
+        self._fp.clear()
+        self._dirty.clear()
+        self._stale.clear()
+        self._checked.clear()
+        self._sound.clear()
+
+    def _settle(self) -> None:
+        """Bring the state buffer up to date: the current instruction may fault."""
+        for n in sorted(self._stale):
+            value = self._x(n) if n < 32 else self._raw(n)
+            self.say(f"store volatile i64 {value}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
+        if self._resident:
+            self._dirty -= self._stale
+        self._stale.clear()
+        self.state_store_now("fault_pc", self._pc)
+
+    def _flush(self) -> None:
+        for n in sorted(self._dirty):
+            if n < 32:
+                self.say(f"store i64 {self._values[n]}, ptr {self._place(n)}")
+                continue
+            fmt, value = self._fp[n]
+            if fmt is not F64:
+                raw = self._raw(n)
+                value = raw if fmt is F64 else self.let(f"bitcast i64 {raw} to double")
+            self.say(f"store double {value}, ptr {self._place(n)}")
+
+    def _register_value(self, kind: str, number: int) -> V:
+        return self._raw(32 + number) if kind == "f" else self._x(number)
+
+    # --- operands
+    def _x(self, number: int) -> V:
+        if number == 0:
+            return 0
+        value = self._values.get(number)
+        if value is None:
+            value = self._values[number] = self.let(f"load i64, ptr {self._place(number)}")
+        return value
+
+    def rs1(self) -> V:
+        return self._x(self.instruction.rs1)
+
+    def rs2(self) -> V:
+        return self._x(self.instruction.rs2)
+
+    def imm(self) -> int:
+        return self.instruction.imm & ((1 << 64) - 1)
+
+    def pc(self) -> int:
+        return self._pc
+
+    def next_pc(self) -> int:
+        return self._pc + self.instruction.length_bytes
+
+    def rs1_number(self) -> int:
+        return self.instruction.rs1
+
+    def rd_number(self) -> int:
+        return self.instruction.rd
+
+    def wx(self, value: V) -> None:
+        if self.instruction.rd:
+            self._values[self.instruction.rd] = value
+            self._dirty.add(self.instruction.rd)
+            self._stale.add(self.instruction.rd)
+            self._sound.discard(self.instruction.rd)
+
+    def _raw(self, number: int) -> V:
+        """The 64-bit pattern of an f register (numbered from 32)."""
+        fmt, value = self._fp_register(number)
+        if fmt is None:
+            return value
+        bits = self.to_bits(fmt, value)
+        return bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}")
+
+    def _fp_register(self, number: int) -> tuple[Format | None, V]:
+        found = self._fp.get(number)
+        if found is None:
+            found = self._fp[number] = (F64, self.let(f"load double, ptr {self._place(number)}"))
+        return found
+
+    def _fp_value(self, fmt: Format, number: int) -> V:
+        held, value = self._fp_register(number)
+        if held is fmt:
+            return value
+        raw = self._raw(number)
+        return self.from_bits(F64, raw) if fmt is F64 else self.unbox(raw)
+
+    def rf1(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs1)
+
+    def rf2(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs2)
+
+    def rf3(self, fmt: Format) -> V:
+        return self._fp_value(fmt, 32 + self.instruction.rs3)
+
+    def rf1_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf1(fmt))
+
+    def rf2_bits(self, fmt: Format) -> V:
+        return self.to_bits(fmt, self.rf2(fmt))
+
+    def rf1_raw(self) -> V:
+        return self._raw(32 + self.instruction.rs1)
+
+    def rf2_raw(self) -> V:
+        return self._raw(32 + self.instruction.rs2)
+
+    def wf(self, fmt: Format, value: V) -> None:
+        number = 32 + self.instruction.rd
+        self._fp[number] = (fmt, value)
+        self._dirty.add(number)
+        self._stale.add(number)
+
+    def wf_bits(self, fmt: Format, bits: V) -> None:
+        number = 32 + self.instruction.rd
+        self._fp[number] = (None, bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}"))
+        self._dirty.add(number)
+        self._stale.add(number)
