@@ -61,7 +61,8 @@ for _name, _funct3, _signed, _remainder in (
     r_row(_name, "0000001", _funct3, OP, _divide(_signed, _remainder, 64), DIV)
     r_row(_name + "w", "0000001", _funct3, OP_32, _divide(_signed, _remainder, 32), DIV)
 
-# --- A: atomics. One hart runs at a time, so a read-modify-write is a load and a store ----------------------
+# --- A: atomics. One hart runs at a time, so a read-modify-write is a load and a store. They must be naturally
+# aligned, sc even where it fails: no misaligned atomicity granule (chapter 13) ------------------------------
 ATOMIC = OpClass.ATOMIC
 LOAD_STORE = ACCESS_LOAD | ACCESS_STORE
 
@@ -71,6 +72,7 @@ def _amo(name: str, funct5: str, update: Callable[[Machine, Any, Any], Any]) -> 
 
         def semantics(m: Machine, size: int = size) -> None:
             address, operand = m.rs1(), m.rs2()
+            m.require_aligned(address, size)
             old = m.load(address, m.const(0), size, size == 4)
             if size == 4:
                 operand = m.sext(operand, 32)
@@ -102,6 +104,7 @@ _amo("amomaxu", "11100", lambda m, old, new: m.select(_unsigned_pair(m, old, new
 def _load_reserved(size: int) -> Semantics:
     def semantics(m: Machine) -> None:
         address = m.rs1()
+        m.require_aligned(address, size)
         value = m.load(address, m.const(0), size, size == 4)
         m.set_reservation(address)
         m.wx(value)
@@ -114,6 +117,7 @@ def _store_conditional(size: int) -> Semantics:
 
     def semantics(m: Machine) -> None:
         address, new = m.rs1(), m.rs2()
+        m.require_aligned(address, size)
         holds = m.eq(m.reservation(), address)
         old = m.load(address, m.const(0), size, False)
         m.store(address, m.const(0), size, m.select(holds, new, old), same_access=True)

@@ -153,8 +153,10 @@ def _against_qemu(program: Program, right: Outcome) -> list[str]:
     """Any program that QEMU must execute to the same state; nothing to say where it is not installed."""
     if right.ending == "limit" or not qemu.is_comparable(program) or not qemu.is_installed():
         return []
-    status, registers, memory = qemu.final_state(program)
     expected = int(right.ending.split()[0])
+    if expected == 128 + Signal.SIGBUS:
+        return []  # QEMU 7.2 lets misaligned atomics through
+    status, registers, memory = qemu.final_state(program)
     if status != expected:
         return [f"oracle: status {expected}, QEMU {status}"]
     if right.state is None or not registers:
