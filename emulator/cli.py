@@ -66,7 +66,7 @@ def _list_analyzers(context: click.Context, _: click.Parameter, wanted: bool) ->
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 
 A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic say which
-instructions, symbol, source, library (with --from main) and range=LOW-HIGH where.
+instructions, symbol, source, library and range=LOW-HIGH where; libraries are looked through as they are mapped.
 
 The exit status is the guest's own; 128 + N when signal N ended it (139: segmentation fault); 1 when the
 instruction limit was reached; 2 for bad arguments or a file that is not a program for this machine.""",

@@ -1,8 +1,6 @@
 """Many caches in one pass, and a hierarchy of three.
 
-LRU, write-allocate; an access counts for the line of its first byte. Timing, prefetching, other replacement policies
-and virtual memory are left to `emulator.timing`.
-"""
+LRU, write-allocate; an access counts for the line of its first byte. All else is left to `emulator.timing`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Who calls whom, and how many instructions are executed inside.
 
 Calls and returns are seen as they happen: a call pushes, a return that goes where a call on the stack left off pops
-down to it (so longjmp costs nothing but the frames in between). A function that is entered by a jump (a tail call)
-counts its own instructions, and for its caller's inclusive ones. In a recursion only the outermost call counts.
+down to it (so longjmp costs nothing but the frames in between). A jump to where another function begins is a call that
+returns with its caller (a tail call). In a recursion only the outermost call counts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class CallGraph(Analyzer):
         self.top = top
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._blocks = np.zeros((0, 5), np.int64)
+        self._blocks = np.zeros((0, 6), np.int64)
         self._job = np.array([0, 0, -1], np.int64)
-        self._stack = np.zeros((MAX_DEPTH, 4), np.int64)
+        self._stack = np.zeros((MAX_DEPTH, 5), np.int64)
         self._edges = np.zeros((MAX_EDGES, 3), np.int64)
         self._active = self._inclusive = self._own = np.zeros(0, np.int64)
 
@@ -37,14 +37,15 @@ class CallGraph(Analyzer):
 
     def _learn(self, facts: BlockFacts) -> None:
         new = facts.blocks[len(self._blocks) :]
-        image = self.machine.image
-        numbers = []
+        functions = []
         for pc in new["pc"].tolist():
-            function = image.function_at(pc)
-            name = function.name if function else f"({image.symbolize(pc & ~0xFFF)}..)"
-            numbers.append(self._numbers.setdefault(name, len(self._numbers)))
+            function = self.session.objects.function_at(pc)
+            name = function.name if function else f"({self.machine.image.symbolize(pc & ~0xFFF)}..)"
+            number = self._numbers.setdefault(name, len(self._numbers))
+            functions.append((number, function is not None and function.address == pc))
         columns = [new[name] for name in ("pc", "end_pc", "n_instructions", "terminator")]
-        self._blocks = np.concatenate([self._blocks, np.column_stack([*columns, numbers]).astype(np.int64)])
+        more_blocks = np.column_stack([*columns, np.array(functions, np.int64).reshape(-1, 2)])
+        self._blocks = np.concatenate([self._blocks, more_blocks.astype(np.int64)])
         self.names = list(self._numbers)
         more = np.zeros(len(self.names) - len(self._own), np.int64)
         self._own, self._active = np.append(self._own, more), np.append(self._active, more)

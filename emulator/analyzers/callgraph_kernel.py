@@ -7,49 +7,77 @@ from typing import Any
 from emulator.events import OpClass
 from emulator.jit import kernel
 
+BRANCH, JUMP, INDIRECT_JUMP = int(OpClass.BRANCH), int(OpClass.JUMP), int(OpClass.INDIRECT_JUMP)
 CALL, RETURN, INDIRECT_CALL = int(OpClass.CALL), int(OpClass.RETURN), int(OpClass.INDIRECT_CALL)
-DEPTH, NOW, LAST = range(
-    3
-)  # of ``job``: frames on the stack, instructions so far, the block before (-1: none)
-RETURNS_TO, EDGE, CALLEE, SINCE = range(4)  # columns of the stack
+DEPTH, NOW, LAST = range(3)  # of ``job``: frames, instructions so far, the block before (-1: none)
+RETURNS_TO, EDGE, CALLEE, SINCE, IS_TAIL = range(5)  # columns of the stack
+PC, END, LENGTH, KIND, FUNCTION, IS_ENTRY = range(6)  # columns of the blocks
 MAX_DEPTH, MAX_EDGES = 1 << 16, 1 << 16
 
 
 @kernel
 def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: Any, ids: Any) -> bool:
-    """Follow the blocks ``ids``. ``blocks``: per block pc, end, instructions, kind of its end, function. ``edges``:
-    hash table of caller << 32 | callee + 1, calls and inclusive instructions. False when it is full."""
+    """Follow the blocks ``ids``. ``blocks``: per block pc, end, instructions, kind of its end, function, and whether
+    this begins there. ``edges``: hash table of caller << 32 | callee + 1, calls and inclusive instructions. False when
+    it is full."""
     for n in range(len(ids)):
         block, last = ids[n], job[LAST]
         if last >= 0:
-            kind = blocks[last, 3]
+            kind, caller, callee = blocks[last, KIND], blocks[last, FUNCTION], blocks[block, FUNCTION]
             if kind in (CALL, INDIRECT_CALL):
-                callee = blocks[block, 4]
-                key = blocks[last, 4] << 32 | callee + 1
-                place = (key * 0x9E3779B97F4A7C1) >> 40 & (MAX_EDGES - 1)
-                tries = 0
-                while edges[place, 0] != key and edges[place, 0] != 0:
-                    place = (place + 1) & (MAX_EDGES - 1)
-                    tries += 1
-                    if tries == MAX_EDGES:
-                        return False
-                edges[place, 0] = key
-                edges[place, 1] += 1
-                if job[DEPTH] < MAX_DEPTH:
-                    top = job[DEPTH]
-                    stack[top, RETURNS_TO], stack[top, EDGE] = blocks[last, 1], place
-                    stack[top, CALLEE], stack[top, SINCE] = callee, job[NOW]
-                    active[callee] += 1
-                    job[DEPTH] = top + 1
+                edge = count(edges, caller, callee)
+                if edge < 0:
+                    return False
+                push(job, stack, active, edge, callee, blocks[last, END], 0)
             elif kind == RETURN:
                 found = job[DEPTH] - 1
-                while found >= 0 and stack[found, RETURNS_TO] != blocks[block, 0]:
+                while found >= 0 and stack[found, RETURNS_TO] != blocks[block, PC]:
+                    found -= 1
+                while found > 0 and stack[found, IS_TAIL]:
                     found -= 1
                 if found >= 0:
                     unwind(job, stack, active, edges, inclusive, found)
-        job[NOW] += blocks[block, 2]
+            elif blocks[block, IS_ENTRY] and callee != caller and kind in (BRANCH, JUMP, INDIRECT_JUMP):
+                edge = count(edges, caller, callee)
+                if edge < 0:
+                    return False
+                # Functions that go on in each other in turns are in no more than one frame each.
+                frame = job[DEPTH] - 1
+                while frame >= 0 and stack[frame, IS_TAIL] and stack[frame, CALLEE] != callee:
+                    frame -= 1
+                if frame >= 0 and stack[frame, CALLEE] == callee:
+                    unwind(job, stack, active, edges, inclusive, frame + 1)
+                else:
+                    place = stack[job[DEPTH] - 1, RETURNS_TO] if job[DEPTH] else -1
+                    push(job, stack, active, edge, callee, place, 1)
+        job[NOW] += blocks[block, LENGTH]
         job[LAST] = block
     return True
+
+
+@kernel
+def count(edges: Any, caller: int, callee: int) -> int:
+    """Count a call: its place in ``edges``, -1 when there is none left."""
+    key = caller << 32 | callee + 1
+    place = (key * 0x9E3779B97F4A7C1) >> 40 & (MAX_EDGES - 1)
+    for _ in range(MAX_EDGES):
+        if edges[place, 0] in (key, 0):
+            edges[place, 0] = key
+            edges[place, 1] += 1
+            return place
+        place = (place + 1) & (MAX_EDGES - 1)
+    return -1
+
+
+@kernel
+def push(job: Any, stack: Any, active: Any, edge: int, callee: int, returns_to: int, is_tail: int) -> None:
+    """The callee begins; beyond the deepest stack it is counted for its caller."""
+    top = job[DEPTH]
+    if top < MAX_DEPTH:
+        stack[top, RETURNS_TO], stack[top, EDGE], stack[top, CALLEE] = returns_to, edge, callee
+        stack[top, SINCE], stack[top, IS_TAIL] = job[NOW], is_tail
+        active[callee] += 1
+        job[DEPTH] = top + 1
 
 
 @kernel

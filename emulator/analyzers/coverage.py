@@ -1,4 +1,4 @@
-"""Which source lines ran, how often, in the format of lcov (geninfo's tracefiles, as its manual page has them)."""
+"""Which source lines and branches ran, how often, in the format of lcov."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ import numpy as np
 
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.counts import Executions
+from emulator.analyzers.coverage_kernel import PLACES, tally
+from emulator.analyzers.lcov import Branches, Functions, Lines, branches_of, tracefile
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
 
 
 class Coverage(Analyzer):
-    """Line and function coverage to the file ``out``. Needs debug information, and only counts of blocks.
+    """Line, function and branch coverage to the file ``out``. Needs debug information; with ``branches=0``, which
+    leaves the branches out, only counts of blocks.
 
-    A line ran as often as that of its instructions which ran most often; lines without code are not in the file.
+    A line ran as often as that of its instructions which ran most often; lines without code are not in the file. The
+    branches of a line are its conditional jumps, in the order of their addresses: not taken, and taken.
     """
 
     trace = TraceSelection(counts=True)
 
-    def __init__(self, out: str = "coverage.info", test: str = "") -> None:
+    def __init__(self, out: str = "coverage.info", test: str = "", branches: int = 1) -> None:
         self.out, self.test = Path(out), test
-        self.lines: dict[str, dict[int, int]] = {}
-        self.functions: dict[str, dict[str, tuple[int, int]]] = {}  # by file and name: line, executions
+        self.selection = "class=branch fields=pc,taken" if branches else ""
+        self.function, self.state = tally, np.zeros((PLACES if branches else 0, 3), np.int64)
+        self.lines: Lines = {}
+        self.functions: Functions = {}
+        self.branches: Branches = {}
 
     def begin(self) -> None:
         if not self.machine.image.line_rows():
@@ -34,34 +41,27 @@ class Coverage(Analyzer):
 
     def end(self) -> None:
         pcs, counts = self._executions.by_pc()
-        counts = np.append(counts, 0)
-        for row in self.machine.image.line_rows():
-            if row.line:
-                low, high = np.searchsorted(pcs, (row.address, row.end))
-                file = self.lines.setdefault(row.file, {})
-                file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
-        for symbol in self.machine.image.symbols:
-            place = self.machine.image.source_line(symbol.address) if symbol.is_function else None
-            if place is not None:
-                at = int(np.searchsorted(pcs, symbol.address))
-                ran = int(counts[at]) if at < len(pcs) and pcs[at] == symbol.address else 0
-                self.functions.setdefault(place[0], {})[symbol.name] = (place[1], ran)
+        ran = dict(zip(pcs.tolist(), counts.tolist(), strict=True))
+        outcomes = {pc: (no, yes) for pc, no, yes in self.state[self.state[:, 0] != 0].tolist()}
+        self.session.objects.look()
+        for image in self.session.objects.images:
+            for row in image.line_rows():
+                if row.line:
+                    low, high = np.searchsorted(pcs, (row.address, row.end))
+                    file = self.lines.setdefault(row.file, {})
+                    file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
+            for symbol in image.symbols:
+                place = image.source_line(symbol.address) if symbol.is_function else None
+                if place is not None:
+                    known = self.functions.setdefault(place[0], {})
+                    known[symbol.name] = (place[1], ran.get(symbol.address, 0))
+            for name, line, pc in branches_of(image) if len(self.state) else ():
+                of_line = self.branches.setdefault(name, {}).setdefault(line, [])
+                of_line.append(outcomes.get(pc, (0, 0)))
         try:
-            self.out.write_text(self._text())
+            self.out.write_text(tracefile(self.test, self.lines, self.functions, self.branches))
         except OSError as error:
             raise EmulatorError(f"coverage: {self.out}: cannot be written: {error.strerror}") from error
-
-    def _text(self) -> str:
-        parts = [f"TN:{self.test}"]
-        for name, lines in sorted(self.lines.items()):
-            functions = sorted(self.functions.get(name, {}).items())
-            parts.append(f"SF:{name}")
-            parts += [f"FN:{line},{function}" for function, (line, _) in functions]
-            parts += [f"FNDA:{ran},{function}" for function, (_, ran) in functions]
-            parts.append(f"FNF:{len(functions)}\nFNH:{sum(ran > 0 for _, (_, ran) in functions)}")
-            parts += [f"DA:{line},{ran}" for line, ran in sorted(lines.items())]
-            parts.append(f"LF:{len(lines)}\nLH:{sum(ran > 0 for ran in lines.values())}\nend_of_record")
-        return "\n".join(parts) + "\n"
 
     def report(self) -> str:
         found = [ran for lines in self.lines.values() for ran in lines.values()]

@@ -72,11 +72,15 @@ class Footprint(Analyzer):
         ends, lines, pages, all_lines, all_pages = np.array(self.rows, np.float64).reshape(-1, 5).T
         figure = Figure(figsize=(8, 4.5), layout="constrained")
         axes = figure.add_subplot()
-        for column, label in ((lines, "working set, lines"), (all_lines, "footprint, lines")):
-            axes.plot(ends / 1e6, column * (1 << LINE_SHIFT) / 1024, label=label)
-        for column, label in ((pages, "working set, pages"), (all_pages, "footprint, pages")):
-            axes.plot(ends / 1e6, column * (1 << PAGE_SHIFT) / 1024, label=label, linestyle="--")
+        for shift, style, unit, columns in (
+            (LINE_SHIFT, "-", "lines", (lines, all_lines)),
+            (PAGE_SHIFT, "--", "pages", (pages, all_pages)),
+        ):
+            for number, column in enumerate(columns):
+                label = f"{('working set', 'footprint')[number]}, {unit} of {1 << shift} bytes"
+                axes.plot(ends / 1e6, column * (1 << shift) / 1024, style, color=f"C{number}", label=label)
         axes.set(xlabel="executed instructions [millions]", ylabel="memory [KiB]")
+        axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.legend(frameon=False)

@@ -55,6 +55,10 @@ _KEYS = {
 }
 
 
+NOWHERE: Ranges = ((0, 1),)
+"""Nothing can be executed there."""
+
+
 class SelectionError(EmulatorError):
     """A selection is not valid, or names what the program has not."""
 
@@ -133,19 +137,42 @@ class Selection:
         )
 
     # --- places
+    @property
+    def names_places(self) -> bool:
+        """Whether it says where by names, which may stand for something else when libraries have been mapped."""
+        return bool(self.symbols or self.sources or self.libraries)
+
     def places(self, image: ElfImage, mapped: Sequence[tuple[int, int, str]] = ()) -> Ranges:
         """The ranges of addresses that are selected in the program; () for everywhere. ``mapped``: code that is mapped
-        from files, from where to where."""
-        if not (self.symbols or self.sources or self.libraries or self.ranges):
-            return ()
-        found = list(self.ranges)
-        for name in self.symbols:
-            found += _of_symbol(image, name)
-        for name in self.sources:
-            found += _of_source(image, name)
+        from files, from where to where. Raises `SelectionError` for names that there are not."""
+        found, missing = self.resolve([image], mapped)
+        if missing:
+            raise missing[0]
+        return found
+
+    def resolve(
+        self, images: Sequence[ElfImage], mapped: Sequence[tuple[int, int, str]]
+    ) -> tuple[Ranges, list[SelectionError]]:
+        """As `places`, in several files of code, the program's own first; and what is said of each name that none of
+        them has."""
+        if not (self.names_places or self.ranges):
+            return (), []
+        found, missing = list(self.ranges), []
+        for names, where in ((self.symbols, _of_symbol), (self.sources, _of_source)):
+            for name in names:
+                new = [place for image in images for place in where(image, name)]
+                found += new
+                if not new:
+                    missing.append(SelectionError(_UNKNOWN[where](images, name)))
         for name in self.libraries:
-            found += _of_library(name, mapped)
-        return merged(found)
+            new = [(low, high) for low, high, path in mapped if _ends(path, name)]
+            found += new
+            if not new:
+                names = tuple({path.rpartition("/")[2] for _, _, path in mapped})
+                missing.append(
+                    SelectionError(f"no code is mapped from a library {name!r}; {_expected(name, names)}")
+                )
+        return merged(found) or NOWHERE, missing
 
     # --- what translations have to do
     def trace(self, places: Ranges) -> TraceSelection:
@@ -204,42 +231,40 @@ def _range(text: str) -> tuple[int, int]:
     return found
 
 
+def _ends(path: str, name: str) -> bool:
+    return f"/{path}".endswith("/" + name.lstrip("/"))
+
+
 def _of_symbol(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
     functions = [symbol for symbol in image.symbols if symbol.is_function]
-    starts = sorted({symbol.address for symbol in functions})
-    found = []
-    for symbol in functions:
-        if symbol.name == name or fnmatchcase(symbol.name, name):
-            later = [start for start in starts if start > symbol.address]
-            end = symbol.address + symbol.size_bytes if symbol.size_bytes else min(later, default=image.end)
-            found.append((symbol.address, end))
-    if not found:
-        names = {symbol.name for symbol in functions}
-        hint = _expected(name, names) if names else "the program is stripped; use range=LOW-HIGH"
-        raise SelectionError(f"{image.name}: it has no function {name!r}; {hint}")
-    return found
+    found = [symbol for symbol in functions if symbol.name == name or fnmatchcase(symbol.name, name)]
+    starts = sorted({symbol.address for symbol in functions}) if found else []
+    places = []
+    for symbol in found:
+        later = [start for start in starts if start > symbol.address]
+        end = symbol.address + symbol.size_bytes if symbol.size_bytes else min(later, default=image.end)
+        places.append((symbol.address, end))
+    return places
 
 
 def _of_source(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
-    rows = [row for row in image.line_rows() if row.line]
-    found = [
-        (row.address, row.end)
-        for row in rows
-        if row.file == name or row.file.endswith("/" + name.lstrip("/"))
-    ]
-    if not found:
-        names = {row.file.rpartition("/")[2] for row in rows}
-        hint = _expected(name, names) if names else "it has no debug information; compile it with -g"
-        raise SelectionError(f"{image.name}: no code of it comes from {name!r}; {hint}")
-    return found
+    return [(row.address, row.end) for row in image.line_rows() if row.line and _ends(row.file, name)]
 
 
-def _of_library(name: str, mapped: Sequence[tuple[int, int, str]]) -> Sequence[tuple[int, int]]:
-    found = [(low, high) for low, high, path in mapped if f"/{path}".endswith("/" + name.lstrip("/"))]
-    if not found:
-        names = {path.rpartition("/")[2] for _, _, path in mapped}
-        raise SelectionError(
-            f"no code is mapped from a library {name!r} yet; {_expected(name, names)}. Libraries are there when the "
-            "program's own code begins: at main"
-        )
-    return found
+def _unknown_symbol(images: Sequence[ElfImage], name: str) -> str:
+    names = {symbol.name for image in images for symbol in image.symbols if symbol.is_function}
+    hint = _expected(name, names) if names else "the program is stripped; use range=LOW-HIGH"
+    return f"{_owners(images)} no function {name!r}; {hint}"
+
+
+def _unknown_source(images: Sequence[ElfImage], name: str) -> str:
+    names = {row.file.rpartition("/")[2] for image in images for row in image.line_rows() if row.line}
+    hint = _expected(name, names) if names else "it has no debug information; compile it with -g"
+    return f"{images[0].name}: no code of it comes from {name!r}; {hint}"
+
+
+def _owners(images: Sequence[ElfImage]) -> str:
+    return f"{images[0].name}: it {'has' if len(images) == 1 else 'and its libraries have'}"
+
+
+_UNKNOWN = {_of_symbol: _unknown_symbol, _of_source: _unknown_source}

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.expand import Expander
-from emulator.analyzers.selection import Selection
+from emulator.analyzers.objects import Objects
+from emulator.analyzers.selection import Selection, SelectionError
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
 from emulator.isa.disassemble import format_instruction
-from emulator.memory import EXEC
 
 if TYPE_CHECKING:
     from emulator.engine.blocks import Block
@@ -52,8 +52,8 @@ class _Resumed(Exception):
 class Session:
     """``analyzers`` watching ``machine``, from now on and beside the consumers that it was made with.
 
-    ``paused``: not yet, but from `resume` on. Raises `SelectionError` for a selection that the program has nothing for;
-    whether it has the libraries that a selection names turns out when that is in force.
+    ``paused``: not yet, but from `resume` on. Raises `SelectionError` for a selection that the program has nothing for.
+    What a dynamically linked program has may still come, so there `finish` raises it.
     """
 
     def __init__(self, machine: Machine, analyzers: Sequence[Analyzer], paused: bool = False) -> None:
@@ -62,10 +62,15 @@ class Session:
         self.selection: TraceSelection = NOTHING  # of all analyzers, as the machine's consumer
         self._others = list(machine.consumers)
         self._base = machine.selection
+        self.objects = Objects(machine)
         self._places: dict[Selection, Ranges] = {}
+        self._missing: dict[
+            Selection | str, SelectionError | None
+        ] = {}  # what has not come yet; None if it has
         self._expanders: dict[Any, Expander] = {}
         self._readers: list[tuple[Analyzer, Expander]] = []
         self._stops: dict[int, Callable[[], None]] = {}
+        self._later: dict[str, Callable[[], None]] = {}  # stops at functions that have not come yet
         self._calls: dict[int, list[Analyzer]] = {}  # by pc, of the current block
         self._calling: list[tuple[Analyzer, frozenset[OpClass], tuple[str, ...], Ranges]] = []
         self._stale = False
@@ -78,11 +83,9 @@ class Session:
         for analyzer in self.analyzers:
             analyzer.session = self
             analyzer.begin()
-            for selection in (
-                _parsed(text) for text in (analyzer.selection, analyzer.inline, analyzer.calls) if text
-            ):
-                if not (paused and selection.libraries):
-                    self.places_of(selection)
+            for text in (analyzer.selection, analyzer.inline, analyzer.calls):
+                if text:
+                    self.places_of(_parsed(text))
         self._apply()
 
     # --- running
@@ -111,12 +114,17 @@ class Session:
         return machine.ending
 
     def finish(self) -> None:
-        """Deliver what is left and let the analyzers end; the machine goes on without them."""
+        """Deliver what is left and let the analyzers end; the machine goes on without them.
+
+        Raises `SelectionError` for names that no library had in the end."""
         self.machine.drain()
         for analyzer in self.analyzers:
             analyzer.end()
         self.machine.call_hooks(None)
         self.machine.observe(self._base, self._others)
+        for error in self._missing.values():
+            if error is not None:
+                raise error
 
     def pause(self) -> None:
         """Let the analyzers have nothing until `resume`; what translations did for them stays for then."""
@@ -142,8 +150,12 @@ class Session:
 
     def at(self, place: int | str, action: Callable[[], None]) -> None:
         """Call ``action()`` once, before the block that has the instruction at ``place`` (an address or the name of a
-        function), when control comes there next."""
-        self._stops[self._address(place)] = action
+        function, in a library that comes later, too), when control comes there next."""
+        if isinstance(place, str):
+            self._later[place] = action
+            self._find_stops()
+        else:
+            self._stops[place] = action
         self.changed()
 
     def changed(self) -> None:
@@ -233,6 +245,9 @@ class Session:
                 places = self.places_of(selection)
                 wanted |= selection.hooks(places)
                 self._calling.append((analyzer, selection.kinds(), selection.mnemonics, places))
+        objects_change = self.objects.changed_at
+        if objects_change is not None and (self._later or any(one.names_places for one in self._places)):
+            self._stops[objects_change] = self._look_again
         if self._stops:
             stops = tuple(sorted((pc, pc + 2) for pc in self._stops))
             wanted |= Selection().hooks(stops)
@@ -271,25 +286,40 @@ class Session:
         return self._expanders[key]
 
     def places_of(self, selection: Selection) -> Ranges:
-        """The ranges of addresses that it selects, as they were when it was first asked for; () for everywhere."""
+        """The ranges of addresses that it selects in what is mapped; () for everywhere."""
         if selection not in self._places:
-            self._places[selection] = selection.places(self.machine.image, self._mapped())
+            self.objects.look()
+            found, missing = selection.resolve(self.objects.images, self.objects.mapped())
+            if missing and not self.objects.may_come:
+                raise missing[0]
+            self._places[selection] = found
+            if not missing:
+                self._missing[selection] = None
+            elif self._missing.get(selection, missing[0]) is not None:
+                self._missing[selection] = missing[0]
         return self._places[selection]
 
-    def _mapped(self) -> list[tuple[int, int, str]]:
-        """Code that is mapped from files now."""
-        kernel = self.machine.kernel
-        return [
-            (start, end, name)
-            for address, length, perm in kernel.memory.areas()
-            for start, end, _, name in kernel.memory_calls.names_of(address, address + length)
-            if perm & EXEC and name.startswith("/")
-        ]
+    def _look_again(self) -> None:
+        """Libraries have been mapped, or unmapped: what is selected by names may be elsewhere."""
+        self.machine.drain()
+        wanted, self._places, self._expanders = list(self._places), {}, {}
+        for selection in wanted:
+            self.places_of(selection)
+        self._find_stops()
 
-    def _address(self, place: int | str) -> int:
-        if isinstance(place, int):
-            return place
-        return Selection(symbols=(place,)).places(self.machine.image)[0][0]
+    def _find_stops(self) -> None:
+        """Stop at the functions that have been waited for and are there."""
+        self.objects.look()
+        for name in list(self._later):
+            found, missing = Selection(symbols=(name,)).resolve(self.objects.images, ())
+            if not missing:
+                self._stops[found[0][0]] = self._later.pop(name)
+                self._missing[name] = None
+            elif self.objects.may_come:
+                self._missing[name] = missing[0]
+            else:
+                del self._later[name]
+                raise missing[0]
 
     def _one_interval(self) -> int:
         lengths = {a.interval_instructions for a in self.analyzers} - {0}

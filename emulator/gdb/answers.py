@@ -6,6 +6,7 @@ is left to `debugger`, which reads here what was asked for; registers and memory
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from emulator.events import ACCESS_LOAD, ACCESS_STORE
 from emulator.gdb import target
+from emulator.gdb.guest_files import GuestFiles
 from emulator.gdb.packets import INTERRUPT, MAX_PACKET_BYTES, Connection, unescaped
 from emulator.linux.abi import Signal
 from emulator.linux.tasks import Registers, Thread
@@ -64,7 +66,9 @@ class Answers:
         self.left: Left | None = None
         self.stopped_for = (int(Signal.SIGTRAP), "")  # signal, and more about it
         self.is_inside = False  # whether the guest has stopped inside a block
+        self.is_on_course = False  # whether the guest has to go on where it stands
         self.thread: Thread | None = None  # whose registers are asked for
+        self.files = GuestFiles(lambda: machine.kernel.files.for_onlooker())
 
     def stop_reply(self) -> bytes:
         signal, why = self.stopped_for
@@ -121,10 +125,12 @@ class Answers:
         )
 
     def _set(self, registers: Registers) -> bytes:
-        """Refuses another pc where the record of the block that runs would not be true any more."""
+        """Refuses another pc where the guest is in the middle of something: a system call, an interval that its owner
+        observes, a block whose record would not be true any more."""
         machine = self.machine
         moves = self._chosen() is target.running_thread(machine) and registers.pc != machine.hart.pc
-        if moves and (machine.ending is not None or (self.is_inside and machine.selection.blocks)):
+        recorded = self.is_inside and machine.selection.blocks
+        if moves and (machine.ending is not None or self.is_on_course or recorded):
             return _NO
         target.set_registers(machine, self._chosen(), registers)
         return _OK
@@ -178,6 +184,8 @@ class Answers:
     def _verbose(self, rest: bytes) -> bytes | None:
         if rest == b"Cont?":
             return b"vCont;c;C;s;S"
+        if rest.startswith(b"File:"):
+            return self.files.answer(rest[5:])
         if rest.startswith(b"Kill"):
             self.connection.send(_OK)
             self._kill(rest)
@@ -221,8 +229,8 @@ class Answers:
         name, _, detail = rest.partition(b":")
         if name == b"Supported":
             return (
-                b"PacketSize=%x;QStartNoAckMode+;vContSupported+;qXfer:features:read+;qXfer:auxv:read+"
-                % MAX_PACKET_BYTES
+                b"PacketSize=%x;QStartNoAckMode+;vContSupported+;qXfer:features:read+;qXfer:auxv:read+;"
+                b"qXfer:exec-file:read+" % MAX_PACKET_BYTES
             )
         if name == b"Xfer":
             return self._transfer(detail)
@@ -254,6 +262,8 @@ class Answers:
             whole = target.description().encode()
         elif name == b"auxv":
             whole = self.machine.process.auxiliary
+        elif name == b"exec-file":
+            whole = os.fsencode(self.machine.kernel.files.absolute(self.machine.image.name))
         else:
             return _UNKNOWN
         start, size = (int(part, 16) for part in span.split(b","))

@@ -13,6 +13,7 @@ stopped guest is in `answers`.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from emulator.engine.blocks import Block
@@ -23,6 +24,7 @@ from emulator.gdb.packets import Connection, ConnectionLost
 from emulator.isa.decode import Instruction
 from emulator.isa.table import TABLE
 from emulator.linux.abi import Signal
+from emulator.linux.open_files import Stream
 from emulator.memory import EXEC
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ _FIRST_SLICE_INSTRUCTIONS, _LAST_SLICE_INSTRUCTIONS = 10_000, 1 << 28
 _SLICE_BLOCKS = 1000  # by the oracle
 
 
-class _Killed(Exception):
-    """Leaves whatever the machine is doing."""
+class Killed(Exception):
+    """The debugger has ended the guest: leaves whatever the machine is doing."""
 
 
 class _Moved(Exception):
@@ -45,7 +47,11 @@ class _Moved(Exception):
 
 
 class Debugger(Answers):
-    """One debugger at ``machine``. `run` is all that is called from outside; the machine calls the hooks."""
+    """One debugger at ``machine``; the machine calls the hooks.
+
+    Either `run` runs the machine until the debugger leaves. Or the machine's owner does, as without a debugger: it
+    calls `begin`, then `look` between stretches of running, and `finish` when the guest has ended or is to be left.
+    """
 
     def __init__(self, machine: Machine, connection: Connection) -> None:
         super().__init__(machine, connection)
@@ -54,6 +60,7 @@ class Debugger(Answers):
         self._block: Block | None = None  # the last one that the oracle was given
         self._is_called = False  # whether the stop is in a call from the machine
         self._blocks = 0  # since the debugger was asked for an interrupt
+        self._streams: list[Stream] = []  # of the host, where a guest may wait for ever
 
     def run(self) -> Left:
         """Wait for the debugger's commands with the guest stopped, and go on so until one of them leaves.
@@ -62,8 +69,7 @@ class Debugger(Answers):
         """
         machine = self.machine
         try:
-            self._wait_for_commands()
-            self._passing = machine.hart.pc
+            self._begin()
             slice_instructions = _FIRST_SLICE_INSTRUCTIONS
             while self.left is None:
                 start = time.monotonic()
@@ -78,15 +84,53 @@ class Debugger(Answers):
                     slice_instructions = min(slice_instructions * 2, _LAST_SLICE_INSTRUCTIONS)
                 if machine.ending is not None:
                     self._end()
-                elif self._is_interrupted():
-                    self._stop(Signal.SIGINT)
-                    self._passing = machine.hart.pc
-        except _Killed:
+                else:
+                    self.look()
+        except Killed:
             pass
         finally:
-            machine.call_hooks(None)
+            self._leave()
         assert self.left is not None
         return self.left
+
+    def begin(self) -> None:
+        """Do what the debugger wants done before the guest goes on; from then on its owner runs the machine, and what
+        runs is what would run without a debugger: it cannot go on elsewhere. Raises `Killed`, then and from whatever
+        runs the machine."""
+        self.is_on_course = True
+        self._begin()
+
+    def look(self) -> None:
+        """Stop here if the debugger asks for it. Raises `Killed`."""
+        if self._is_interrupted():
+            self._stop(Signal.SIGINT)
+            self._passing = self.machine.hart.pc
+
+    def finish(self) -> Left:
+        """Tell the debugger how the guest ended if it has, leave the machine and close the connection."""
+        try:
+            if self.left is None and self.machine.ending is not None:
+                with suppress(Killed, ConnectionLost):
+                    self._end()
+        finally:
+            self._leave()
+            self.connection.close()
+        return self.left or Left.DETACHED
+
+    def _begin(self) -> None:
+        for _, file in self.machine.files.descriptors.items():
+            if isinstance(file, Stream) and file.is_host and file.readable:
+                file.before_reading = self._wait_for_input
+                self._streams.append(file)
+        self._wait_for_commands()
+        self._passing = self.machine.hart.pc
+
+    def _leave(self) -> None:
+        for stream in self._streams:
+            stream.before_reading = None
+        self._streams = []
+        self.files.close()
+        self.machine.call_hooks(None)
 
     # --- what the machine calls
     def enter(self, block: Block) -> None:
@@ -121,6 +165,17 @@ class Debugger(Answers):
             self._is_called, self.is_inside = True, is_inside
             self._stop(signal, why)
             self._is_called = self.is_inside = False
+
+    def _wait_for_input(self, host: int) -> None:
+        """The guest is about to read from the host, which may take for ever: stop inside the call if asked to."""
+        with suppress(ConnectionLost):
+            while self.left is None:
+                if self._is_interrupted():
+                    before, self.is_on_course = self.is_on_course, True
+                    self._stop(Signal.SIGINT)
+                    self.is_on_course = before
+                elif self.left is None and self.connection.wait_or(host):
+                    return
 
     def _is_interrupted(self) -> bool:
         try:
@@ -169,7 +224,7 @@ class Debugger(Answers):
         except ConnectionLost:
             self.left = Left.DETACHED
         if self.left is Left.KILLED:
-            raise _Killed
+            raise Killed
         self.machine.call_hooks(None if self.left else self, self._where(), precise=self.left is None)
         if hart.pc != pc and self._is_called:
             if self.is_inside:  # the rest of the block is not executed

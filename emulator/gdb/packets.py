@@ -73,6 +73,14 @@ class Connection:
         del self._buffer[: self._buffer.index(INTERRUPT) + 1]
         return True
 
+    def wait_or(self, other: int) -> bool:
+        """Wait until the debugger has sent something, or there is something to read from the host descriptor
+        ``other``, the end of its file included: whether that is so."""
+        both = select.poll()
+        both.register(self._channel, select.POLLIN)
+        both.register(other, select.POLLIN)
+        return other in dict(both.poll())
+
     def close(self) -> None:
         self._channel.close()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from emulator.errors import GuestImageError
 from emulator.linux.debug_lines import DebugLines, LineRow
-from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE
+from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE, page_floor
 
 POSITION_INDEPENDENT_BASE = 0x1_0000
 """Where a position-independent executable is put; non-PIE ones are usually linked at the same place."""
@@ -27,7 +27,7 @@ _ET_EXEC, _ET_DYN = 2, 3
 _EM_RISCV = 243
 _PT_LOAD, _PT_INTERP, _PT_PHDR = 1, 3, 6
 _PF_X, _PF_W, _PF_R = 1, 2, 4
-_SHT_SYMTAB, _SHT_NOBITS = 2, 8
+_SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM = 2, 8, 11
 _STT_NOTYPE, _STT_OBJECT, _STT_FUNC = 0, 1, 2
 _EF_FLOAT_ABI_QUAD, _EF_RVE = 6, 8
 _EF_KNOWN = 0x1F  # RVC, float ABI (two bits), RVE, TSO
@@ -172,6 +172,14 @@ def load_image(
     return _Reader(data, name or str(source), base).image()
 
 
+def load_library(data: bytes, name: str, address: int, offset: int) -> ElfImage:
+    """Read a library of which code is in memory: what is at ``offset`` of the file is at ``address`` there.
+
+    Its addresses are then those of the guest; ``entry`` says nothing. Raises `GuestImageError` for what is none.
+    """
+    return _Reader(data, name, 0).library(address, offset)
+
+
 class _Reader:
     def __init__(self, data: bytes, name: str, base: int) -> None:
         self._data = data
@@ -194,7 +202,37 @@ class _Reader:
     def _damaged(self, what: str) -> GuestImageError:
         return self._refuse(f"the file is damaged: {what}", "build it again")
 
-    def image(self) -> ElfImage:
+    def library(self, address: int, offset: int) -> ElfImage:
+        _, headers, _ = self._headers()
+        for p_type, p_flags, begin, vaddr, _, filesz, _, _ in headers:
+            if p_type == _PT_LOAD and p_flags & _PF_X and page_floor(begin) <= offset < begin + filesz:
+                self._base = address - offset + begin - vaddr
+                return self.image(is_program=False)
+        raise self._damaged(f"no code is at its byte {offset}")
+
+    def image(self, is_program: bool = True) -> ElfImage:
+        header, headers, bias = self._headers()
+        entry, phoff, shoff, shentsize, shnum = header
+        segments = self._segments(headers, bias)
+        entry += bias
+        inside = any(s.prot & EXEC and s.address <= entry < s.address + len(s.data) for s in segments)
+        if is_program and not inside:
+            raise self._damaged(f"the entry point {entry:#x} is not in executable code")
+        return ElfImage(
+            name=self._name,
+            entry=entry,
+            segments=segments,
+            phdr_address=self._phdr_address(headers, phoff, bias),
+            phdr_count=len(headers),
+            phdr_entry_bytes=56,
+            symbols=self._symbols(shoff, shentsize, shnum, bias),
+            bias=bias,
+            data=self._data,
+            interpreter=self._interpreter(headers),
+        )
+
+    def _headers(self) -> tuple[tuple[int, int, int, int, int], list[tuple[int, ...]], int]:
+        """Of the ELF header, entry, offsets of both tables, size and number of sections; program headers; bias."""
         self._check_identity()
         header = self._part(0, 64, "the ELF header")
         (
@@ -217,23 +255,7 @@ class _Reader:
             raise self._damaged(f"{phnum} program headers of {phentsize} bytes, expected some of 56")
         table = self._part(phoff, phnum * phentsize, "the program header table")
         headers = [struct.unpack_from("<IIQQQQQQ", table, k * phentsize) for k in range(phnum)]
-        bias = self._base if kind == _ET_DYN else 0
-        segments = self._segments(headers, bias)
-        entry += bias
-        if not any(s.prot & EXEC and s.address <= entry < s.address + len(s.data) for s in segments):
-            raise self._damaged(f"the entry point {entry:#x} is not in executable code")
-        return ElfImage(
-            name=self._name,
-            entry=entry,
-            segments=segments,
-            phdr_address=self._phdr_address(headers, phoff, bias),
-            phdr_count=phnum,
-            phdr_entry_bytes=phentsize,
-            symbols=self._symbols(shoff, shentsize, shnum, bias),
-            bias=bias,
-            data=self._data,
-            interpreter=self._interpreter(headers),
-        )
+        return (entry, phoff, shoff, shentsize, shnum), headers, self._base if kind == _ET_DYN else 0
 
     def _interpreter(self, headers: list[tuple[int, ...]]) -> str | None:
         for p_type, _, offset, _, _, filesz, _, _ in headers:
@@ -325,8 +347,10 @@ class _Reader:
             raise self._damaged(f"section headers of {shentsize} bytes, expected 64")
         table = self._part(shoff, shnum * shentsize, "the section header table")
         sections = [struct.unpack_from("<IIQQQQIIQQ", table, k * shentsize) for k in range(shnum)]
+        # A stripped file still has the names that other files look for.
+        wanted = _SHT_SYMTAB if any(kind == _SHT_SYMTAB for _, kind, *_ in sections) else _SHT_DYNSYM
         for _, sh_type, _, _, offset, size, link, *_ in sections:
-            if sh_type != _SHT_SYMTAB:
+            if sh_type != wanted:
                 continue
             if link >= shnum or sections[link][1] == _SHT_NOBITS:
                 raise self._damaged("the symbol table has no names")

@@ -117,6 +117,13 @@ class VirtualFiles:
         other.descriptors = self.descriptors.share() if share_descriptors else self.descriptors.copy()
         return other
 
+    def for_onlooker(self) -> VirtualFiles:
+        """The same files for somebody else than the guest, who cannot tell that they were looked at: numbers of inodes
+        follow from what was met first, and random bytes from how many were taken."""
+        other = copy.copy(self)
+        other._inodes, other._generator = dict(self._inodes), copy.copy(self._generator)
+        return other
+
     # What the guest leaves behind
 
     def output(self, descriptor: int) -> bytes:

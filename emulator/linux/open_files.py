@@ -126,6 +126,8 @@ class Stream(OpenFile):
         self._host = host
         self._budget = budget
         self.is_terminal = is_terminal
+        self.before_reading: Callable[[int], None] | None = None
+        """Called with a host descriptor that is about to be read, which may wait for ever."""
 
     @property
     def is_host(self) -> bool:
@@ -134,6 +136,8 @@ class Stream(OpenFile):
 
     def read(self, n_bytes: int) -> bytes:
         if isinstance(self._host, int):
+            if self.before_reading is not None:
+                self.before_reading(self._host)
             return os.read(self._host, n_bytes)
         data = bytes(self._host[:n_bytes])
         del self._host[:n_bytes]

@@ -29,10 +29,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "experiments" / "workloads"
@@ -121,8 +122,9 @@ def run_steady(guest: str, size: str) -> None:
         print(json.dumps({"instructions": machine.instructions, "seconds": machine.instructions / speed}))
 
 
-def run_unicorn(guest: str, size: str) -> None:
-    """Run under unicorn, with our guest memory mapped into it and our kernel behind its ecall."""
+def run_unicorn(guest: str, size: str, watch: Callable[[Any], None] = lambda engine: None) -> None:
+    """Run under unicorn, with our guest memory mapped into it and our kernel behind its ecall. ``watch`` gets the
+    engine before it starts, to add hooks."""
     import unicorn
     from unicorn import riscv_const as riscv
 
@@ -165,6 +167,7 @@ def run_unicorn(guest: str, size: str) -> None:
         uc.reg_write(riscv.UC_RISCV_REG_A0, int(hart.x[10]))
 
     engine.hook_add(unicorn.UC_HOOK_INTR, trap)
+    watch(engine)
     engine.emu_start(process.entry, 0)
     raise SystemExit(ending[0])
 

@@ -56,6 +56,8 @@ INTERRUPTED = 130
     "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
 )
 @click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
+@click.option("--gdb-port", default=0, type=click.IntRange(0, 65535), metavar="PORT",
+              help="Where the key g waits for gdb, on the loopback. Default: any free port.")  # fmt: skip
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def cycleclose(
@@ -78,6 +80,7 @@ def cycleclose(
     validate: bool,
     stdin: Path | None,
     seed: int,
+    gdb_port: int,
     program: Path,
     arguments: tuple[str, ...],
 ) -> None:
@@ -85,8 +88,9 @@ def cycleclose(
 
     The program is emulated fast; its phases are found as it runs, and only some intervals of each are simulated
     in detail. PROGRAM is a static riscv64 Linux executable, or a C file. Leaves DIR/trace.parquet, trace.png and
-    summary.json. In a terminal the trace is shown as it grows: p pauses, any key goes on, q or Ctrl-C ends the
-    trace and keeps it.
+    summary.json. In a terminal the trace is shown as it grows: p pauses, any key goes on, g pauses and lets gdb
+    look (breakpoints, watchpoints, steps; the trace stays the same, and goes on when gdb detaches), q or Ctrl-C
+    ends the trace and keeps it.
 
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
@@ -117,7 +121,7 @@ def cycleclose(
     )  # fmt: skip
     directory = out or Path("results") / f"cycleclose-{program.stem}"
     job = Job(program, arguments, machine, stdin, seed, samples or 0)
-    interrupted, ending = run_cycleclose(job, settings, directory, validate, _console())
+    interrupted, ending = run_cycleclose(job, settings, directory, validate, _console(), gdb_port)
     if interrupted:
         raise SystemExit(INTERRUPTED)
     if ending is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emulator.errors import EmulatorError
+from emulator.gdb.debugger import Killed
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.timing.config import MachineConfig
@@ -73,7 +74,7 @@ def program_file(program: Path, console: Console) -> Path:
 
 
 def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None) -> Traced:
-    """Run the program once under ``settings``. Ctrl-C ends the run and keeps what there is."""
+    """Run the program once under ``settings``. Ctrl-C, and gdb's ``kill``, end the run and keep what there is."""
     core = InOrderCore(config, job.seed)
     if job.samples and not settings.everything:
         return _trace_twice(job, elf, core, settings)
@@ -89,8 +90,11 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
                 if watch is not None and not watch.show(machine, interval, config):
                     interrupted = True
                     break
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Killed):
             interrupted = True
+        finally:
+            if watch is not None:
+                watch.leave()
         seconds = time.perf_counter() - started
         machine.save_translations()
         problem = _bad_ending(machine)
@@ -132,10 +136,11 @@ def _table(found: list[Interval], config: MachineConfig) -> pd.DataFrame:
 
 
 def run_cycleclose(
-    job: Job, settings: Settings, directory: Path, validate: bool, console: Console
+    job: Job, settings: Settings, directory: Path, validate: bool, console: Console, gdb_port: int = 0
 ) -> tuple[bool, str | None]:
     """Trace, validate if asked, write DIR/trace.parquet, trace.png and summary.json, and print.
 
+    ``gdb_port``: where the live view lets gdb in, 0 for any port.
     Returns whether it was interrupted, and what ended the guest when that was no success.
     """
     try:
@@ -145,7 +150,7 @@ def run_cycleclose(
             raise CampaignError(f"no such file: {job.stdin}")
         directory.mkdir(parents=True, exist_ok=True)
         if console.is_terminal:
-            with Watch(console) as watch:
+            with Watch(console, gdb_port=gdb_port) as watch:
                 traced = trace_job(job, elf, config, settings, watch)
         else:
             traced = trace_job(job, elf, config, settings, None)

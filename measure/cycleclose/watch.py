@@ -1,4 +1,10 @@
-"""The trace in the terminal while the program runs: where it is, what is estimated there; pause, go on, end."""
+"""The trace in the terminal while the program runs: where it is, what is estimated there; pause, go on, end, and let
+a debugger look.
+
+With a debugger the tracer goes on running the program, interval after interval, and the debugger stops it where it
+wants, inside an interval too: the trace is the one that comes out without it, unless somebody changes memory or
+registers. What is to be run again (going back to simulate what was new) stops again.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,8 @@ from measure.cycleclose.tracer import Category, Interval
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from emulator.gdb.debugger import Debugger
 
 _SHOW_SECONDS = 0.1
 
@@ -42,6 +50,11 @@ class Keys:
 
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
+    @property
+    def descriptor(self) -> int | None:
+        """The host descriptor that has something to read when a key is pressed."""
+        return None if self._before is None else sys.stdin.fileno()
+
     def pressed(self, wait: bool = False) -> str:
         """The key pressed since the last call, "" for none; with ``wait`` until there is one."""
         if self._before is None:
@@ -51,13 +64,19 @@ class Keys:
 
 
 class Watch:
-    """Shows the latest interval. p pauses, q ends the trace."""
+    """Shows the latest interval. p pauses, q ends the trace, g waits for gdb at ``gdb_port`` of the loopback (0: any).
 
-    def __init__(self, console: Console, keys: Keys | None = None) -> None:
+    While gdb is there, running the program may raise `emulator.gdb.debugger.Killed`; then the trace is to end.
+    """
+
+    def __init__(self, console: Console, keys: Keys | None = None, gdb_port: int = 0) -> None:
         from rich.live import Live
 
         self._live = Live(console=console, refresh_per_second=1 / _SHOW_SECONDS, transient=True)
         self._keys = keys or Keys()
+        self._gdb_port = gdb_port
+        self._debugger: Debugger | None = None
+        self._problem = ""  # why gdb could not come
         self._next = 0.0
         self._sampled = 0
 
@@ -71,8 +90,12 @@ class Watch:
         self._keys.__exit__(*details)
 
     def show(self, machine: Machine, interval: Interval, config: MachineConfig) -> bool:
-        """Show the interval and where the program is now; False when the trace is to end here."""
+        """Show the interval and where the program is now; False when the trace is to end here. Raises `Killed`."""
         self._sampled += interval.category is Category.SIMULATED
+        if self._debugger is not None:
+            self._debugger.look()
+            if self._debugger.left is not None:
+                self.leave()
         now = time.monotonic()
         if now < self._next:
             return True
@@ -80,10 +103,47 @@ class Watch:
         text = self.describe(machine, interval, config)
         key = self._keys.pressed()
         if key in ("p", " "):
-            self._live.update(f"{text}\npaused: any key goes on, q ends the trace", refresh=True)
+            self._live.update(
+                f"{text}\npaused: any key goes on, g lets gdb in, q ends the trace", refresh=True
+            )
             key = self._keys.pressed(wait=True)
-        self._live.update(f"{text}\np pauses, q ends the trace")
+        if key == "g" and self._debugger is None:
+            key = self._let_in(machine, text)
+        what = (
+            "gdb is there: Ctrl-C in gdb stops the program" if self._debugger else "p pauses, g lets gdb in"
+        )
+        self._live.update(f"{text}\n{self._problem}{what}, q ends the trace")
         return key != "q"
+
+    def leave(self) -> None:
+        """The program has ended, or is to go on without a debugger. To be called while there is a machine."""
+        if self._debugger is not None:
+            debugger, self._debugger = self._debugger, None
+            debugger.finish()
+
+    def _let_in(self, machine: Machine, text: str) -> str:
+        """Wait for gdb, and do as it says until the program is to go on; the key pressed instead, "" for none."""
+        from emulator.errors import EmulatorError
+        from emulator.gdb.debugger import Debugger
+        from emulator.gdb.server import LOOPBACK, Listener
+
+        self._problem = ""
+        try:
+            with Listener(self._gdb_port) as listener:
+                command = f"gdb-multiarch -ex 'target remote {LOOPBACK}:{listener.port}'"
+                self._live.update(
+                    f"{text}\npaused, waiting for gdb: {command}; any key goes on", refresh=True
+                )
+                connection = listener.accept(self._keys.descriptor)
+        except EmulatorError as error:
+            self._problem = f"{error}\n"
+            return ""
+        if connection is None:
+            return self._keys.pressed()
+        self._live.update(f"{text}\ngdb has the program", refresh=True)
+        self._debugger = Debugger(machine, connection)
+        self._debugger.begin()
+        return ""
 
     def describe(self, machine: Machine, interval: Interval, config: MachineConfig) -> str:
         """Three lines: the interval, the place in the program, the estimates."""

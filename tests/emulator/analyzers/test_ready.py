@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import shutil
+import subprocess
 from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle_steps import steps_of
 
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.branches import NAMES, BranchPredictors
@@ -24,7 +27,24 @@ from emulator.errors import EmulatorError
 from emulator.events import OpClass
 from emulator.linux.elf import ElfImage, load_image
 from emulator.machine import Machine
+from instrumenter.build import build_program
 
+TAILS = """
+#define TAIL __attribute__((musttail)) return
+#define APART __attribute__((noinline))
+volatile long seen;
+APART long third(long n) { seen += n; return n * 3; }
+APART long second(long n) { if (n & 1) seen++; TAIL third(n + 1); }
+APART long first(long n) { seen ^= n; TAIL second(n * 2); }
+APART long odd(long n);
+APART long even(long n) { seen += 2; if (n == 0) return 1; TAIL odd(n - 1); }
+APART long odd(long n) { if (n == 0) return 0; TAIL even(n - 1); }
+int main(void) {
+  long sum = 0;
+  for (int i = 0; i < 10; i++) sum += first(i) + third(i);
+  return (int)(sum + even(201)) & 1;
+}
+"""
 SMALL = ("256:1:16", "512:2:16", "1K:4:32", "2K:2:64", "768:3:64")
 
 
@@ -162,44 +182,87 @@ def test_values(small: Path, steps: list[Any]) -> None:
     assert 0 < last < anywhere < len(loads)
 
 
-def test_call_graph(small: Path, steps: list[Any]) -> None:
-    image = load_image(small)
-    names = {pc: (image.function_at(pc) or image.symbols[0]).name for pc in {step.pc for step in steps}}
+def naive_call_graph(program: Path, steps: list[Any]) -> tuple[dict[str, tuple[int, int, int]], Counter[Any]]:
+    """Calls, inclusive and own instructions by function; calls by caller and callee."""
+    image = load_image(program)
+    found = {pc: image.function_at(pc) for pc in {step.pc for step in steps}}
+    names = {pc: (function or image.symbols[0]).name for pc, function in found.items()}
     calls: Counter[str] = Counter()
     own: Counter[str] = Counter()
     inclusive: Counter[str] = Counter()
     edges: Counter[tuple[str, str]] = Counter()
-    stack: list[tuple[int, str, int]] = []
+    stack: list[list[tuple[str, int]]] = []  # calls, and in each the functions that went on in one another
+    places: list[int] = []  # where each returns to
 
-    def leave(depth: int, now: int) -> None:
-        while len(stack) > depth:
-            _, callee, since = stack.pop()
-            if all(frame[1] != callee for frame in stack):
+    def leave(depth: int, within: int, now: int) -> None:
+        while len(stack) > depth + 1 or (len(stack) == depth + 1 and len(stack[-1]) > within):
+            callee, since = stack[-1].pop()
+            if all(frame[0] != callee for chain in stack for frame in chain):
                 inclusive[callee] += now - since
+            if not stack[-1]:
+                stack.pop()
+                places.pop()
 
     for now, (step, following) in enumerate(zip(steps, [*steps[1:], None], strict=True)):
-        own[names[step.pc]] += 1
+        caller = names[step.pc]
+        own[caller] += 1
         if following is None:
             continue
+        callee, function = names[following.pc], found[following.pc]
+        jumps = step.op_class in (OpClass.JUMP, OpClass.INDIRECT_JUMP, OpClass.BRANCH)
+        begins = function is not None and function.address == following.pc
         if step.op_class in (OpClass.CALL, OpClass.INDIRECT_CALL):
-            callee = names[following.pc]
-            calls[callee] += 1
-            edges[names[step.pc], callee] += 1
-            stack.append((step.pc + step.instruction.length_bytes, callee, now + 1))
-        elif step.op_class == OpClass.RETURN:
-            places = [n for n, frame in enumerate(stack) if frame[0] == following.pc]
-            if places:
-                leave(places[-1], now + 1)
-    leave(0, len(steps))
+            stack.append([(callee, now + 1)])
+            places.append(step.pc + step.instruction.length_bytes)
+        elif step.op_class == OpClass.RETURN and following.pc in places:
+            leave(len(places) - 1 - places[::-1].index(following.pc), 0, now + 1)
+        if jumps and begins and callee != caller:
+            if not stack:
+                stack.append([])
+                places.append(-1)
+            chain = [name for name, _ in stack[-1]]
+            if callee in chain:
+                leave(len(stack) - 1, chain.index(callee) + 1, now + 1)
+            else:
+                stack[-1].append((callee, now + 1))
+        elif step.op_class not in (OpClass.CALL, OpClass.INDIRECT_CALL):
+            continue
+        calls[callee] += 1
+        edges[caller, callee] += 1
+    leave(0, 0, len(steps))
+    return {name: (calls[name], max(inclusive[name], own[name]), own[name]) for name in own}, edges
+
+
+def test_call_graph(small: Path, steps: list[Any]) -> None:
+    functions, edges = naive_call_graph(small, steps)
     analyzer = CallGraph()
     report = watch(small, analyzer)
-    for name, (n_calls, spent, alone) in analyzer.functions.items():
-        assert (n_calls, alone) == (calls[name], own[name]), name
-        assert spent == max(inclusive[name], own[name]), name
+    assert analyzer.functions == functions
     assert {pair: count for pair, (count, _) in analyzer.edges.items()} == edges
     assert analyzer.functions["leaf"][0] == analyzer.edges["twice", "leaf"][0] + 3 * 5
     assert analyzer.edges["fact", "fact"][0] > 3
     assert f"fact {analyzer.edges['fact', 'fact'][0]}" in report
+
+
+def test_call_graph_of_tail_calls(tmp_path: Path) -> None:
+    """Functions that go on in others: one after the other, in turns, and again from below."""
+    source = tmp_path / "tails.c"
+    source.write_text(TAILS)
+    program = build_program([source], ["-O1", "-g"]).elf_path
+    functions, edges = naive_call_graph(program, steps_of(program, "3"))
+    analyzer = CallGraph()
+    watch(program, analyzer)
+    assert analyzer.functions == functions
+    assert {pair: count for pair, (count, _) in analyzer.edges.items()} == edges
+    calls, inclusive, own = analyzer.functions["first"]
+    assert calls == 10
+    assert inclusive == own + analyzer.edges["first", "second"][1]
+    assert (
+        analyzer.functions["second"][1]
+        == analyzer.functions["second"][2] + analyzer.edges["second", "third"][1]
+    )
+    assert analyzer.edges["even", "odd"][0] + analyzer.edges["odd", "even"][0] == 201
+    assert analyzer.functions["even"][1] == analyzer.functions["even"][2] + analyzer.functions["odd"][2]
 
 
 def test_footprint(small: Path, steps: list[Any], tmp_path: Path) -> None:
@@ -241,7 +304,55 @@ def test_coverage(small: Path, steps: list[Any], tmp_path: Path) -> None:
     assert any(line.startswith("FN:") and line.endswith(",walk") for line in record)
     assert f"DA:{walk + 4},{3 * 64}" in record  # the loop's body
     assert f"LF:{len(expected)}" in record
+    outcomes: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for step in steps:
+        if step.op_class == OpClass.BRANCH:
+            outcomes[step.pc][step.fields["taken"]] += 1
+    image = load_image(small)
+    found: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for pc in sorted(outcomes):
+        place = image.source_line(pc)
+        if place is not None and place[0] == source:
+            found[place[1]].append(outcomes[pc])
+    branches: defaultdict[int, list[list[int]]] = defaultdict(list)
+    for line in record:
+        if line.startswith("BRDA:"):
+            where, block, way, ran = line[5:].split(",")
+            if way == "0":
+                assert int(block) == len(branches[int(where)])
+                branches[int(where)].append([])
+            if ran != "-":
+                branches[int(where)][-1].append(int(ran))
+    executed = {line: [both for both in those if both] for line, those in branches.items()}
+    assert {line: those for line, those in executed.items() if those} == found
+    assert f"BRF:{2 * sum(map(len, branches.values()))}" in record
+    assert [3, 3 * 63] in found[walk + 3] or [3 * 63, 3] in found[walk + 3]  # the loop's end
     assert f"LH:{sum(ran > 0 for ran in expected.values())}" in record
+
+
+def test_coverage_without_branches(small: Path, tmp_path: Path) -> None:
+    with_them, without = (Coverage(out=str(tmp_path / name), branches=n) for n, name in ((1, "a"), (0, "b")))
+    watch(small, with_them)
+    watch(small, without)
+    text = (tmp_path / "a").read_text().splitlines()
+    assert [line for line in text if line[:2] != "BR"] == (tmp_path / "b").read_text().splitlines()
+
+
+def test_genhtml_shows_the_branches(small: Path, tmp_path: Path) -> None:
+    genhtml = shutil.which("genhtml")
+    if genhtml is None:
+        pytest.skip("no genhtml (lcov) on this host")
+    info, pages = tmp_path / "c.info", tmp_path / "pages"
+    watch(small, Coverage(out=str(info)))
+    text = info.read_text()
+    ours = next(record for record in text.split("end_of_record\n") if "/small.c\n" in record)
+    info.write_text(ours[ours.index("SF:") :] + "end_of_record\n")
+    command = [genhtml, "--branch-coverage", "-o", str(pages), str(info)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = next(pages.rglob("small.c.gcov.html")).read_text()
+    assert "branchCov" in page
+    assert "branchNoCov" in page
 
 
 def test_coverage_needs_debug_information(

@@ -270,6 +270,6 @@ def test_one_library(tmp_path: Path) -> None:
     assert watch("library=own-loader.so fields=pc") == expected
     assert watch("library=lib/own-loader.so fields=pc", engine="oracle") == expected
     with pytest.raises(
-        EmulatorError, match=r"from a library 'libc\.so' yet; expected one of own-loader.so, progr"
+        EmulatorError, match=r"from a library 'libc\.so'; expected one of own-loader.so, progr"
     ):
         watch("library=libc.so fields=pc")

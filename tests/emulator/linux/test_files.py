@@ -274,6 +274,17 @@ def test_inodes_are_the_guests_own_and_repeat(tree):
     assert max(inodes()) < 20
 
 
+def test_an_onlooker_leaves_no_trace(tree):
+    alone, watched = VirtualFiles(root=tree), VirtualFiles(root=tree)
+    other = watched.for_onlooker()
+    assert other.contents("/work/input") == b"data"
+    read(other, "/dev/urandom")
+    read(watched.for_onlooker(), "/dev/urandom")
+    paths = ("/etc/passwd", "/work/input")
+    assert [alone.status(path).inode for path in paths] == [watched.status(path).inode for path in paths]
+    assert read(alone, "/dev/urandom") == read(watched, "/dev/urandom")
+
+
 def test_descriptors_are_shared_until_the_last_is_closed():
     files = VirtualFiles(capture=["/out"])
     table = files.descriptors

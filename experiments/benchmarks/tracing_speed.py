@@ -1,0 +1,250 @@
+"""What watching a program costs: analyzers over no analyzer, side by side in one run, and the bars for it.
+
+    python -m experiments.benchmarks.tracing_speed [--size large] [--repeats 3] [--qemu-plugins DIR] [--out results.md]
+
+Every figure is the seconds of running, in a process that finds the translations of an earlier one and has loaded all
+kernels for a short run of the same; the best of several rounds, and each round runs all ways one after the other.
+
+``untraced``   no analyzer
+``counting``   executions of instructions, by block: at most 1.05 times untraced
+``bbv``        basic block vectors of intervals of 10 M instructions, to a file: at most 1.1 times
+``caches``     L1I, L1D and L2 simulated, beside QEMU's plug-in that does the same: at least 100 M instructions/s
+``sum``        pc and effective address of every instruction to a compiled function that adds them up: at most 4 times
+``functions``  compiled functions before and after every instruction, that count: at most 20 times
+``rare``       a Python function before and after an event that happens about 2,000 times
+
+``sum`` and ``functions`` check how many instructions they are given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emulator.analyzers.base import Analyzer
+from emulator.analyzers.caches import CacheHierarchy
+from emulator.analyzers.session import Moment, Session
+from emulator.analyzers.vectors import BlockVectors
+from emulator.jit import kernel
+from emulator.linux.files import VirtualFiles
+from emulator.machine import Machine
+from experiments.benchmarks.emulation_speed import PROGRAMS, QEMU, ROOT, build, geometric_mean, versions
+from experiments.shade.levels import Counting
+
+WAYS = ("untraced", "counting", "bbv", "caches", "sum", "functions", "rare")
+# Way: the most time over the untraced program's.
+MOST = {"counting": 1.05, "bbv": 1.1, "sum": 4.0, "functions": 20.0}
+LEAST_CACHE_SPEED = 100e6
+RARE_EVENTS = 2000
+INTERVAL = 10_000_000
+Results = dict[str, dict[str, dict[str, float]]]  # program, way: what was told
+
+
+@kernel
+def add_up(state: Any, pc: Any, address: Any) -> None:
+    """Instructions, and sums of their pcs and of addresses."""
+    state[0] += len(pc)
+    for n in range(len(pc)):
+        state[1] += pc[n]
+        state[2] += address[n]
+
+
+class Sum(Analyzer):
+    """Addresses to a compiled function."""
+
+    selection, function = "class=all fields=pc,address", staticmethod(add_up)
+
+    def __init__(self) -> None:
+        self.state = np.zeros(3, np.uint64)
+
+
+def _count_before(state: Any, pc: Any) -> None:
+    state[0] += 1
+
+
+def _count_after(state: Any, pc: Any) -> None:
+    state[1] += 1
+
+
+class Functions(Analyzer):
+    """Compiled functions around each instruction."""
+
+    inline = "class=all fields=pc"
+    inline_before, inline_after = staticmethod(_count_before), staticmethod(_count_after)
+
+    def __init__(self) -> None:
+        self.state = np.zeros(2, np.uint64)
+
+
+class Rare(Analyzer):
+    """A Python function around the instruction at ``pc``."""
+
+    def __init__(self, pc: int) -> None:
+        self.calls = f"range={pc:#x}-{pc + 2:#x}"
+        self.events = 0
+
+    def before(self, moment: Moment) -> None:
+        self.events += 1
+
+    def after(self, moment: Moment) -> None:
+        self.events += moment.pc == 0
+
+
+def rare_place(program: str, size: str) -> int:
+    """The beginning of the block that is executed about as often as wanted."""
+    with Machine(program, [size], files=VirtualFiles(), keep_translations=True) as machine:
+        session = Session(machine, [Counting()])
+        session.run()
+        counts = session.block_counts()
+        session.finish()
+        distance = np.abs(np.log(np.maximum(counts, 1) / RARE_EVENTS))
+        return int(machine.facts.blocks["pc"][distance.argmin()])
+
+
+def analyzers_of(way: str, rare_pc: int) -> list[Any]:
+    """Fresh analyzers."""
+    if way == "untraced":
+        return []
+    if way == "bbv":
+        return [BlockVectors(INTERVAL, os.devnull)]
+    if way == "caches":
+        return [CacheHierarchy("16K:8:64", "16K:8:64", "2M:16:64")]  # as QEMU's plug-in has them
+    if way == "rare":
+        return [Rare(rare_pc)]
+    return [{"counting": Counting, "sum": Sum, "functions": Functions}[way]()]
+
+
+def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
+    """One run: ``seconds``, ``instructions``, and ``events`` of rare ones."""
+    with Machine(program, [size], files=VirtualFiles(), keep_translations=True) as machine:
+        watching = analyzers_of(way, rare_pc)
+        session = Session(machine, watching)
+        start = time.perf_counter()
+        session.run()
+        session.finish()
+        seconds = time.perf_counter() - start
+        machine.save_translations()
+        for analyzer in watching:
+            seen = int(analyzer.state[0]) if isinstance(analyzer, Sum | Functions) else machine.instructions
+            if seen != machine.instructions:
+                raise SystemExit(f"{way}: {seen} events of {machine.instructions} instructions")
+        events = sum(analyzer.events for analyzer in watching if isinstance(analyzer, Rare))
+        return {"seconds": seconds, "instructions": machine.instructions, "events": events}
+
+
+def measure(
+    name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path
+) -> Any:
+    """The best of every way, by its name."""
+    _, guest = build(name, folder)
+    rare_pc = rare_place(str(guest), size) if "rare" in ways else 0
+    found: dict[str, dict[str, float]] = {}
+    for round_ in range(-1, repeats):  # the first one leaves translations, and is not counted
+        for way in ways:
+            command = [
+                sys.executable,
+                "-m",
+                "experiments.benchmarks.tracing_speed",
+                "--run",
+                way,
+                str(guest),
+                size,
+            ]
+            told = json.loads(_output([*command, str(rare_pc)], folder / "cache"))
+            if round_ >= 0 and told["seconds"] < found.get(way, {"seconds": math.inf})["seconds"]:
+                found[way] = told
+        library = plugins / "libcache.so" if plugins is not None else None
+        if round_ >= 0 and library is not None and library.is_file() and shutil.which(QEMU):
+            start = time.perf_counter()
+            _output(
+                [QEMU, "-plugin", f"{library},l2=on", "-d", "plugin", "-D", os.devnull, str(guest), size],
+                folder,
+            )
+            told = {"seconds": time.perf_counter() - start, "instructions": found["untraced"]["instructions"]}
+            found["QEMU's caches"] = min(
+                told, found.get("QEMU's caches", told), key=lambda one: one["seconds"]
+            )
+    return found
+
+
+def _output(command: list[str], cache: Path) -> bytes:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+
+
+def table(results: Results) -> Iterator[str]:
+    """The results as lines of Markdown, with the bars."""
+    ways = list(dict.fromkeys(way for found in results.values() for way in found if way != "untraced"))
+    yield f"| over untraced | {' | '.join(ways)} | caches, M instructions/s | QEMU's | rare events, us each |"
+    yield "|---" * (len(ways) + 4) + "|"
+    ratios: dict[str, list[float]] = {way: [] for way in ways}
+    speeds: dict[str, list[float]] = {"caches": [], "QEMU's caches": []}
+    for name, found in results.items():
+        base = found["untraced"]["seconds"]
+        for way in ways:
+            ratios[way].append(found[way]["seconds"] / base)
+        for way, those in speeds.items():
+            if way in found:
+                those.append(found[way]["instructions"] / found[way]["seconds"])
+        cells = [f"{found[way]['seconds'] / base:.2f}" for way in ways]
+        cells += [f"{those[-1] / 1e6:.0f}" if those else "-" for those in speeds.values()]
+        rare = found.get("rare")
+        cells.append(f"{1e6 * (rare['seconds'] - base) / max(1, rare['events']):.0f}" if rare else "-")
+        yield f"| {name} | {' | '.join(cells)} |"
+    means = [f"**{geometric_mean(ratios[way]):.2f}**" for way in ways]
+    means += [f"**{geometric_mean(those) / 1e6:.0f}**" if those else "-" for those in speeds.values()]
+    yield f"| **geometric mean** | {' | '.join(means)} | |"
+    yield ""
+    for way in ways:
+        if way in MOST:
+            mean = geometric_mean(ratios[way])
+            yield f"- {way}: {mean:.2f}, at most {MOST[way]} wanted: {'met' if mean <= MOST[way] else 'NOT MET'}"
+    if speeds["caches"]:
+        mean = geometric_mean(speeds["caches"])
+        verdict = "met" if mean >= LEAST_CACHE_SPEED else "NOT MET"
+        yield f"- caches: {mean / 1e6:.0f} M instructions/s, at least {LEAST_CACHE_SPEED / 1e6:.0f} wanted: {verdict}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--size", default="large", help="size argument of the workloads (default: large)")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
+    parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--qemu-plugins", type=Path, metavar="DIR", help="where QEMU's libcache.so is")
+    parser.add_argument("--out", type=Path, help="write the table as Markdown, too")
+    parser.add_argument("--run", nargs=4, metavar=("WAY", "GUEST", "SIZE", "PC"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        way, guest, size, pc = options.run
+        run(way, guest, "tiny", int(pc))
+        print(json.dumps(run(way, guest, size, int(pc))))
+        return
+    ways = list(dict.fromkeys(("untraced", *options.ways)))
+    results: Results = {}
+    with tempfile.TemporaryDirectory(prefix="tracing-speed-") as folder:
+        for name in options.programs:
+            results[name] = measure(
+                name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder)
+            )
+            print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
+    lines = [f"Size `{options.size}`, best of {options.repeats}. {versions(['qemu'])}.", "", *table(results)]
+    print("\n" + "\n".join(lines))
+    if options.out is not None:
+        options.out.write_text("# Speed of tracing\n\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
