@@ -161,13 +161,17 @@ class BlockFacts:
         self.n_blocks += 1
         return self.n_blocks - 1
 
-    def restore(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> None:
-        """Take the tables of an earlier process; these must be empty."""
-        if self.n_blocks:
-            raise ValueError(f"{self.n_blocks} blocks are known already")
-        self._blocks = np.concatenate([blocks, np.zeros(1024, BLOCK_DTYPE)])
-        self._instructions = np.concatenate([instructions, np.zeros(8192, INSTRUCTION_DTYPE)])
-        self.n_blocks, self.n_instructions = len(blocks), len(instructions)
+    def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> int:
+        """Add the tables of an earlier process; the id of the first of the blocks."""
+        first, more = self.n_blocks, blocks.copy()
+        more["first_instruction"] += self.n_instructions
+        self._blocks = np.concatenate([self.blocks, more, np.zeros(1024, BLOCK_DTYPE)])
+        self._instructions = np.concatenate(
+            [self.instructions, instructions, np.zeros(8192, INSTRUCTION_DTYPE)]
+        )
+        self.n_blocks += len(blocks)
+        self.n_instructions += len(instructions)
+        return first
 
 
 @dataclass(frozen=True)

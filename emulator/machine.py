@@ -182,16 +182,12 @@ class Machine:
         if engine == "translated":
             self._entry = Entry.get()
             self._place = self._entry.register(self.hart.address)
-            archive = (
-                Archive(self.image.data, self._entry.compiler.host, self._space.peek)
-                if keep_translations
-                else None
-            )
-            self._make_translator = lambda cache, archive=None: Translator(
-                self.hart, cache, background=background, hot_executions=hot_executions,
-                optimise_executions=optimise_executions, archive=archive,
+            self._keeps = keep_translations
+            self._make_translator = lambda space, archive: Translator(
+                self.hart, space.cache, background=background, hot_executions=hot_executions,
+                optimise_executions=optimise_executions, archive=archive, source=space,
             )  # fmt: skip
-            self._space.translate(self.hart, lambda cache: self._make_translator(cache, archive))
+            self._space.translate(self.hart, self._make_translator(self._space, self._archive()))
             assert self._space.translator is not None
             self._translator: Translator = self._space.translator
 
@@ -212,8 +208,10 @@ class Machine:
 
     def save_translations(self) -> None:
         """Leave the translations to the next process, with ``keep_translations``."""
-        if self._entry is not None and not self._has_forked:
-            self._translator.save()
+        if self._entry is not None:
+            for space in self._spaces.values():
+                if space.translator is not None:
+                    space.translator.save(alone=not self._has_forked)
 
     # --- observers that come and go
     def observe(self, selection: TraceSelection, consumers: Sequence[Consumer] = ()) -> None:
@@ -682,8 +680,10 @@ class Machine:
         if space is None:
             space = self._spaces[memory] = Space(memory, self._space)
             self._has_forked = True
+            if self._entry is not None:
+                space.translate(self.hart, self._make_translator(space, self._archive()))
         if self._entry is not None and space.translator is None:
-            space.translate(self.hart, self._make_translator)
+            space.translate(self.hart, self._make_translator(space, None))
         self._space, self._cache, self.memory = space, space.cache, memory
         self._oracle.memory = memory
         if space.translator is not None:
@@ -691,7 +691,18 @@ class Machine:
         space.enter(self.hart)
         used = {process.kernel.memory for process in self._scheduler.processes.values() if process.threads}
         for gone in [one for one in self._spaces if one not in used]:
-            self._spaces.pop(gone).close()
+            space = self._spaces.pop(gone)
+            if space.translator is not None:
+                space.translator.save(alone=False)
+            space.close()
+
+    def _archive(self) -> Archive | None:
+        """Where translations of the program that begins now are kept."""
+        if not self._keeps or self._entry is None:
+            return None
+        process = self.process
+        layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
+        return Archive(self.image.data, self._entry.compiler.host, layout)
 
     # --- code
     def _file_at(self, address: int) -> str | None:

@@ -6,14 +6,12 @@ and their numbers are common to all, so that every observer sees one record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from emulator.engine.archive import spans_of
 from emulator.engine.blocks import BlockCache
 from emulator.engine.state import Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
-from emulator.events import BlockFacts
 from emulator.linux.abi import Signal
 from emulator.memory import ADDRESS_SPACE_BYTES, GUARD_BYTES, PAGE_BYTES, PAGE_SHIFT, GuestMemory, MemoryFault
 
@@ -42,9 +40,9 @@ class Space:
             self._pages = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
         memory.on_code_change = self._code_changed
 
-    def translate(self, hart: Hart, make: Callable[[BlockCache], Translator]) -> None:
-        """Give it a translator of its own."""
-        self.translator = make(self.cache)
+    def translate(self, hart: Hart, translator: Translator) -> None:
+        """Give it a translator of its own, which was just made for ``hart``."""
+        self.translator = translator
         self._tables = {name: hart.get(name) for name in _TABLES}
 
     def enter(self, hart: Hart) -> None:
@@ -79,14 +77,21 @@ class Space:
         except MemoryFault:
             return None
 
-    def note_known(self, facts: BlockFacts) -> None:
-        """Take what an earlier process decoded as decoded: it was compared with memory."""
-        for start, end in spans_of(facts.blocks):
-            code = self.peek(start, end - start)
-            if code is not None:
-                for page in range(start >> PAGE_SHIFT, (end - 1 >> PAGE_SHIFT) + 1):
-                    first, last = max(start, page << PAGE_SHIFT), min(end, page + 1 << PAGE_SHIFT)
-                    self._note(first, code[first - start : last - start])
+    def note(self, start: int, code: bytes) -> None:
+        """Take it as decoded: an earlier process has decoded the same."""
+        for first, last in _by_page(start, start + len(code)):
+            self._note(first, code[first - start : last - start])
+
+    def decoded(self, start: int, n_bytes: int) -> bytes | None:
+        """Code as it was decoded; None when not all of it was."""
+        parts = []
+        for first, last in _by_page(start, start + n_bytes):
+            code, known = self._pages.get(first >> PAGE_SHIFT, (b"", b""))
+            offset, end = first & (PAGE_BYTES - 1), (last - 1 & (PAGE_BYTES - 1)) + 1
+            if known[offset:end] != b"\xff" * (end - offset):
+                return None
+            parts.append(bytes(code[offset:end]))
+        return b"".join(parts)
 
     def has_changed(self) -> bool:
         """Whether known code is not what it was; asks only about what may have been changed since the last time."""
@@ -135,3 +140,11 @@ class Space:
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:
         return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
+
+
+def _by_page(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The range from ``start`` to ``end`` cut at the borders of pages."""
+    while start < end:
+        border = min(end, (start >> PAGE_SHIFT) + 1 << PAGE_SHIFT)
+        yield start, border
+        start = border

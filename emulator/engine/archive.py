@@ -6,9 +6,9 @@ facts and interpreter operations, and the optimised regions that control still a
 
 One file for each program has its blocks, and one for each selection the regions translated for it. They are named
 by a hash of everything they depend on: the program, the emulator's own sources, the host's processor, LLVM. The
-guest's code is in the first as well and compared with its memory before use, so code that is mapped or written later
-can never be taken for what it was. Regions contain the numbers of blocks, so they come with those and are taken only
-where the numbers are the same.
+guest's code is in the first as well and compared with its memory before use (`emulator.engine.remembered`), so that
+code which is mapped or written later can never be taken for what it was. Regions contain the numbers of blocks, so
+they come with those and are taken only where the numbers are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ class SavedCode:
     """What was known about a program's code.
 
     ``blocks``, ``instructions``: rows of `BlockFacts`; ``operations``: of the interpreter, all blocks' one after
-    the other, ``n_operations`` of them each (0: the interpreter has not met the block).
+    the other, ``n_operations`` of them each (0: the interpreter has not met the block). ``code``: the guest's code that
+    they are about, as far as it was known for certain: ascending stretches, start and bytes.
     """
 
     blocks: NDArray[np.void]
@@ -53,6 +54,7 @@ class SavedCode:
     operations: NDArray[np.void]
     n_operations: NDArray[np.uint32]
     call_targets: tuple[int, ...]
+    code: tuple[tuple[int, bytes], ...]
 
 
 @functools.cache
@@ -68,12 +70,11 @@ def sources_identity() -> str:
 
 
 class Archive:
-    """The files for one program. ``program``: its bytes; ``host``: processor and compiler, as text;
-    ``peek(start, n_bytes)``: guest code in memory, None when there is none."""
+    """The files for one program. ``program``: its bytes; ``host``: processor and compiler, as text; ``layout``: what
+    decides where its libraries come to lie."""
 
-    def __init__(self, program: bytes, host: str, peek: Callable[[int, int], bytes | None]) -> None:
-        self._peek = peek
-        self._identity = f"{hashlib.sha256(program).hexdigest()}\0{sources_identity()}\0{host}"
+    def __init__(self, program: bytes, host: str, layout: str = "") -> None:
+        self._identity = f"{hashlib.sha256(program).hexdigest()}\0{layout}\0{sources_identity()}\0{host}"
 
     def _path(self, selection: TraceSelection | None) -> Path:
         """Of the regions for ``selection``; of the code with None."""
@@ -83,36 +84,29 @@ class Archive:
         return cache_directory() / PROGRAMS / name[:2] / f"{name[2:]}.{kind}"
 
     def load_code(self) -> SavedCode | None:
-        """What was saved of the code; None when there is nothing, or when it is not the code that is in memory."""
+        """What was saved of the code; None when there is nothing."""
         found = _unpack(read_checked(self._path(None)))
         if found is None:
             return None
         about, rest = found
         code = tuple((start, bytes(rest.take(n_bytes))) for start, n_bytes in about["code"])
-        if any(self._peek(start, len(expected)) != expected for start, expected in code):
-            return None
         dtypes = (BLOCK_DTYPE, INSTRUCTION_DTYPE, OPERATION_DTYPE, np.uint32)
         arrays = [rest.rows(count, dtype) for count, dtype in zip(about["counts"], dtypes, strict=True)]
-        return SavedCode(arrays[0], arrays[1], arrays[2], arrays[3], tuple(about["call_targets"]))
+        return SavedCode(arrays[0], arrays[1], arrays[2], arrays[3], tuple(about["call_targets"]), code)
 
     def save_code(self, saved: SavedCode) -> None:
-        """Keep it for later processes, with the guest's code that it is about."""
-        spans = spans_of(saved.blocks)
-        parts = [self._peek(start, end - start) for start, end in spans]
-        code = [(start, part) for (start, _), part in zip(spans, parts, strict=True) if part is not None]
-        if len(code) < len(spans):
-            return  # some of the code is gone: a program that makes code as it runs
+        """Keep it for later processes."""
         arrays = (saved.blocks, saved.instructions, saved.operations, saved.n_operations)
         about = {
             "counts": [len(array) for array in arrays],
-            "code": [(start, len(part)) for start, part in code],
+            "code": [(start, len(part)) for start, part in saved.code],
             "call_targets": saved.call_targets,
         }
-        body = [part for _, part in code] + [array.tobytes() for array in arrays]
+        body = [part for _, part in saved.code] + [array.tobytes() for array in arrays]
         write_checked(self._path(None), _pack(about, body))
 
     def load_regions(self, selection: TraceSelection, blocks: NDArray[np.void]) -> tuple[SavedRegion, ...]:
-        """The regions for ``selection``, if ``blocks``, the rows known now, begin as those they were made with."""
+        """The regions for ``selection``, if ``blocks``, the rows saved, begin as those they were made with."""
         found = _unpack(read_checked(self._path(selection)))
         if found is None:
             return ()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
@@ -91,10 +90,27 @@ class BlockCache:
             block = self.get(pc)
         return block
 
-    def restore(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> None:
-        """Begin with the facts of an earlier process that ran the same code; nothing may be known yet."""
-        self.facts.restore(blocks, instructions)
-        self._restored = {pc: number for number, pc in enumerate(blocks["pc"].tolist())}
+    def take(self, numbers: Iterable[int]) -> None:
+        """Take these rows of the facts, from an earlier process, for blocks that are not known."""
+        for number, pc in zip(numbers, self.facts.blocks["pc"][np.asarray(numbers)].tolist(), strict=True):
+            if pc not in self.by_pc:
+                self._restored[pc] = number
+
+    def number_of(self, pc: int) -> int | None:
+        """The number of the block at ``pc``; None when none is known."""
+        block = self.by_pc.get(pc)
+        return self._restored.get(pc) if block is None else block.number
+
+    @property
+    def newest(self) -> int:
+        """The highest number of a block that was decoded and is known; -1 for none."""
+        return max((block.number for block in self.by_pc.values()), default=-1)
+
+    def numbers(self) -> set[int]:
+        """Of all blocks that are known."""
+        return {block.number for block in self.by_pc.values()} | {
+            number for pc, number in self._restored.items() if pc not in self.by_pc
+        }
 
     def clear(self) -> None:
         """Forget all blocks (the guest changed its code); their facts and numbers stay valid."""

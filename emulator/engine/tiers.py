@@ -66,7 +66,7 @@ class Tier:
     the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
     everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``quick``: the quick
     translation that a block is in; ``optimised``: entries of optimised translations, also of one being compiled;
-    ``copies``: in how many of those a block is.
+    ``copies``: in how many of those a block is; ``taken``: names of those that an earlier process has left.
     """
 
     selection: TraceSelection
@@ -80,6 +80,7 @@ class Tier:
     quick: dict[int, Region] = field(default_factory=dict)
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
+    taken: set[str] = field(default_factory=set)
 
     @property
     def interpreters(self) -> tuple[int, ...]:

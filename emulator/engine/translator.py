@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from emulator.engine.archive import Archive, SavedCode, SavedRegion, sources_identity
+from emulator.engine.archive import Archive, SavedRegion, sources_identity
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
@@ -26,6 +26,7 @@ from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.region import COUNTS, RegionEmitter
+from emulator.engine.remembered import CodeSource, Remembered, code_to_save, emits_numbers, remember
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
 from emulator.events import InlineCall, Ranges, TraceSelection
@@ -54,6 +55,7 @@ class Translator:
         hot_executions: int = HOT_EXECUTIONS,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
         archive: Archive | None = None,
+        source: CodeSource | None = None,
     ) -> None:
         self.hart = hart
         self.cache = cache
@@ -69,8 +71,9 @@ class Translator:
         self._operations: list[np.ndarray] = []
         self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
-        self._archived_blocks = 0
-        self._archived_regions: dict[TraceSelection, int] = {}
+        self._source = source
+        self._remembered: Remembered | None = None
+        self._first_new = 0  # the first block that no earlier process has left
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
@@ -87,7 +90,6 @@ class Translator:
         self._poor: list[Tier] = []  # tiers whose interpreter has better code to come
         self._condition = threading.Condition()
         self._stopping = False
-        self._flushed = False  # the guest has changed its code
         self._failure: BaseException | None = None
 
     # --- selection
@@ -109,13 +111,13 @@ class Translator:
                 tier.plain = self._compile_interpreter(selection.unrecorded, level)
             if selection.hooks:
                 tier.hook = self._entry.hook
-            if self._archive is not None and not self._flushed:
-                if not self._tiers:
-                    self._restore_code(self._archive)
-                if not interpret_only:
-                    self._restore_regions(tier, self._archive)
-            self._interpret_known(tier)
+            if self._archive is not None and self._source is not None and not self._tiers:
+                self._remembered = remember(self._archive, self.cache, self._source)
+                self._first_new = self.cache.facts.n_blocks
             self._tiers[selection, interpret_only] = tier
+            if not self._take_arrived():
+                self._take_regions(tier)
+                self._interpret_known(tier)
             if not good:
                 self._poor.append(tier)
         if selection.inline:
@@ -224,6 +226,9 @@ class Translator:
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
+        waited_for = self._remembered is not None and self._remembered.awaits(pc)
+        if waited_for and self._take_arrived() and self.is_known(pc):
+            return
         block = self.cache.get(pc)
         for tables in self._inline.values():
             tables.note(self.cache.facts, block.number, block.number + 1)
@@ -271,8 +276,9 @@ class Translator:
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
         self._stop()
-        self._flushed = True
         self.cache.clear()
+        if self._remembered is not None:
+            self._remembered.lose()
         pcs = [int(operations["pc"][0]) for operations in self._operations]
         for tier in self._tiers.values():
             self._compiler.unload(tier.forget())
@@ -283,60 +289,82 @@ class Translator:
             self._index_view[pc >> 1] = 0
 
     # --- from one process to the next
-    def _restore_code(self, archive: Archive) -> None:
-        saved = archive.load_code()
-        if saved is None:
+    def _take_arrived(self) -> bool:
+        """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
+        remembered = self._remembered
+        if remembered is None:
+            return False
+        rows = remembered.arrive()
+        if not len(rows):
+            return False
+        saved = remembered.saved
+        self.cache.take((remembered.first + rows).tolist())
+        self._former.call_targets[:] = sorted({*self._former.call_targets, *saved.call_targets})
+        ends = np.cumsum(saved.n_operations.astype(np.int64))
+        starts = ends - saved.n_operations
+        met = rows[(saved.n_operations[rows] > 0) & (self._index_view[saved.blocks["pc"][rows] >> 1] == 0)]
+        begin = len(self._operations) + 1
+        self._operations += [saved.operations[starts[row] : ends[row]] for row in met.tolist()]
+        known = self._descriptor_view[begin : begin + len(met)]
+        known["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
+        known["n_instructions"] = saved.blocks["n_instructions"][met]
+        known["number"] = remembered.first + met
+        known["threshold"] = self._next_threshold(0)
+        self._index_view[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
+        for tier in self._tiers.values():
+            self._take_regions(tier)
+            self._interpret_known(tier)
+        return True
+
+    def _take_regions(self, tier: Tier) -> None:
+        if self._remembered is None or tier.interpret_only:
             return
-        self.cache.restore(saved.blocks, saved.instructions)
-        self._former.call_targets.extend(saved.call_targets)
-        rows = np.flatnonzero(saved.n_operations)
-        ends = np.cumsum(saved.n_operations[rows].astype(np.int64))
-        self._operations = np.split(saved.operations, ends[:-1]) if len(rows) else []
-        known = self._descriptor_view[1 : len(rows) + 1]
-        starts = ends - saved.n_operations[rows]
-        known["operations"] = saved.operations.ctypes.data + starts * OPERATION_DTYPE.itemsize
-        known["n_instructions"] = saved.blocks["n_instructions"][rows]
-        known["number"] = rows
-        self._index_view[saved.blocks["pc"][rows] >> 1] = np.arange(1, len(rows) + 1)
-        self._archived_blocks = len(saved.blocks)
-
-    def _restore_regions(self, tier: Tier, archive: Archive) -> None:
+        regions = self._remembered.regions(tier, self.cache)
+        addresses = (
+            self._compiler.load_all([r.image for r in regions], [r.name for r in regions]) if regions else {}
+        )
         slots = tier.slots.view("u8")
-        regions = archive.load_regions(tier.selection, self.cache.facts.blocks)
-        addresses = self._compiler.load_all([r.image for r in regions], [r.name for r in regions])
-        for one in regions:
-            region = Region(one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image)
-            region.loaded.append(region.address)
-            tier.regions.append(region)
-            tier.copies.update(one.blocks)
-            tier.optimised.update(one.entries)
-            slots[np.array(one.entries) >> 1] = region.address
-        if regions:
-            self._archived_regions[tier.selection] = len(regions)
+        with self._publishing:
+            for one in regions:
+                region = Region(
+                    one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image
+                )
+                region.loaded.append(region.address)
+                tier.regions.append(region)
+                tier.taken.add(one.name)
+                tier.copies.update(one.blocks)
+                tier.optimised.update(one.entries)
+                slots[np.array(one.entries) >> 1] = region.address
 
-    def save(self) -> None:
-        """Leave to later processes what is known by now, if it is more than the archive gave."""
-        facts, archive = self.cache.facts, self._archive
-        if archive is None or self._flushed:
+    def save(self, alone: bool = True) -> None:
+        """Leave to later processes what is known by now, if it is more than the archive gave.
+
+        ``alone``: all block facts are of this program.
+        """
+        archive, remembered = self._archive, self._remembered
+        if archive is None or self._source is None or not self._operations:
             return
         with self._publishing:
-            if facts.n_blocks > self._archived_blocks:
-                n_operations = np.zeros(facts.n_blocks, np.uint32)
-                for number, operations in enumerate(self._operations, 1):
-                    n_operations[self._descriptor_view[number]["number"]] = len(operations)
-                archive.save_code(SavedCode(
-                    facts.blocks, facts.instructions, np.concatenate(self._operations), n_operations,
-                    tuple(self._former.call_targets),
-                ))  # fmt: skip
+            saved = None if remembered is None else remembered.saved
+            if saved is None or self.cache.newest >= self._first_new:
+                numbers = self._descriptor_view["number"][1 : len(self._operations) + 1].tolist()
+                saved = code_to_save(
+                    self.cache, dict(zip(numbers, self._operations, strict=True)), self._former.call_targets,
+                    self._source, alone, remembered,
+                )  # fmt: skip
+                archive.save_code(saved)
             for tier in self._tiers.values():
+                if tier.interpret_only or (emits_numbers(tier.selection) and not alone):
+                    continue
                 slots = tier.slots.view("u8")
                 kept = [
                     SavedRegion(region.name, tuple(region.entries), region.pcs, region.image)
                     for region in tier.regions
                     if region.optimised and any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
-                if kept and len(kept) != self._archived_regions.get(tier.selection, 0):
-                    archive.save_regions(tier.selection, facts.blocks, kept)
+                waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
+                if any(region.name not in tier.taken for region in kept):
+                    archive.save_regions(tier.selection, saved.blocks, [*kept, *waiting])
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from emulator.engine.blocks import Block, BlockCache
@@ -49,11 +50,14 @@ def test_restored_blocks_keep_their_numbers() -> None:
     first.get(0x2004)
     _, second = discover([NOP, JAL_RA])
     fresh = BlockCache(second._fetch, lambda pc, raw: ValueError())
-    fresh.restore(first.facts.blocks, first.facts.instructions)
+    fresh.take(range(fresh.facts.extend(first.facts.blocks, first.facts.instructions), 2))
     assert fresh.known(0x2008) is None
     block = fresh.known(0x2004)
     assert block is not None
     assert block.number == 1
     assert fresh.facts.n_blocks == 2
-    with pytest.raises(ValueError, match="2 blocks are known already"):
-        fresh.facts.restore(first.facts.blocks, first.facts.instructions)
+    assert fresh.numbers() == {0, 1}
+    assert fresh.facts.extend(first.facts.blocks, first.facts.instructions) == 2
+    np.testing.assert_array_equal(fresh.facts.blocks["pc"][2:], first.facts.blocks["pc"])
+    rows = fresh.facts.instructions[fresh.facts.blocks["first_instruction"]]
+    np.testing.assert_array_equal(rows["pc"], fresh.facts.blocks["pc"])

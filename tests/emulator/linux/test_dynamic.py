@@ -51,3 +51,38 @@ def test_a_program_cannot_be_its_own_interpreter(root: Path) -> None:
     files = VirtualFiles(mapped={INTERPRETER: root / "program"})
     with pytest.raises(GuestImageError, match="is no position-independent dynamic linker"):
         Machine(root / "program", ["x"], files=files)
+
+
+def test_translations_of_libraries_are_kept_too(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Code that the loader maps is taken when it is there; a loader that has changed is translated anew."""
+    import emulator.engine.archive as archive_module
+    from emulator.engine.translator import Translator
+
+    monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
+    compile_ = Translator._compile
+    made: list[str] = []
+    monkeypatch.setattr(
+        Translator, "_compile", lambda self, tier, region: (made.append(region.name), compile_(self, tier, region))
+    )  # fmt: skip
+
+    def run(loader: Path | bytes) -> tuple[bytes, list[str], int]:
+        made.clear()
+        files = VirtualFiles(root=root, mapped={INTERPRETER: loader})
+        with Machine(
+            root / "program", ["x"], files=files, keep_translations=True, background=False,
+            hot_executions=1 << 30, optimise_executions=2,
+        ) as machine:  # fmt: skip
+            assert machine.run().status == 5
+            machine.save_translations()
+            return machine.files.output(1), list(made), machine.facts.n_blocks
+
+    loader = root / INTERPRETER.lstrip("/")
+    output, first, n_blocks = run(loader)
+    assert first
+    assert run(loader) == (output, [], n_blocks)
+    code = loader.read_bytes()
+    assert code.count(b"loader\n") == 1
+    changed = code.replace(b"loader\n", b"LOADER\n")  # not code: all is taken
+    assert run(changed) == (output.replace(b"loader", b"LOADER"), [], n_blocks)

@@ -1,0 +1,195 @@
+"""What an earlier process left of a program's code, taken as soon as the guest has the same code in memory.
+
+A dynamically linked program has its libraries only some way into its run, and a process may not use them all. So
+code is taken stretch by stretch: when control arrives in one that is waited for, all that are in memory by then are
+compared, and what is equal is known from there on, with the optimised regions that lie wholly in known code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.archive import Archive, SavedCode, SavedRegion, spans_of
+from emulator.engine.blocks import BlockCache
+from emulator.engine.tiers import Tier
+from emulator.events import TraceSelection
+
+_NEAR_BYTES = 512
+
+
+class CodeSource(Protocol):
+    """An address space, as far as its code goes."""
+
+    def peek(self, start: int, n_bytes: int) -> bytes | None:
+        """Code in memory; None where there is none."""
+
+    def decoded(self, start: int, n_bytes: int) -> bytes | None:
+        """Code as it was decoded, or taken as `note` said; None when not all of it was."""
+
+    def note(self, start: int, code: bytes) -> None:
+        """It was taken as decoded: a change of it is to be found."""
+
+
+class Remembered:
+    """``saved``: what the archive had; block facts from row ``first`` on are its rows."""
+
+    def __init__(self, archive: Archive, saved: SavedCode, source: CodeSource, first: int) -> None:
+        self.saved, self.first = saved, first
+        self._archive, self._source = archive, source
+        self._regions: dict[TraceSelection, tuple[SavedRegion, ...]] = {}
+        starts = np.array([start for start, _ in saved.code], np.int64)
+        ends = np.array([start + len(code) for start, code in saved.code], np.int64)
+        blocks = saved.blocks
+        self._stretch = np.searchsorted(starts, blocks["pc"].astype(np.int64), side="right") - 1
+        inside = (self._stretch >= 0) & (blocks["end_pc"] <= ends[self._stretch]) if len(ends) else False
+        self._stretch[
+            ~np.broadcast_to(inside, len(blocks))
+        ] = -1  # blocks whose code was gone when it was saved
+        self._row_of = {pc: row for row, pc in enumerate(blocks["pc"].tolist()) if self._stretch[row] >= 0}
+        self._waiting = set(range(len(saved.code)))
+        self._here = np.zeros(len(saved.code) + 1, np.bool_)  # the last one for -1
+
+    def awaits(self, pc: int) -> bool:
+        """Whether the block at ``pc`` is in code that has not been in memory yet."""
+        row = self._row_of.get(pc)
+        return row is not None and int(self._stretch[row]) in self._waiting
+
+    def arrive(self) -> NDArray[np.int64]:
+        """Compare what is waited for with what is in memory; rows of ``saved.blocks`` that are known now."""
+        arrived = np.zeros(len(self._here), np.bool_)
+        for place in sorted(self._waiting):
+            start, code = self.saved.code[place]
+            found = self._source.peek(start, len(code))
+            if found is None:
+                continue
+            self._waiting.discard(place)
+            if found == code:
+                self._source.note(start, code)
+                arrived[place] = True
+        self._here |= arrived
+        return np.flatnonzero(arrived[self._stretch])
+
+    def lose(self) -> None:
+        """The guest has changed code, and all that was known is forgotten: what is still the same may arrive again."""
+        self._waiting.update(np.flatnonzero(self._here[:-1]).tolist())
+        self._here[:] = False
+
+    def regions(self, tier: Tier, cache: BlockCache) -> list[SavedRegion]:
+        """Regions for ``tier`` that are in known code and that it has not got."""
+        has = {region.name for region in tier.regions}
+        return [
+            region
+            for region in self._all(tier.selection)
+            if region.name not in has and all(self._is_known(pc, cache) for pc in region.blocks)
+        ]
+
+    def waiting_regions(self, selection: TraceSelection) -> list[SavedRegion]:
+        """Regions in code that has not been in memory yet: of libraries that this process has not used."""
+        return [r for r in self._all(selection) if any(self.awaits(pc) for pc in r.blocks)]
+
+    def waiting_code(self) -> list[tuple[int, bytes]]:
+        """The stretches that have not been in memory yet."""
+        return [self.saved.code[place] for place in sorted(self._waiting)]
+
+    def _all(self, selection: TraceSelection) -> tuple[SavedRegion, ...]:
+        if selection not in self._regions:
+            # Regions contain numbers of blocks where something counts or records them.
+            fits = self.first == 0 or not emits_numbers(selection)
+            found = self._archive.load_regions(selection, self.saved.blocks) if fits else ()
+            self._regions[selection] = found
+        return self._regions[selection]
+
+    def _is_known(self, pc: int, cache: BlockCache) -> bool:
+        row = self._row_of.get(pc)
+        return (
+            row is not None
+            and bool(self._here[self._stretch[row]])
+            and cache.number_of(pc) == self.first + row
+        )
+
+
+def remember(archive: Archive, cache: BlockCache, source: CodeSource) -> Remembered | None:
+    """Begin with what ``archive`` has, whose block facts are added to those of ``cache``."""
+    saved = archive.load_code()
+    if saved is None:
+        return None
+    first = cache.facts.extend(saved.blocks, saved.instructions)
+    return Remembered(archive, saved, source, first)
+
+
+def emits_numbers(selection: TraceSelection) -> bool:
+    """Whether translations for it contain the numbers of blocks."""
+    return selection.blocks or selection.counts
+
+
+def code_to_save(
+    cache: BlockCache,
+    operations: Mapping[int, NDArray[np.void]],
+    call_targets: Iterable[int],
+    source: CodeSource,
+    alone: bool,
+    remembered: Remembered | None,
+) -> SavedCode:
+    """What is known by now. ``operations``: of blocks that the interpreter has met, by number.
+
+    ``alone``: all block facts are of this address space, and blocks keep their numbers; otherwise only its own blocks
+    are saved, under new ones.
+    """
+    facts, known = cache.facts, cache.numbers()
+    rows = np.arange(facts.n_blocks) if alone else np.array(sorted(known), np.int64)
+    blocks = facts.blocks[rows].copy()
+    alive = blocks[np.isin(rows, np.fromiter(known, np.int64, len(known)))]
+    stretches = _stretches(spans_of(alive), source)
+    if remembered is not None and alone:
+        stretches = _united([*stretches, *remembered.waiting_code()])
+    lengths = blocks["n_instructions"].astype(np.int64)
+    instructions = facts.instructions
+    if not alone:
+        firsts = np.repeat(blocks["first_instruction"].astype(np.int64), lengths)
+        begins = np.cumsum(lengths) - lengths
+        instructions = instructions[firsts + np.arange(lengths.sum()) - np.repeat(begins, lengths)]
+        blocks["first_instruction"] = begins
+    met = [operations.get(number) for number in rows.tolist()]
+    n_operations = np.array([0 if one is None else len(one) for one in met], np.uint32)
+    return SavedCode(
+        blocks, instructions, np.concatenate([one for one in met if one is not None]), n_operations,
+        tuple(call_targets), tuple(stretches),
+    )  # fmt: skip
+
+
+def _stretches(spans: Sequence[tuple[int, int]], source: CodeSource) -> list[tuple[int, bytes]]:
+    """The code in ``spans``; those that lie near each other in one piece, which is compared faster than many."""
+    groups: list[list[tuple[int, int]]] = []
+    for span in spans:
+        if groups and span[0] - groups[-1][-1][1] <= _NEAR_BYTES:
+            groups[-1].append(span)
+        else:
+            groups.append([span])
+    found = []
+    for group in groups:
+        start = group[0][0]
+        parts = [(low, source.decoded(low, high - low)) for low, high in group]
+        whole = source.peek(start, group[-1][1] - start)
+        is_so = whole is not None and all(
+            code is not None and whole[low - start : low - start + len(code)] == code for low, code in parts
+        )
+        found += (
+            [(start, whole)] if is_so and whole else [(low, code) for low, code in parts if code is not None]
+        )
+    return found
+
+
+def _united(stretches: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Ascending, and one where they overlap or touch; what comes first counts."""
+    found: list[tuple[int, bytes]] = []
+    for start, code in sorted(stretches, key=lambda stretch: stretch[0]):
+        if found and start <= found[-1][0] + len(found[-1][1]):
+            begin, before = found[-1]
+            found[-1] = begin, before + code[begin + len(before) - start :]
+        else:
+            found.append((start, code))
+    return found
