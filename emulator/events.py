@@ -137,10 +137,7 @@ class BlockFacts:
     ) -> int:
         """Add a block from its instruction rows (fields of INSTRUCTION_DTYPE in order) and return its id."""
         count = len(instructions)
-        while self.n_instructions + count > len(self._instructions):
-            self._instructions = np.concatenate([self._instructions, np.zeros_like(self._instructions)])
-        if self.n_blocks == len(self._blocks):
-            self._blocks = np.concatenate([self._blocks, np.zeros_like(self._blocks)])
+        self.reserve(count)
         first = self.n_instructions
         self._instructions[first : first + count] = [
             (*row, word) for row, word in zip(instructions, words or (0,) * count, strict=True)
@@ -157,9 +154,25 @@ class BlockFacts:
             0,
             target_pc or 0,
         )
-        self.n_instructions += count
-        self.n_blocks += 1
-        return self.n_blocks - 1
+        return self.add(1, count)
+
+    @property
+    def tables(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Blocks and instructions with the room behind them, for who adds rows in place and says so to `add`."""
+        return self._blocks, self._instructions
+
+    def reserve(self, n_instructions: int) -> None:
+        """Make room for a block of so many."""
+        if self.n_instructions + n_instructions > len(self._instructions):
+            self._instructions = np.concatenate([self._instructions, np.zeros_like(self._instructions)])
+        if self.n_blocks == len(self._blocks):
+            self._blocks = np.concatenate([self._blocks, np.zeros_like(self._blocks)])
+
+    def add(self, n_blocks: int, n_instructions: int) -> int:
+        """There are so many more blocks, of so many instructions, in `tables`; the id of the first."""
+        self.n_instructions += n_instructions
+        self.n_blocks += n_blocks
+        return self.n_blocks - n_blocks
 
     def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> int:
         """Add the tables of an earlier process; the id of the first of the blocks."""

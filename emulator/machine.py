@@ -445,6 +445,7 @@ class Machine:
             stop = self.instructions + self._until_look()
             if self._may_enter():
                 assert self._entry is not None
+                self._translator.discover_nothing()  # the writer has to know all blocks of an interval
                 self.instructions, exactly, reason = writer.run(
                     self._entry.enter_address, self._translator.fast_and_exact(), LONGEST_PATH, length, stop,
                     self._cache.facts.n_blocks,
@@ -505,7 +506,9 @@ class Machine:
         if not self._may_enter():
             return
         assert self._entry is not None
+        self._translator.begin()
         self._entry.enter(hart.address)
+        self._translator.end()
         executed = budget - hart.budget
         self.instructions += executed
         self._since_drain += executed

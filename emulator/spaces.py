@@ -36,7 +36,7 @@ class Space:
         if like is not None:
             self.cache.facts = like.cache.facts
         if like is not None and same_code:
-            self.cache.by_pc = dict(like.cache.by_pc)
+            self.cache.copy(like.cache)
             self._pages = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
         memory.on_code_change = self._code_changed
 

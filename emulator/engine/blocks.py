@@ -70,6 +70,8 @@ class BlockCache:
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
+        self.newest = -1  # the number of the block that was discovered last
+        self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
         self._restored: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
@@ -81,6 +83,8 @@ class BlockCache:
         if block is None:
             block = self._discover(pc)
             self.by_pc[pc] = block
+            if self.on_decoded is not None:
+                self.on_decoded(pc)
         return block
 
     def known(self, pc: int) -> Block | None:
@@ -90,21 +94,32 @@ class BlockCache:
             block = self.get(pc)
         return block
 
+    def add(self, pcs: Sequence[int], n_instructions: int) -> None:
+        """The facts of blocks there are in the tables, whose instructions end with row ``n_instructions``: they are
+        decoded when somebody asks."""
+        first = self.facts.add(len(pcs), n_instructions - self.facts.n_instructions)
+        self._restored.update(zip(pcs, range(first, first + len(pcs)), strict=True))
+        self.newest = first + len(pcs) - 1
+
     def take(self, numbers: Iterable[int]) -> None:
         """Take these rows of the facts, from an earlier process, for blocks that are not known."""
         for number, pc in zip(numbers, self.facts.blocks["pc"][np.asarray(numbers)].tolist(), strict=True):
             if pc not in self.by_pc:
                 self._restored[pc] = number
 
+    def pcs(self) -> list[int]:
+        """Where blocks are known."""
+        return [*self.by_pc, *(pc for pc in self._restored if pc not in self.by_pc)]
+
+    def copy(self, other: BlockCache) -> None:
+        """Know what ``other`` knows, of the same code and with the same facts."""
+        self.facts = other.facts
+        self.by_pc, self._restored = dict(other.by_pc), dict(other._restored)
+
     def number_of(self, pc: int) -> int | None:
         """The number of the block at ``pc``; None when none is known."""
         block = self.by_pc.get(pc)
         return self._restored.get(pc) if block is None else block.number
-
-    @property
-    def newest(self) -> int:
-        """The highest number of a block that was decoded and is known; -1 for none."""
-        return max((block.number for block in self.by_pc.values()), default=-1)
 
     def numbers(self) -> set[int]:
         """Of all blocks that are known."""
@@ -143,6 +158,7 @@ class BlockCache:
         told_class, told_target = _transfer(instructions, pcs)
         number = self._restored.get(start)
         if number is None:
+            self.newest = self.facts.n_blocks
             rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
             rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
             number = self.facts.append(rows, told_target, words)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.discovery_kernel import ASK
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit_float import FloatEmitter
 from emulator.engine.inline import CLASS_SHIFT, WORD_SHIFT, address_of, emit_call, may_take
@@ -102,7 +103,11 @@ class InterpreterEmitter(FloatEmitter):
         self.say(f"br i1 {spent}, label %outofbudget, label %counting, {RARELY}")
         self.start("counting")
         where = self.let(f"getelementptr i8, ptr %index, i64 {self.let(f'shl i64 {pc}, 1')}")
-        number = self.let(f"zext i32 {self.let(f'load i32, ptr {where}')} to i64")
+        index = self.let(f"load i32, ptr {where}")
+        is_unknown = self.let(f"icmp uge i32 {self.let(f'sub i32 {index}, 1')}, {ASK - 1}")
+        self.say(f"br i1 {is_unknown}, label %miss, label %known, {RARELY}")
+        self.start("known")
+        number = self.let(f"zext i32 {index} to i64")
         descriptor = self.let(
             f"getelementptr i8, ptr %blocks, i64 {self.let(f'mul i64 {number}, {DESCRIPTOR_DTYPE.itemsize}')}"
         )
@@ -278,7 +283,16 @@ class InterpreterEmitter(FloatEmitter):
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
         self.say("ret void")
         self.start("miss")
-        self._leave(pc, Exit.MISS)
+        discover = self.state_load("discover", "ptr")
+        self.say(f"br i1 {self.let(f'icmp eq ptr {discover}, null')}, label %missed, label %try")
+        self.start("try")
+        table = self.state_load("discovery", "ptr")
+        here = self.let("load i64, ptr %vpc")
+        self.say(f"store i64 {here}, ptr {self.let(f'load ptr, ptr {table}')}")
+        found = self.let(f"icmp sgt i64 {self.let(f'call i64 {discover}(ptr {table})')}, 0")
+        self.say(f"br i1 {found}, label %head, label %missed")
+        self.start("missed")
+        self._leave(self.let("load i64, ptr %vpc"), Exit.MISS)
         self.start("badpc")
         self._leave(pc, Exit.ILLEGAL_PC)
         self.start("leave")

@@ -20,7 +20,7 @@ from emulator.engine.tiers import Table
 from emulator.isa.decode import Instruction
 
 _STACK_POINTER = 2
-_NEARBY_BYTES = 32
+NEARBY_BYTES = 32
 
 
 def noted(instructions: Sequence[Instruction]) -> list[bool]:
@@ -36,7 +36,7 @@ def noted(instructions: Sequence[Instruction]) -> list[bool]:
         is_noted = bool(instruction.row.access) and base != _STACK_POINTER
         if is_noted:
             before = made.setdefault(base, [])
-            is_noted = all(abs(offset - other) >= _NEARBY_BYTES for other in before)
+            is_noted = all(abs(offset - other) >= NEARBY_BYTES for other in before)
             before.append(offset)
         found.append(is_noted)
         if instruction.row.register_kinds[0] == "x":

@@ -40,6 +40,8 @@ _FIELDS = (
     ("miss", 8),  # the same, with reason MISS
     ("values", 8),  # where the next word of the stream of values goes (host address)
     ("touches", 8),  # table of u32: when each line was touched last
+    ("discover", 8),  # the kernel that discovers blocks, 0 while Python is to do it
+    ("discovery", 8),  # its argument
     ("inline", 8),  # table of functions called by translations: host addresses of their code and of their states
     ("inline_map", 8),  # table of u64, by pc / 2: what the interpreter has to know of an instruction for them
     ("inline_failed", 8),  # not 0 when one of them has raised an exception
@@ -49,7 +51,7 @@ _FIELDS = (
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
     "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "leave", "miss",
-    "touches", "inline", "inline_map",
+    "touches", "inline", "inline_map", "discover", "discovery",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}

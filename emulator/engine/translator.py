@@ -18,6 +18,8 @@ import numpy as np
 
 from emulator.engine.archive import Archive, SavedRegion, sources_identity
 from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.discovery import Discovery
+from emulator.engine.discovery_kernel import ASK
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
@@ -29,7 +31,7 @@ from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.remembered import CodeSource, Remembered, code_to_save, emits_numbers, remember
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
-from emulator.events import InlineCall, Ranges, TraceSelection
+from emulator.events import InlineCall, OpClass, Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
@@ -73,6 +75,14 @@ class Translator:
         self._archive = archive
         self._source = source
         self._remembered: Remembered | None = None
+        self._native: Discovery | None = None
+        self._ready: Tier | None = None  # what the kernel is prepared for
+        if source is not None:
+            self._native = Discovery(
+                self._compiler, cache, source.memory, self._descriptor_view, self._index_view
+            )
+            cache.on_decoded = self._decoded
+            self._leave_to_python()
         self._first_new = 0  # the first block that no earlier process has left
         self._former = RegionFormer(cache, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
@@ -113,6 +123,7 @@ class Translator:
                 tier.hook = self._entry.hook
             if self._archive is not None and self._source is not None and not self._tiers:
                 self._remembered = remember(self._archive, self.cache, self._source)
+                self._leave_to_python()
                 self._first_new = self.cache.facts.n_blocks
             self._tiers[selection, interpret_only] = tier
             if not self._take_arrived():
@@ -130,6 +141,7 @@ class Translator:
             known["threshold"] = self._next_threshold(0)
             self._counted_for = tier
         self.tier = tier
+        self._ready = None
         self.hart.set("slots", tier.slots.address)
         return tier
 
@@ -172,7 +184,8 @@ class Translator:
         """Let the interpreter of a new tier run the blocks that are known and not translated."""
         slots = tier.slots.view("u8")
         places = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
-        places = places[(self._index_view[places] != 0) & (slots[places] == 0)]
+        known = self._index_view[places]
+        places = places[(known != 0) & (known != ASK) & (slots[places] == 0)]
         slots[places] = tier.interpreter
         if not len(places) or not (tier.plain or tier.hook):
             return
@@ -226,13 +239,14 @@ class Translator:
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
+        self._ready = None
         waited_for = self._remembered is not None and self._remembered.awaits(pc)
         if waited_for and self._take_arrived() and self.is_known(pc):
             return
         block = self.cache.get(pc)
         for tables in self._inline.values():
             tables.note(self.cache.facts, block.number, block.number + 1)
-        if not self._index_view[pc >> 1]:
+        if not self._number_of(pc):
             number = len(self._operations) + 1
             if max(number, block.number) >= MAX_BLOCKS:
                 raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
@@ -249,6 +263,59 @@ class Translator:
             if not slots[pc >> 1]:
                 slots[pc >> 1] = self._runner(self.tier, block)
 
+    def begin(self) -> None:
+        """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
+        tier, native = self.tier, self._native
+        if self._ready is tier:
+            return
+        if native is None or tier.plain or tier.hook or self._inline:
+            self.discover_nothing()
+        else:
+            native.begin(tier.interpreter, tier.slots.address, self._next_threshold(0), len(self._operations))
+            self.hart.set("discover", native.address)
+            self.hart.set("discovery", native.table)
+            self.hart.set("miss", tier.interpreter)
+        self._ready = tier
+
+    def discover_nothing(self) -> None:
+        """Let the guest come back wherever nothing is known."""
+        self._ready = None
+        self.hart.set("discover", 0)
+        self.hart.set("miss", self._entry.miss)
+
+    def end(self) -> None:
+        """The guest has run: take in what was discovered."""
+        native, source = self._native, self._source
+        if native is None or source is None or not native.has_found:
+            return
+        operations, blocks, code = native.collect()
+        self._operations += operations
+        self._ready = None
+        for start, decoded in code:
+            source.note(start, decoded)
+        for target in set(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist()):
+            self._former.note_call_target(target)
+
+    def _decoded(self, pc: int) -> None:
+        """Python knows a block at ``pc``, under a number of its own."""
+        self._ready = None
+        if not self._index_view[pc >> 1]:
+            self._index_view[pc >> 1] = ASK
+
+    def _leave_to_python(self) -> None:
+        """Where blocks are known that the interpreter has not got, or may be once more."""
+        for pcs in (
+            self.cache.pcs(),
+            () if self._remembered is None else self._remembered.saved.blocks["pc"],
+        ):
+            places = np.array(pcs, np.int64) >> 1
+            self._index_view[places[self._index_view[places] == 0]] = ASK
+
+    def _number_of(self, pc: int) -> int:
+        """Of the interpreter's descriptor; 0 for none."""
+        number = int(self._index_view[pc >> 1])
+        return 0 if number == ASK else number
+
     def is_known(self, pc: int) -> bool:
         """Whether control may arrive at ``pc`` without asking Python."""
         return pc & 1 == 0 and bool(self.tier.slots.view("u8")[pc >> 1])
@@ -259,7 +326,7 @@ class Translator:
             raise self._failure
         tier = self._translating
         interpreted = self._interpreted(pc)
-        self._descriptor_view[int(self._index_view[pc >> 1])]["threshold"] = self._next_threshold(interpreted)
+        self._descriptor_view[self._number_of(pc)]["threshold"] = self._next_threshold(interpreted)
         if tier.interpret_only:
             return
         if self._executions(tier, pc) >= self.optimise_executions and pc not in tier.optimised:
@@ -277,6 +344,7 @@ class Translator:
         """Forget everything known about guest code (fence.i)."""
         self._stop()
         self.cache.clear()
+        self._ready = None
         if self._remembered is not None:
             self._remembered.lose()
         pcs = [int(operations["pc"][0]) for operations in self._operations]
@@ -287,6 +355,7 @@ class Translator:
                 slots[pc >> 1] = 0
         for pc in pcs:
             self._index_view[pc >> 1] = 0
+        self._leave_to_python()
 
     # --- from one process to the next
     def _take_arrived(self) -> bool:
@@ -294,6 +363,7 @@ class Translator:
         remembered = self._remembered
         if remembered is None:
             return False
+        self._ready = None
         rows = remembered.arrive()
         if not len(rows):
             return False
@@ -302,14 +372,15 @@ class Translator:
         self._former.call_targets[:] = sorted({*self._former.call_targets, *saved.call_targets})
         ends = np.cumsum(saved.n_operations.astype(np.int64))
         starts = ends - saved.n_operations
-        met = rows[(saved.n_operations[rows] > 0) & (self._index_view[saved.blocks["pc"][rows] >> 1] == 0)]
+        known = self._index_view[saved.blocks["pc"][rows] >> 1]
+        met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
         begin = len(self._operations) + 1
         self._operations += [saved.operations[starts[row] : ends[row]] for row in met.tolist()]
-        known = self._descriptor_view[begin : begin + len(met)]
-        known["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
-        known["n_instructions"] = saved.blocks["n_instructions"][met]
-        known["number"] = remembered.first + met
-        known["threshold"] = self._next_threshold(0)
+        descriptors = self._descriptor_view[begin : begin + len(met)]
+        descriptors["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
+        descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
+        descriptors["number"] = remembered.first + met
+        descriptors["threshold"] = self._next_threshold(0)
         self._index_view[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
         for tier in self._tiers.values():
             self._take_regions(tier)
@@ -375,7 +446,7 @@ class Translator:
 
     # --- counts
     def _interpreted(self, pc: int) -> int:
-        number = int(self._index_view[pc >> 1])
+        number = self._number_of(pc)
         return int(self._descriptor_view[number]["count"]) if number else 0
 
     def _executions(self, tier: Tier, pc: int) -> int:

@@ -72,12 +72,12 @@ def _immediate(row: Row, word: int) -> int:
 
 
 # Rows by (opcode, funct3): every row fixes the opcode; rows with a free funct3 appear under all eight.
-_CANDIDATES: dict[tuple[int, int], list[Row]] = {}
+CANDIDATES: dict[tuple[int, int], list[Row]] = {}
 for _row in TABLE:
     _fixed = _row.mask >> 12 & 7
     for _funct3 in range(8):
         if _funct3 & _fixed == _row.match >> 12 & _fixed:
-            _CANDIDATES.setdefault((_row.match & 127, _funct3), []).append(_row)
+            CANDIDATES.setdefault((_row.match & 127, _funct3), []).append(_row)
 
 _LINK_REGISTERS = (1, 5)
 # Rounding modes 5 and 6 are reserved: an instruction that names one is illegal.
@@ -97,7 +97,7 @@ def _transfer_class(row: Row, rd: int, rs1: int) -> OpClass:
 
 def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
     """Decode a 32-bit instruction; None when no row matches."""
-    for row in _CANDIDATES.get((word & 127, word >> 12 & 7), ()):
+    for row in CANDIDATES.get((word & 127, word >> 12 & 7), ()):
         if word & row.mask == row.match:
             break
     else:
@@ -110,7 +110,7 @@ def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
     rs1 = word >> 15 & 31
     # Conversions to integers round by instructions of their own. The oracle executes what else rounds in a mode
     # that the host's control register has not.
-    fixed = rm != DYNAMIC_ROUNDING and _rounds_as_told(row)
+    fixed = rm != DYNAMIC_ROUNDING and rounds_as_told(row)
     slow = row.slow or (fixed and rm == TIES_AWAY)
     return Instruction(
         row, word, length_bytes, rd, rs1, word >> 20 & 31, word >> 27, _immediate(row, word), rm,
@@ -121,7 +121,7 @@ def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
 _EXACT = {"fcvt.d.s", "fcvt.d.w", "fcvt.d.wu"}
 
 
-def _rounds_as_told(row: Row) -> bool:
+def rounds_as_told(row: Row) -> bool:
     """Whether the result depends on a rounding mode that the host can only take from its control register."""
     return "rm" in row.fields and row.mnemonic not in _EXACT and not row.register_kinds.startswith("x")
 

@@ -1,0 +1,198 @@
+"""Discovery of blocks by a kernel: its tables, from the instruction table, and the call."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine import discovery_kernel as k
+from emulator.engine.archive import sources_identity, spans_of
+from emulator.engine.blocks import BlockCache
+from emulator.engine.lines import NEARBY_BYTES
+from emulator.engine.llvm import Compiler
+from emulator.engine.operations import (
+    DESCRIPTOR_DTYPE,
+    FALL_THROUGH,
+    HANDLERS,
+    OPERATION_DTYPE,
+    RESTORE_ROUNDING,
+    SCRATCH_REGISTER,
+    SET_ROUNDING,
+    SLOW,
+)
+from emulator.engine.state import MAX_BLOCKS, MXCSR_ROUNDING
+from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, MAX_BLOCK_INSTRUCTIONS, OpClass
+from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed, rounds_as_told
+from emulator.isa.table import TABLE, Row
+from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
+from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GuestMemory
+
+_CHUNK_OPERATIONS = 1 << 15
+_MOST_OPERATIONS = 3 * MAX_BLOCK_INSTRUCTIONS + 1  # of a block
+_NAME = "discover"
+_IMMEDIATES = {
+    "imm12": k.IMM_12, "simm7": k.IMM_STORE, "bimm7": k.IMM_BRANCH, "imm20": k.IMM_20, "jimm20": k.IMM_JUMP,
+    "shamt6": k.IMM_SHIFT_6, "shamt5": k.IMM_SHIFT_5, "csr": k.IMM_CSR,
+}  # fmt: skip
+_JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
+
+
+class Discovery:
+    """Discovers blocks of ``cache`` in ``memory``, for the interpreter's tables.
+
+    ``descriptors``, ``index``: the interpreter's, as `Translator` has them. The interpreter calls the kernel by itself
+    where it comes to an address that nothing is known of; `collect` tells Python afterwards. ``address``: of the
+    kernel, ``table``: of its argument.
+    """
+
+    def __init__(
+        self, compiler: Compiler, cache: BlockCache, memory: GuestMemory, descriptors: NDArray[np.void],
+        index: NDArray[np.uint32],
+    ) -> None:  # fmt: skip
+        self.address, self._static = _kernel(compiler)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address)
+        self._cache = cache
+        self._descriptors = descriptors
+        self._job = np.zeros(k.JOB_WORDS, np.int64)
+        self._arrays = np.zeros(16, np.uint64)
+        self.table = self._arrays.ctypes.data
+        self._chunk: NDArray[np.void] = np.zeros(0, OPERATION_DTYPE)
+        self._used = 0  # operations of the chunk
+        self._blocks: Any = None
+        self._instructions: Any = None
+        self._arrays[0] = self._job.ctypes.data
+        self._arrays[1], self._arrays[2] = memory.base, memory.perm.ctypes.data
+        self._arrays[6], self._arrays[7] = descriptors.ctypes.data, index.ctypes.data
+        self._arrays[9:16] = [array.ctypes.data for array in self._static]
+
+    def begin(self, runner: int, slots: int, threshold: int, n_descriptors: int) -> None:
+        """Make room, and say what is to be done with blocks: ``runner`` runs them, ``slots`` (an address) are the entry
+        points, ``threshold`` executions are reported, ``n_descriptors`` there are."""
+        facts, job, arrays = self._cache.facts, self._job, self._arrays
+        facts.reserve(MAX_BLOCK_INSTRUCTIONS)
+        blocks, instructions = facts.tables
+        if blocks is not self._blocks or instructions is not self._instructions:
+            self._blocks, self._instructions = blocks, instructions
+            arrays[3], arrays[4] = blocks.ctypes.data, instructions.ctypes.data
+        if self._used + _MOST_OPERATIONS > len(self._chunk):
+            self._chunk, self._used = np.zeros(_CHUNK_OPERATIONS, OPERATION_DTYPE), 0
+            arrays[5] = job[k.OPERATIONS_AT] = self._chunk.ctypes.data
+        arrays[8] = slots
+        job[k.RUNNER : k.OPERATIONS_AT] = runner, threshold
+        job[k.N_BLOCKS :] = (
+            facts.n_blocks, facts.n_instructions, self._used, n_descriptors + 1,
+            min(len(blocks), MAX_BLOCKS - 1), len(instructions), len(self._chunk), MAX_BLOCKS - 1, 0, 0, 0, 0,
+        )  # fmt: skip
+
+    def discover(self, pc: int) -> bool:
+        """Discover the block at ``pc``; False when that is left to Python."""
+        self._job[k.PC] = pc
+        return self._call(self.table) > 0
+
+    @property
+    def has_found(self) -> bool:
+        """Whether there is something to `collect`."""
+        return int(self._job[k.N_BLOCKS]) > self._cache.facts.n_blocks
+
+    def collect(self) -> tuple[list[NDArray[np.void]], NDArray[np.void], list[tuple[int, bytes]]]:
+        """Make the blocks that were discovered since `begin` known: their operations, their rows of the facts, and the
+        code that they were decoded from."""
+        facts, job = self._cache.facts, self._job
+        n = int(job[k.N_BLOCKS]) - facts.n_blocks
+        last = int(job[k.N_DESCRIPTORS])
+        offsets = self._descriptors["operations"][last - n : last].astype(np.int64) - int(
+            job[k.OPERATIONS_AT]
+        )
+        begins = (offsets // OPERATION_DTYPE.itemsize).tolist()
+        self._used = int(job[k.N_OPERATIONS])
+        operations = [self._chunk[a:b] for a, b in zip(begins, [*begins[1:], self._used], strict=True)]
+        blocks = facts.tables[0][facts.n_blocks : facts.n_blocks + n]
+        instructions = facts.tables[1][facts.n_instructions : int(job[k.N_INSTRUCTIONS])]
+        self._cache.add(blocks["pc"].tolist(), int(job[k.N_INSTRUCTIONS]))
+        return operations, blocks, _code_of(blocks, instructions)
+
+
+def _code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tuple[int, bytes]]:
+    """The code of ``blocks``, in ascending stretches. The guest may have changed it since: it is in the facts."""
+    spans = np.array(spans_of(blocks), np.int64)
+    offsets = np.cumsum(spans[:, 1] - spans[:, 0])
+    begins = np.concatenate([[0], offsets[:-1]])
+    pcs, words = instructions["pc"].astype(np.int64), instructions["word"]
+    span = np.searchsorted(spans[:, 0], pcs, side="right") - 1
+    at = begins[span] + pcs - spans[span, 0]
+    code = np.zeros(offsets[-1], np.uint8)
+    for n in range(4):
+        has = instructions["length_bytes"] > n
+        code[at[has] + n] = words[has] >> 8 * n & 255
+    raw = code.tobytes()
+    return [
+        (int(s), raw[a:b]) for s, a, b in zip(spans[:, 0], begins.tolist(), offsets.tolist(), strict=True)
+    ]
+
+
+@functools.cache
+def _kernel(compiler: Compiler) -> tuple[int, tuple[NDArray[Any], ...]]:
+    """The address of the kernel, and the arrays that it gets behind those of a job."""
+    static = _static_tables()
+
+    def text() -> str:
+        from emulator.engine.numba_kernel import kernel_text
+
+        arrays: tuple[NDArray[Any], ...] = (
+            np.zeros(k.JOB_WORDS, np.int64), np.zeros(ADDRESS_SPACE_BYTES, np.uint8), np.zeros(1, np.uint8),
+            np.zeros(1, BLOCK_DTYPE), np.zeros(1, INSTRUCTION_DTYPE), np.zeros(1, OPERATION_DTYPE),
+            np.zeros(1, DESCRIPTOR_DTYPE), np.zeros(1, np.uint32), np.zeros(1, np.uint64), *static,
+        )  # fmt: skip
+        return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
+
+    return compiler.compile(text, [_NAME], 2, f"kernel {_NAME} {sources_identity()}")[_NAME], static
+
+
+def _static_tables() -> tuple[NDArray[Any], ...]:
+    groups = np.zeros((1024, 2), np.int32)
+    candidates: list[tuple[int, int, int]] = []
+    for (opcode, funct3), rows in sorted(CANDIDATES.items()):
+        groups[opcode | funct3 << 7] = len(candidates), len(candidates) + len(rows)
+        candidates += [(row.mask, row.match, row.index) for row in rows]
+    rounding = np.zeros(8, np.int64)
+    for mode, bits in MXCSR_ROUNDING.items():
+        rounding[mode] = bits
+    numbers = np.zeros(k.N_NUMBERS, np.int64)
+    for place, value in (
+        (k.TO_CALL, OpClass.CALL), (k.TO_JUMP, OpClass.JUMP), (k.TO_RETURN, OpClass.RETURN),
+        (k.TO_INDIRECT_CALL, OpClass.INDIRECT_CALL), (k.TO_INDIRECT_JUMP, OpClass.INDIRECT_JUMP),
+        (k.TO_BRANCH, OpClass.BRANCH), (k.OP_SLOW, SLOW), (k.OP_FALL_THROUGH, FALL_THROUGH),
+        (k.OP_SET_ROUNDING, SET_ROUNDING), (k.OP_RESTORE_ROUNDING, RESTORE_ROUNDING), (k.X0_RESULT, SCRATCH_REGISTER),
+        (k.MAX_INSTRUCTIONS, MAX_BLOCK_INSTRUCTIONS), (k.EXECUTABLE, EXEC), (k.TOP, ADDRESS_SPACE_BYTES),
+        (k.NEARBY, NEARBY_BYTES),
+    ):  # fmt: skip
+        numbers[place] = value
+    made = np.zeros((32, 1 + MAX_BLOCK_INSTRUCTIONS), np.int64)
+    rows_table = np.array([_row(row) for row in TABLE], np.int64)
+    return _expanded(), groups, np.array(candidates, np.int64), rows_table, rounding, numbers, made
+
+
+def _row(row: Row) -> list[int]:
+    fields = row.fields
+    kinds = ["-xf".index(kind) for kind in row.register_kinds]
+    shape = next((kind for name, kind in _IMMEDIATES.items() if name in fields), k.IMM_NONE)
+    dynamic = HANDLERS.get((row.index, DYNAMIC_ROUNDING), 0)
+    return [
+        "rd" in fields, shape, *kinds, row.access, row.access_bytes, row.op_class, row.ends_block, row.slow,
+        "rm" in fields, rounds_as_told(row), _JUMPS.get(row.mnemonic, k.NO_JUMP),
+        *(HANDLERS.get((row.index, mode), dynamic) for mode in range(8)),
+    ]  # fmt: skip
+
+
+def _expanded() -> NDArray[np.uint32]:
+    """The 32-bit instruction for each 16-bit one, 0 for none; kept, for there are 65,536."""
+    path = cache_directory() / OBJECTS / f"expanded-{sources_identity()[:32]}"
+    raw = read_checked(path)
+    if raw is None:
+        raw = np.array([expand_compressed(half) or 0 for half in range(1 << 16)], np.uint32).tobytes()
+        write_checked(path, raw)
+    return np.frombuffer(raw, np.uint32)

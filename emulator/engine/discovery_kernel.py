@@ -1,0 +1,237 @@
+"""Discovery of a block in guest memory, as `emulator.engine.blocks` and `operations` define it, for many blocks.
+
+A program runs through tens of thousands of blocks as it starts; Python takes longer to decode one than most of them
+ever run. The kernel decodes by the same tables. What it cannot do - raise a fault, most of all - is left to Python:
+where it returns 0, and where `index` says `ASK`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Places in ``job``: the address, what runs the block, when to report it, where operations are; how many rows there are
+# of each table, and how many there may be.
+PC, RUNNER, THRESHOLD, OPERATIONS_AT = range(4)
+N_BLOCKS, N_INSTRUCTIONS, N_OPERATIONS, N_DESCRIPTORS = range(4, 8)
+MOST_BLOCKS, MOST_INSTRUCTIONS, MOST_OPERATIONS, MOST_DESCRIPTORS = range(8, 12)
+JOB_WORDS = 16
+# Columns of ``rows``, one row for each of the instruction table's; handlers by rounding mode are the last eight.
+(
+    HAS_RD, IMMEDIATE, KIND_RD, KIND_RS1, KIND_RS2, KIND_RS3, ACCESS, ACCESS_BYTES, CLASS, ENDS, SLOW, HAS_ROUNDING,
+    ROUNDS, JUMP, HANDLER
+) = range(15)  # fmt: skip
+ROW_COLUMNS = HANDLER + 8
+IMM_NONE, IMM_12, IMM_STORE, IMM_BRANCH, IMM_20, IMM_JUMP, IMM_SHIFT_6, IMM_SHIFT_5, IMM_CSR = range(9)
+NO_JUMP, JAL, JALR, AUIPC = range(4)
+KIND_X, KIND_F = 1, 2
+# Classes, handlers and the like that the kernel names, in ``numbers``.
+(
+    TO_CALL, TO_JUMP, TO_RETURN, TO_INDIRECT_CALL, TO_INDIRECT_JUMP, TO_BRANCH, OP_SLOW, OP_FALL_THROUGH,
+    OP_SET_ROUNDING, OP_RESTORE_ROUNDING, X0_RESULT, MAX_INSTRUCTIONS, EXECUTABLE, TOP, NEARBY
+) = range(15)  # fmt: skip
+N_NUMBERS = 16
+ASK = 0xFFFFFFFF  # in ``index``: Python knows something of the code at the address
+
+
+def discover(  # type: ignore[no-untyped-def]
+    job, memory, perm, blocks, instructions, operations, descriptors, index, slots, expanded, groups, candidates, rows,
+    rounding, numbers, made
+) -> Any:  # fmt: skip
+    """Decode the block at ``job[PC]`` and let ``job[RUNNER]`` run it; how many instructions it has, 0 for none.
+
+    ``memory``: the guest's, uint8; ``perm``: by page; ``blocks``, ``instructions``: the facts; ``operations``,
+    ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit instruction,
+    the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row.
+    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register.
+    """
+    start = job[PC]
+    if start < 0 or start >= numbers[TOP] or start & 1 or index[start >> 1] != 0:
+        return 0
+    most = numbers[MAX_INSTRUCTIONS]
+    if job[N_BLOCKS] >= job[MOST_BLOCKS] or job[N_DESCRIPTORS] >= job[MOST_DESCRIPTORS]:
+        return 0
+    if (
+        job[N_INSTRUCTIONS] + most > job[MOST_INSTRUCTIONS]
+        or job[N_OPERATIONS] + 3 * most >= job[MOST_OPERATIONS]
+    ):
+        return 0
+    pc = start
+    n = 0
+    n_operations = job[N_OPERATIONS]
+    first = job[N_INSTRUCTIONS]
+    n_accesses = 0
+    kind: Any = 0
+    target: Any = -1
+    ends = 0
+    slow = 0
+    was_auipc: Any = -1  # the register that the instruction before has written so
+    auipc_value: Any = 0
+    for register in range(32):
+        made[register, 0] = 0
+    while n < most:
+        if pc + 2 > numbers[TOP] or perm[pc >> 12] & numbers[EXECUTABLE] == 0:
+            break
+        word = np.int64(memory[pc]) | np.int64(memory[pc + 1]) << 8
+        length = 2
+        if word & 3 == 3:
+            if pc + 4 > numbers[TOP] or perm[(pc + 2) >> 12] & numbers[EXECUTABLE] == 0:
+                break
+            word |= np.int64(memory[pc + 2]) << 16 | np.int64(memory[pc + 3]) << 24
+            length = 4
+        raw = word
+        if length == 2:
+            word = np.int64(expanded[raw])
+        group = (word & 127) | ((word >> 12 & 7) << 7)
+        row: Any = np.int64(-1)
+        for place in range(groups[group, 0], groups[group, 1]):
+            if word & candidates[place, 0] == candidates[place, 1]:
+                row = candidates[place, 2]
+                break
+        if row < 0:
+            break
+        about = rows[row]
+        mode: Any = 7
+        if about[HAS_ROUNDING]:
+            mode = word >> 12 & 7
+            if mode == 5 or mode == 6:
+                break
+        rd = (word >> 7 & 31) if about[HAS_RD] else 0
+        rs1, rs2, rs3 = word >> 15 & 31, word >> 20 & 31, word >> 27 & 31
+        imm = immediate(about[IMMEDIATE], word)
+        kind = about[CLASS]
+        if about[JUMP] == JAL:
+            kind = numbers[TO_CALL] if rd == 1 or rd == 5 else numbers[TO_JUMP]
+        elif about[JUMP] == JALR:
+            if rd == 1 or rd == 5:
+                kind = numbers[TO_INDIRECT_CALL]
+            else:
+                kind = numbers[TO_RETURN] if rs1 == 1 or rs1 == 5 else numbers[TO_INDIRECT_JUMP]
+        fixed = mode != 7 and about[ROUNDS] != 0
+        slow = 1 if about[SLOW] or (fixed and mode == 4) else 0
+        ends = about[ENDS]
+
+        fact = instructions[first + n]
+        fact.pc, fact.length_bytes, fact.op_class = pc, length, kind
+        fact.access, fact.access_bytes, fact.word = about[ACCESS], about[ACCESS_BYTES], raw
+        fact.rd = told(about[KIND_RD], rd)
+        fact.rs1, fact.rs2, fact.rs3 = (
+            told(about[KIND_RS1], rs1), told(about[KIND_RS2], rs2), told(about[KIND_RS3], rs3)
+        )  # fmt: skip
+        if about[ACCESS]:
+            n_accesses += 1
+        if slow:
+            put(operations[n_operations], numbers[OP_SLOW], 0, 0, 0, 0, 0, 0, pc, 0)
+            n_operations += 1
+        else:
+            noted = 0
+            if about[ACCESS] and rs1 != 2:
+                noted = n + 1
+                for place in range(made[rs1, 0]):
+                    if abs(imm - made[rs1, 1 + place]) < numbers[NEARBY]:
+                        noted = 0
+                made[rs1, 1 + made[rs1, 0]] = imm
+                made[rs1, 0] += 1
+            if about[KIND_RD] == KIND_X:
+                made[rd, 0] = 0
+            if fixed:
+                put(operations[n_operations], numbers[OP_SET_ROUNDING], 0, 0, 0, 0, 0, rounding[mode], pc, 0)
+                n_operations += 1
+            result = rd
+            if about[KIND_RD] == KIND_X and rd == 0:
+                result = numbers[X0_RESULT]
+            elif about[KIND_RD] == KIND_F:
+                result = rd + 32
+            put(
+                operations[n_operations], about[HANDLER + mode], result, rs1 + 32 * (about[KIND_RS1] == KIND_F),
+                rs2 + 32 * (about[KIND_RS2] == KIND_F), rs3 + 32 * (about[KIND_RS3] == KIND_F), noted, imm, pc,
+                pc + length,
+            )  # fmt: skip
+            n_operations += 1
+            if fixed:
+                put(operations[n_operations], numbers[OP_RESTORE_ROUNDING], 0, 0, 0, 0, 0, 0, pc, 0)
+                n_operations += 1
+        target = -1
+        told_kind = kind
+        if kind == numbers[TO_BRANCH] or kind == numbers[TO_JUMP] or kind == numbers[TO_CALL]:
+            target = pc + imm
+        elif about[JUMP] == JALR and kind != numbers[TO_RETURN] and was_auipc == rs1:
+            target = (auipc_value + imm) & ~1
+            told_kind = numbers[TO_CALL] if kind == numbers[TO_INDIRECT_CALL] else numbers[TO_JUMP]
+        if target < 0 or target >= numbers[TOP]:
+            target = -1
+            told_kind = kind
+        kind = told_kind
+        was_auipc = -1
+        if about[JUMP] == AUIPC:
+            was_auipc, auipc_value = rd, pc + imm
+        last = pc
+        pc += length
+        n += 1
+        if slow or ends:
+            break
+    if n == 0:
+        return 0
+    if not (slow or ends):
+        put(operations[n_operations], numbers[OP_FALL_THROUGH], 0, 0, 0, 0, 0, 0, last, pc)
+        n_operations += 1
+    instructions[first + n - 1].op_class = kind
+    number = job[N_BLOCKS]
+    block = blocks[number]
+    block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, pc, first, n
+    block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
+    block.target_known = 0 if target < 0 else 1
+    block.target_pc = 0 if target < 0 else target
+    descriptor = descriptors[job[N_DESCRIPTORS]]
+    descriptor.operations = job[OPERATIONS_AT] + job[N_OPERATIONS] * operations.itemsize
+    descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
+    descriptor.threshold = job[THRESHOLD]
+    index[start >> 1] = job[N_DESCRIPTORS]
+    if slots[start >> 1] == 0:
+        slots[start >> 1] = job[RUNNER]
+    job[N_BLOCKS], job[N_INSTRUCTIONS], job[N_OPERATIONS] = number + 1, first + n, n_operations
+    job[N_DESCRIPTORS] += 1
+    return n
+
+
+def told(kind, number):  # type: ignore[no-untyped-def]
+    """The number of a register for observers."""
+    if kind == 0:
+        return 0
+    return number + 32 if kind == KIND_F else number
+
+
+def put(operation, handler, rd, rs1, rs2, rs3, noted, imm, pc, next_pc):  # type: ignore[no-untyped-def]
+    """Fill an operation."""
+    operation.handler, operation.rd, operation.rs1, operation.rs2 = handler, rd, rs1, rs2
+    operation.rs3, operation.noted, operation.imm, operation.pc = rs3, noted, imm, pc
+    operation.next_pc = next_pc
+
+
+def immediate(kind, word):  # type: ignore[no-untyped-def]
+    """The immediate of a 32-bit instruction, signed."""
+    if kind == IMM_12:
+        return signed(word >> 20, 12)
+    if kind == IMM_STORE:
+        return signed((word >> 25 << 5) | (word >> 7 & 31), 12)
+    if kind == IMM_BRANCH:
+        low = (word >> 25 & 63) << 5 | (word >> 8 & 15) << 1
+        return signed(word >> 31 << 12 | (word >> 7 & 1) << 11 | low, 13)
+    if kind == IMM_20:
+        return signed(word & 0xFFFFF000, 32)
+    if kind == IMM_JUMP:
+        low = (word >> 20 & 1) << 11 | (word >> 21 & 1023) << 1
+        return signed(word >> 31 << 20 | (word >> 12 & 255) << 12 | low, 21)
+    if kind == IMM_SHIFT_6:
+        return word >> 20 & 63
+    if kind == IMM_SHIFT_5:
+        return word >> 20 & 31
+    if kind == IMM_CSR:
+        return word >> 20
+    return 0
+
+
+def signed(value, bits):  # type: ignore[no-untyped-def]
+    """The two's-complement reading of ``bits`` bits."""
+    return value - (value >> (bits - 1) << bits)
