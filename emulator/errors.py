@@ -26,5 +26,10 @@ class GuestFault(EmulatorError):
         self.mapped = False  # the address exists and the access is not allowed
 
 
+def misaligned_text(address: int, size_bytes: int) -> str:
+    """What an atomic access that is not naturally aligned is told to be."""
+    return f"atomic access to {address:#x}: the address must be a multiple of {size_bytes}"
+
+
 class InstructionLimit(EmulatorError):
     """The guest executed more instructions than it was allowed to."""

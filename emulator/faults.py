@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emulator.engine.state import Hart
-from emulator.errors import GuestFault
+from emulator.errors import GuestFault, misaligned_text
+from emulator.events import OpClass
 from emulator.isa.decode import decode
 from emulator.isa.disassemble import disassemble
 from emulator.linux.abi import Signal, signal_name
 from emulator.linux.process import ProcessImage
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_SHIFT, READ, GuestMemory, MemoryFault
 
-_SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT = 1, 2, 1, 1
+_SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT, _BUS_ADRALN = 1, 2, 1, 1, 1
 _KINDS = {READ: "load from", EXEC: "jump to"}
 
 
@@ -41,6 +42,9 @@ def reported_fault(
         instruction = decode(fetch(pc))
         if instruction is not None:
             kind = "store to" if instruction.row.access & 2 else "load from"
+            size = instruction.row.access_bytes
+            if instruction.op_class == OpClass.ATOMIC and address % size:
+                return GuestFault(misaligned_text(address, size), Signal.SIGBUS, pc, address)
     why = "the page does not allow it" if mapped else "nothing is mapped there"
     fault = GuestFault(f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address)
     fault.mapped = mapped
@@ -49,7 +53,7 @@ def reported_fault(
 
 def signal_code(fault: GuestFault) -> int:
     """``si_code`` of the signal that the fault is to the guest."""
-    return {Signal.SIGILL: _ILL_ILLOPC, Signal.SIGTRAP: _TRAP_BRKPT}.get(
+    return {Signal.SIGILL: _ILL_ILLOPC, Signal.SIGTRAP: _TRAP_BRKPT, Signal.SIGBUS: _BUS_ADRALN}.get(
         Signal(fault.signal), _SEGV_ACCERR if fault.mapped else _SEGV_MAPERR
     )
 

@@ -264,6 +264,15 @@ class Emitter:
         """Leave with a fault unless ``base`` lies in the guest address space (the guards cover offsets)."""
         raise NotImplementedError
 
+    def fault_if(self, condition: V, address: V) -> None:
+        """Leave with a fault at ``address`` if ``condition`` holds."""
+        raise NotImplementedError
+
+    def require_aligned(self, address: V, size_bytes: int) -> None:
+        low = self.and_(address, size_bytes - 1)
+        if low != 0:
+            self.fault_if(self.let(f"icmp ne i64 {low}, 0"), address)
+
     def record_access(self, address: V) -> None:
         """Put the effective address in the dynamic record, where the selection wants it."""
         raise NotImplementedError

@@ -390,9 +390,15 @@ class InterpreterEmitter(FloatEmitter):
         # The host's own fault finds the operation here.
         self.say(f"store ptr {self._op()}, ptr %oppointer")
         self.state_store("fault_address", address)
-        wild = self.let(f"icmp ugt i64 {address}, {ADDRESS_LIMIT}")
+        self._leave_if(self.let(f"icmp ugt i64 {address}, {ADDRESS_LIMIT}"))
+
+    def fault_if(self, condition: V, address: V) -> None:
+        self.state_store("fault_address", address)
+        self._leave_if(condition)
+
+    def _leave_if(self, condition: V) -> None:
         fine = self.fresh_label("at")
-        self.say(f"br i1 {wild}, label %wild, label %{fine}, {RARELY}")
+        self.say(f"br i1 {condition}, label %wild, label %{fine}, {RARELY}")
         self.start(fine)
 
     def record_access(self, address: V) -> None:

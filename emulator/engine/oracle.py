@@ -11,14 +11,14 @@ from typing import Any, NoReturn, Protocol
 
 from emulator.engine.blocks import Block
 from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, Hart
-from emulator.errors import GuestFault
+from emulator.errors import GuestFault, misaligned_text
 from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET
 from emulator.isa import softfloat
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, Format
 
 MASK = (1 << 64) - 1
-SIGILL, SIGTRAP = 4, 5
+SIGILL, SIGTRAP, SIGBUS = 4, 5, 7
 BOX = 0xFFFFFFFF_00000000
 CSR_FFLAGS, CSR_FRM, CSR_FCSR = 1, 2, 3
 
@@ -273,6 +273,10 @@ class Oracle:
         if not same_access:
             self.memory_value = value
         self.memory.write_int(address, size_bytes, value)
+
+    def require_aligned(self, address: int, size_bytes: int) -> None:
+        if address % size_bytes:
+            raise GuestFault(misaligned_text(address, size_bytes), SIGBUS, self._pc, address)
 
     def reservation(self) -> int:
         return self.hart.get("reservation")

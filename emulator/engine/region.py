@@ -474,10 +474,12 @@ class RegionEmitter(RegisterEmitter):
         if base in self._checked or self.instruction.rs1 in self._sound:
             return
         self._checked.add(base)
-        wild = self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}")
+        self.fault_if(self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}"), address)
+
+    def fault_if(self, condition: V, address: V) -> None:
         fault, fine = self.fresh_label("wild"), self.fresh_label("at")
         self._faults.append((fault, address, self._pc))
-        self.say(f"br i1 {wild}, label %{fault}, label %{fine}, {RARELY}")
+        self.say(f"br i1 {condition}, label %{fault}, label %{fine}, {RARELY}")
         self.start(fine)
 
     def record_access(self, address: V) -> None:

@@ -129,6 +129,8 @@ class MemoryCalls:
                 raise OSError(errno.ENODEV, "writable shared mapping of a file")
             if length > ADDRESS_SPACE_BYTES:
                 raise OSError(errno.ENOMEM, "mmap")
+            if offset + length >= 1 << 63:
+                raise OSError(errno.EOVERFLOW, "mmap")
             contents = self._file_contents(signed(fd, 32), offset, length)
             path = self._files.descriptors.file(signed(fd, 32)).path
         where = self._place(address, length, flags)

@@ -32,12 +32,11 @@ def build(source: Source, folder: Path) -> bytes:
 
     Raises `BuildError` with the assembler's or linker's words.
     """
-    command = [*_TARGET, f"-march={source.march}", f"-I{ENVIRONMENT}"]
-    command += [f"-I{path}" for path in source.includes]
-    command += [f"-D{name}" for name in source.defines]
-    key = hashlib.sha256(repr(command).encode() + _contents(source.path))
+    command = [*_TARGET, f"-march={source.march}", *(f"-D{name}" for name in source.defines)]
+    key = hashlib.sha256(repr(command).encode() + source.path.read_bytes())
     for path in (*sorted(ENVIRONMENT.iterdir()), *_headers(source.includes)):
-        key.update(_contents(path))
+        key.update(path.read_bytes())
+    command += [f"-I{path}" for path in (ENVIRONMENT, *source.includes)]
     program = folder / f"{source.path.stem}-{key.hexdigest()[:16]}"
     if not program.exists():
         made, rounds, new = (program.with_suffix(suffix) for suffix in (".o", ".rounds.o", ".new"))
@@ -48,10 +47,6 @@ def build(source: Source, folder: Path) -> bytes:
         made.unlink()
         rounds.unlink()
     return program.read_bytes()
-
-
-def _contents(path: Path) -> bytes:
-    return path.read_bytes()
 
 
 def _headers(folders: tuple[Path, ...]) -> list[Path]:

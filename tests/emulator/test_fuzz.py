@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from emulator.isa import softfloat
 from emulator.isa.decode import assemble, decode
 from emulator.isa.table import ROWS
 from emulator.machine import Machine
+from tests.fuzz import qemu
 from tests.fuzz.engines import CASES, differences, keep, listing, load_case, minimise, run
 from tests.fuzz.hostile import SECRET, Surroundings, check_calls, damaged_elf
 from tests.fuzz.hostile import run as run_hostile
+from tests.fuzz.mixtures import compressed_program, float_program
 from tests.fuzz.programs import Item, Program, elf, random_program
+from tests.fuzz.sequences import Script, check_sequence, child_story, sequence
+from tests.fuzz.sequences import run as run_sequence
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
@@ -24,6 +32,87 @@ def test_cases(path: Path) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_random_programs(seed: int) -> None:
     assert differences(random_program(seed)) == []
+
+
+@pytest.mark.parametrize("make", [float_program, compressed_program])
+@pytest.mark.parametrize("seed", range(6))
+def test_programs_of_a_kind(make: Callable[[int], Program], seed: int) -> None:
+    assert differences(make(seed), ("interpreter", "optimised") if seed < 2 else ("interpreter",)) == []
+
+
+def test_float_programs_compute_and_compressed_ones_are_short() -> None:
+    """Flags are raised of every kind, finite numbers come out, and most instructions of the others have two bytes."""
+    flags = finite = 0
+    for seed in range(30):
+        state = run(float_program(seed), "oracle").state
+        if state is not None:
+            flags |= state[64] & 31
+            for register in state[1:32]:  # what the flags were, read on the way
+                flags |= register if register < 32 else 0
+            finite += sum(bits >> 52 & 0x7FF not in (0, 0x7FF) for bits in state[32:64])
+    assert flags == 31
+    assert finite > 150
+    items = [item for seed in range(20) for item in compressed_program(seed).items]
+    assert sum(item.n_bytes == 2 for item in items) > 0.6 * len(items)
+
+
+@pytest.mark.skipif(not qemu.is_installed(), reason="qemu-riscv64 is not installed")
+def test_qemu_says_whether_the_oracle_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same registers, flags and memory; and an oracle that rounds wrongly is found."""
+    comparable = [p for p in map(float_program, range(12)) if qemu.is_comparable(p)]
+    assert len(comparable) > 8
+    for program in comparable[:4]:
+        right = run(program, "oracle")
+        status, registers, memory = qemu.final_state(program)
+        assert (status, memory) == (0, right.state and right.state[-1])
+        assert right.state is not None
+        assert [r for n, r in enumerate(registers) if n not in (10, 17)] == [
+            r for n, r in enumerate(right.state[:-1]) if n not in (10, 17)
+        ]
+    f = [0x3FF0000000000000, 0x4008000000000000, *[0] * 30]
+    x = [0] * 32
+    x[9] = 1
+    third = Program((Item("code", assemble("fdiv.d", 2, 0, 1) | 7 << 12),), tuple(x), tuple(f), 0, 1, 0)
+    assert differences(third, ("interpreter",)) == []
+    exact = softfloat.div
+    monkeypatch.setattr(softfloat, "div", lambda fmt, a, b, rm: exact(fmt, a, b, softfloat.RUP))
+    assert "oracle: f2 0x3fd5555555555556, QEMU 0x3fd5555555555555" in differences(third, ())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_system_calls_in_sequences(seed: int, tmp_path: Path) -> None:
+    assert check_sequence(seed, tmp_path) == []
+
+
+def test_sequences_make_sense(tmp_path: Path) -> None:
+    """Most calls do something, all stories are told, children among them."""
+    done = failed = 0
+    for seed in range(12):
+        _, results, _ = run_sequence(sequence(seed), tmp_path / str(seed), "translated")
+        done += sum(result >= 0 for result in results)
+        failed += sum(result < 0 for result in results)
+    assert done > failed > 20
+
+
+def test_a_child_that_executes_another_program(tmp_path: Path) -> None:
+    script = Script(np.random.default_rng(0))
+    script.rng = cast(Any, Sensible())
+    for _ in child_story(script):
+        pass
+    said, results, changes = run_sequence(script, tmp_path / "guest", "translated")
+    assert (said, changes) == ("status 0", [])
+    assert results[1] > 0  # the child's number
+    assert results[1] in results[4:]  # which wait4 gives back
+
+
+class Sensible:
+    """A generator of random numbers that never chooses nonsense, and always the first of several."""
+
+    def random(self) -> float:
+        return 0.25
+
+    def integers(self, *_: int) -> int:
+        return 0
 
 
 def test_programs_are_what_they_should_be() -> None:

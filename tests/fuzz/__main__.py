@@ -1,7 +1,8 @@
 """``python -m tests.fuzz --minutes N``: look for programs that an engine executes wrongly, and guests that do harm.
 
 Each batch runs in a process of its own, so that a crash of the emulator is a finding like any other, with the seeds
-that led to it. A program that goes wrong is made as small as can be and kept as a case for the tests to run.
+that led to it. A program that goes wrong is made as small as can be and kept as a case for the tests to run. Where
+qemu-riscv64 or unicorn is installed, programs run there as well.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from tests.fuzz.engines import differences, keep, listing, minimise
+from tests.fuzz.engines import ENGINES, differences, keep, listing, minimise
 from tests.fuzz.hostile import check_calls, damaged_elf, run
+from tests.fuzz.mixtures import compressed_program, float_program
 from tests.fuzz.programs import random_program
+from tests.fuzz.sequences import check_sequence
 
-BATCH = {"engines": 40, "elf": 300, "calls": 100}
+BATCH = {"engines": 40, "float": 200, "compressed": 200, "elf": 300, "calls": 100, "sequences": 60}
+UNTRACED = ("interpreter", "quick", "optimised")
+PROGRAMS = {"engines": random_program, "float": float_program, "compressed": compressed_program}
 BATCH_SECONDS = 600
 MOST_BYTES = 4 << 30  # of host memory in one batch
 FOUND = 3  # exit status of a batch that has found something
@@ -33,7 +39,10 @@ def main() -> int:
         "--seed", type=int, default=int(time.time()), help="the first seed (default: the time)"
     )
     parser.add_argument(
-        "--only", choices=sorted(BATCH), help="one kind: programs on engines, ELF files or system calls"
+        "--only",
+        choices=sorted(BATCH),
+        help="one kind: programs on engines (any, floating-point, compressed), ELF files,"
+        " system calls (any, or in sequences that make sense)",
     )
     parser.add_argument(
         "--batch", type=int, help="run so many in this process, and end (what --minutes does over and over)"
@@ -80,7 +89,9 @@ def watch(kinds: list[str], seed: int, seconds: float) -> int:
 
 def batch(kind: str, seed: int, count: int) -> int:
     """How many of the seeds from ``seed`` on found something."""
-    check = {"engines": check_engines, "elf": check_elf, "calls": check_calls_of}[kind]
+    check = {"elf": check_elf, "calls": check_calls_of, "sequences": check_sequence_of}.get(kind)
+    if check is None:
+        check = partial(check_program, kind)
     found = 0
     for number in range(seed, seed + count):
         wrong = guarded(check, number)
@@ -102,13 +113,15 @@ def guarded(check: Callable[[int], list[str]], seed: int) -> list[str]:
         return traceback.format_exc(limit=-5).splitlines()
 
 
-def check_engines(seed: int) -> list[str]:
-    program = random_program(seed)
-    wrong = differences(program)
+def check_program(kind: str, seed: int) -> list[str]:
+    program = PROGRAMS[kind](seed)
+    # Other implementations are quick; to translate for six engines takes a hundred times as long.
+    engines = tuple(ENGINES) if kind == "engines" else UNTRACED if seed % 4 == 0 else UNTRACED[:1]
+    wrong = differences(program, engines)
     if not wrong:
         return []
-    smallest = minimise(program, lambda one: bool(differences(one)))
-    why = differences(smallest)
+    smallest = minimise(program, lambda one: bool(differences(one, engines)))
+    why = differences(smallest, engines)
     return [*why, f"kept as {keep(smallest, why)}", *listing(smallest).splitlines()]
 
 
@@ -120,6 +133,11 @@ def check_elf(seed: int) -> list[str]:
 def check_calls_of(seed: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         return check_calls(seed, Path(folder) / "guest")
+
+
+def check_sequence_of(seed: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return check_sequence(seed, Path(folder))
 
 
 if __name__ == "__main__":

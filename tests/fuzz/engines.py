@@ -1,4 +1,4 @@
-"""One program on every engine: the oracle says what is right, and unicorn whether the oracle is."""
+"""One program on every engine: the oracle says what is right, unicorn and QEMU whether the oracle is."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from emulator.isa.disassemble import disassemble
 from emulator.linux.abi import Signal
 from emulator.linux.signals import Action
 from emulator.machine import Machine
+from tests.fuzz import qemu
 from tests.fuzz.programs import CODE, DATA, DATA_BYTES, Program
 
 NEVER = 1 << 30
@@ -97,7 +98,7 @@ def differences(program: Program, engines: tuple[str, ...] = tuple(ENGINES)) -> 
     for engine in engines:
         other = run(program, engine)
         found += [f"{engine}: {text}" for text in _compared(other, right)]
-    return found + _against_unicorn(program, right)
+    return found + _against_unicorn(program, right) + _against_qemu(program, right)
 
 
 def _compared(other: Outcome, right: Outcome) -> list[str]:
@@ -146,6 +147,27 @@ def _against_unicorn(program: Program, right: Outcome) -> list[str]:
     if bytes(machine.mem_read(DATA, DATA_BYTES)) != right.state[-1]:
         found.append("oracle: memory, unicorn's is another one")
     return found
+
+
+def _against_qemu(program: Program, right: Outcome) -> list[str]:
+    """Any program that QEMU must execute to the same state; nothing to say where it is not installed."""
+    if right.ending == "limit" or not qemu.is_comparable(program) or not qemu.is_installed():
+        return []
+    expected = int(right.ending.split()[0])
+    if expected == 128 + Signal.SIGBUS:
+        return []  # QEMU 7.2 lets misaligned atomics through
+    status, registers, memory = qemu.final_state(program)
+    if status != expected:
+        return [f"oracle: status {expected}, QEMU {status}"]
+    if right.state is None or not registers:
+        return []
+    names = [*(f"x{n}" for n in range(32)), *(f"f{n}" for n in range(32)), "fcsr"]
+    found = [
+        f"oracle: {name} {ours:#x}, QEMU {theirs:#x}"
+        for name, ours, theirs in zip(names, right.state, registers, strict=False)
+        if ours != theirs and name not in ("x10", "x17")  # the exit call's own
+    ]
+    return found + (["oracle: memory, QEMU's is another one"] if memory != right.state[-1] else [])
 
 
 def minimise(program: Program, is_wrong: Callable[[Program], bool]) -> Program:

@@ -70,7 +70,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Program:
-    """``items``, executed ``rounds`` times from the registers given, with the window filled from ``seed``.
+    """``items``, executed ``rounds`` times from the registers given, with the window filled from ``seed``: with
+    bytes, or
+    with ``floats``, numbers of both formats.
 
     ``catches``: a handler for SIGSEGV passes over instructions that fault; what it sees is in the window's memory.
     """
@@ -82,6 +84,7 @@ class Program:
     rounds: int
     seed: int
     catches: bool = False
+    floats: bool = False
 
     def with_items(self, items: tuple[Item, ...]) -> Program:
         return replace(self, items=items)
@@ -97,11 +100,14 @@ class Program:
         return Program(
             tuple(Item(kind, int(word, 16), skip) for kind, word, skip in found["items"]),
             tuple(int(v, 16) for v in found["x"]), tuple(int(v, 16) for v in found["f"]),
-            found["fcsr"], found["rounds"], found["seed"], found["catches"],
+            found["fcsr"], found["rounds"], found["seed"], found["catches"], found.get("floats", False),
         )  # fmt: skip
 
     @property
     def data(self) -> bytes:
+        if self.floats:
+            rng = np.random.default_rng(self.seed)
+            return b"".join(random_float(rng).to_bytes(8, "little") for _ in range(DATA_BYTES // 8))
         return np.random.default_rng(self.seed).integers(0, 256, DATA_BYTES, np.uint8).tobytes()
 
     @property
@@ -192,7 +198,7 @@ def random_program(seed: int, length: int = 40) -> Program:
     floating = (0.0, 0.15, 0.5, 0.3)[mixture]
     catches = rng.random() < 0.2
     wild = 0.2 if catches else 0.02 if rng.random() < 0.2 else 0.0
-    items = tuple(_item(rng, floating, wild) for _ in range(int(rng.integers(3, length + 1))))
+    items = tuple(random_item(rng, floating, wild) for _ in range(int(rng.integers(3, length + 1))))
     x = [
         INTEGERS[rng.integers(len(INTEGERS))] if rng.random() < 0.6 else int(rng.integers(1 << 63)) * 2 + 1
         for _ in range(32)
@@ -202,31 +208,38 @@ def random_program(seed: int, length: int = 40) -> Program:
     x[WINDOW] = x[STACK] = MIDDLE
     x[COUNTER], x[BODY] = rounds, CODE
     frm = int(rng.integers(5)) if mixture else 0
-    f = tuple(_float(rng) for _ in range(32))
+    f = tuple(random_float(rng) for _ in range(32))
     return Program(items, tuple(x), f, frm << 5 | int(rng.integers(32)), rounds, seed, catches)
 
 
-def _float(rng: np.random.Generator) -> int:
+def random_float(rng: np.random.Generator) -> int:
     draw = rng.random()
     if draw < 0.4:
         return DOUBLES[rng.integers(len(DOUBLES))]
-    if draw < 0.8:
+    if draw < 0.7:
         return BOX | SINGLES[rng.integers(len(SINGLES))]
+    if draw < 0.9:  # exponents that meet, and few bits set, so that ties and exact results come up
+        is_single = draw < 0.8
+        bits, bias = (23, 127) if is_single else (52, 1023)
+        fraction = sum({1 << int(rng.integers(bits)) for _ in range(int(rng.integers(4)))})
+        number = (bias + int(rng.integers(-bits - 2, bits + 2))) << bits | fraction
+        number |= int(rng.integers(2)) << (31 if is_single else 63)
+        return BOX | number if is_single else number
     return int(rng.integers(1 << 63)) * 2 + 1
 
 
-def _item(rng: np.random.Generator, floating: float, wild: float) -> Item:
+def random_item(rng: np.random.Generator, floating: float, wild: float) -> Item:
     draw, skip = rng.random(), int(rng.integers(MOST_SKIPPED + 1))
     if draw < 0.10:
         row = BRANCHES[rng.integers(len(BRANCHES))]
         rs1, rs2 = (int(n) for n in rng.integers(0, 32, 2))
         return Item("branch", row.match | rs1 << 15 | rs2 << 20, skip)
     if draw < 0.14:
-        return Item(("jal", "jalr")[rng.integers(2)], _free(rng), skip)
+        return Item(("jal", "jalr")[rng.integers(2)], free_register(rng), skip)
     if draw < 0.18:
         return Item(("c.j", "c.beqz", "c.bnez")[rng.integers(3)], int(rng.integers(8)), skip)
     if draw < 0.28:
-        return _compressed(rng)
+        return compressed_item(rng)
     if draw < 0.45:
         return Item("code", _access(rng, floating, wild))
     if floating and draw < 0.48:
@@ -236,10 +249,10 @@ def _item(rng: np.random.Generator, floating: float, wild: float) -> Item:
     if draw < 0.50:
         return Item("code", ROWS[("fence", "fence.i")[rng.integers(2)]].match)
     rows = FLOATING if rng.random() < floating else INTEGER
-    return Item("code", _plain(rng, rows[rng.integers(len(rows))]))
+    return Item("code", plain_word(rng, rows[rng.integers(len(rows))]))
 
 
-def _free(rng: np.random.Generator) -> int:
+def free_register(rng: np.random.Generator) -> int:
     """A register that may be written to."""
     while True:
         number = int(rng.integers(32))
@@ -247,10 +260,10 @@ def _free(rng: np.random.Generator) -> int:
             return number
 
 
-def _plain(rng: np.random.Generator, row: Row) -> int:
+def plain_word(rng: np.random.Generator, row: Row) -> int:
     word = row.match
     if "rd" in row.fields:
-        word |= (_free(rng) if row.register_kinds[0] == "x" else int(rng.integers(32))) << 7
+        word |= (free_register(rng) if row.register_kinds[0] == "x" else int(rng.integers(32))) << 7
     if "rs1" in row.fields:
         word |= int(rng.integers(32)) << 15
     if "rs2" in row.fields:
@@ -277,7 +290,7 @@ def _access(rng: np.random.Generator, floating: float, wild: float) -> int:
             break
     base = int(rng.integers(32)) if rng.random() < wild else WINDOW
     offset = int(rng.integers(-256, 256)) * (1 if rng.random() < 0.3 else 8)
-    rd = _free(rng) if row.register_kinds[0] != "f" else int(rng.integers(32))
+    rd = free_register(rng) if row.register_kinds[0] != "f" else int(rng.integers(32))
     word = assemble(
         row.mnemonic, rd, base, int(rng.integers(32)), offset if {"imm12", "simm7"} & row.fields else 0
     )
@@ -291,10 +304,10 @@ def _csr(rng: np.random.Generator, known: tuple[int, ...]) -> int:
     source = int(rng.integers(32))
     if number >= READ_ONLY:
         row, source = ROWS["csrrs"], 0
-    return row.match | _free(rng) << 7 | source << 15 | number << 20
+    return row.match | free_register(rng) << 7 | source << 15 | number << 20
 
 
-def _compressed(rng: np.random.Generator) -> Item:
+def compressed_item(rng: np.random.Generator) -> Item:
     """Any 16-bit instruction that goes on behind itself and keeps what is to be kept."""
     while True:
         half = int(rng.integers(1 << 16))

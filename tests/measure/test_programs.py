@@ -56,10 +56,9 @@ class CopyFrom:
         shutil.copy(self.folder / archive.file, destination)
 
 
-def write_catalogue(path: Path, archive: Archive, extra: str = "") -> Path:
-    """Write a catalogue with one third-party program."""
-    path.write_text(
-        f"""\
+def catalogue_of(archive: Archive, extract: str, rest: str) -> str:
+    """A catalogue with one third-party program; ``rest``: what comes behind ``extract``, indented by its level."""
+    return f"""\
 programs:
   demo:
     description: A demonstration.
@@ -69,7 +68,13 @@ programs:
       version: "{archive.version}"
       file: {archive.file}
       sha256: {archive.sha256}
-      extract: [src/*.h]
+      extract: [{extract}]
+{rest}"""
+
+
+def write_catalogue(path: Path, archive: Archive, extra: str = "") -> Path:
+    """Write a catalogue with a program that is compiled from its sources."""
+    rest = f"""\
       sources: [src/*.c]
       include_dirs: [src]
     defines: {{LEVEL: 3, BARE: }}
@@ -77,7 +82,7 @@ programs:
     libraries: [m]
     arguments: {{medium: [10, "-"]}}
 {extra}"""
-    )
+    path.write_text(catalogue_of(archive, "src/*.h", rest))
     return path
 
 
@@ -329,20 +334,7 @@ def test_missing_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def write_project_catalogue(path: Path, archive: Archive, build: str, package: str = "") -> Path:
     path.write_text(
-        f"""\
-programs:
-  demo:
-    description: A demonstration.
-    package:
-      registry: {archive.registry}
-      name: {archive.package}
-      version: "{archive.version}"
-      file: {archive.file}
-      sha256: {archive.sha256}
-      extract: ["src/**"]
-{package}    build: {build}
-    arguments: {{medium: []}}
-"""
+        catalogue_of(archive, '"src/**"', f"{package}    build: {build}\n    arguments: {{medium: []}}\n")
     )
     return path
 

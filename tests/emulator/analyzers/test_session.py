@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from emulator.errors import EmulatorError
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
+from tests.emulator.dynamic_root import build_root
 
 ENGINES: tuple[dict[str, Any], ...] = (
     {"hot_executions": 1 << 30},
@@ -225,31 +224,7 @@ def test_intervals_must_agree(small: Path) -> None:
 
 def test_one_library(tmp_path: Path) -> None:
     """The guest's dynamic linker is one: it is mapped from the start; others are when they are asked for later."""
-    source = Path(__file__).parent.parent / "linux" / "guest_loader.c"
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        "riscv64-linux-musl",
-        "-O1",
-        "-nostdlib",
-        "-fPIC",
-    ]
-    command += ["-ffreestanding", "-fno-stack-protector", "-Wl,-e,_start", str(source)]
-    (tmp_path / "lib").mkdir()
-    loader = tmp_path / "lib" / "own-loader.so"
-    subprocess.run([*command, "-DLOADER", "-shared", "-o", loader], check=True)
-    linked = [
-        "-pie",
-        "-dynamic",
-        "-Wl,-dynamic-linker,/lib/own-loader.so",
-        "-o",
-        tmp_path / "program",
-        loader,
-    ]
-    subprocess.run([*command, *linked], check=True)
+    build_root(tmp_path)
 
     def watch(selection: str, **options: Any) -> list[int]:
         pcs = Pcs()

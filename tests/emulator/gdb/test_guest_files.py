@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from emulator.gdb.server import serve
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.build import build_program
+from tests.emulator.dynamic_root import INTERPRETER, build_root
 
 READER = """
 #include <stdio.h>
@@ -29,9 +29,7 @@ int main(void) {
   return 3;
 }
 """
-LOADER = Path(__file__).parents[1] / "linux" / "guest_loader.c"
 READ, ECALL = 63, bytes.fromhex("73000000")
-INTERPRETER = "/lib/own-loader.so"
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +42,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with a dynamically linked program, its library (which is its interpreter, too), and a link."""
-    directory = tmp_path_factory.mktemp("root")
-    (directory / "lib").mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        "riscv64-linux-musl",
-        "-O1",
-        "-g",
-        "-nostdlib",
-    ]
-    command += ["-fPIC", "-ffreestanding", "-fno-stack-protector", "-Wl,-e,_start", str(LOADER)]
-    loader = directory / INTERPRETER.lstrip("/")
-    subprocess.run([*command, "-DLOADER", "-shared", "-o", str(loader)], check=True)
-    linker = f"-Wl,-dynamic-linker,{INTERPRETER}"
-    subprocess.run(
-        [*command, "-pie", "-dynamic", linker, "-o", str(directory / "program"), str(loader)], check=True
-    )
+    directory = build_root(tmp_path_factory.mktemp("root"), "-g")
     (directory / "link").symlink_to("program")
     return directory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 from kernels import ENGINE_NAMES, engine_named
@@ -238,6 +239,33 @@ def test_a_bad_access_is_located(engine: str, good_rounds: int) -> None:
         assert f"{DATA + 0x100000:#x}" in end.message
         assert f"at {CODE + 24:#x}" in end.message, (name, end.message)
         assert f"{name} " in end.message
+
+
+@pytest.mark.parametrize("engine", ENGINE_NAMES)
+@pytest.mark.parametrize("good_rounds", [0, ROUNDS])
+def test_a_misaligned_atomic_is_a_bus_error(engine: str, good_rounds: int) -> None:
+    """Ordinary accesses may be misaligned, atomics not, whether anything is mapped there or not."""
+    names = ("lr.w", "lr.d", "sc.w", "sc.d", "amoadd.w", "amoswap.d")
+    for (name, skew), base in product(product(names, (1, 2, 4)), (DATA, DATA + 0x100000)):
+        if skew == 4 and name.endswith(".w"):
+            continue
+        rs2 = 0 if name.startswith("lr.") else 6
+        body = [  # in the last round x7 has another address
+            encode("sltiu", 7, 9, imm=1), encode("sub", 7, 0, 7), encode("and", 7, 7, 21), encode("add", 7, 7, 5),
+            encode("lw", 8, 5, imm=17), encode(name, 20, 7, rs2), encode("addi", 9, 9, imm=-1),
+            encode("jal", 0, imm=-28),
+        ]  # fmt: skip
+        start = [
+            encode("lui", 5, imm=DATA), encode("addi", 9, 0, imm=good_rounds), encode("lui", 21, imm=base - DATA),
+            encode("addi", 21, 21, imm=skew),
+        ]  # fmt: skip
+        end = run([*start, *body], engine)
+        assert end.signal == Signal.SIGBUS, (name, end)
+        assert (
+            f"{base + skew:#x}: the address must be a multiple of {8 if name[-1] == 'd' else 4}"
+            in end.message
+        )
+        assert f"at {CODE + 36:#x}" in end.message
 
 
 @pytest.mark.parametrize("engine", ENGINE_NAMES)

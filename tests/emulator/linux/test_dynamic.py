@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,40 +9,13 @@ import pytest
 from emulator.errors import GuestImageError
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
-
-SOURCE = Path(__file__).with_name("guest_loader.c")
-INTERPRETER = "/lib/own-loader.so"
+from tests.emulator.dynamic_root import INTERPRETER, build_root
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with a position-independent program and the interpreter that it asks for."""
-    directory = tmp_path_factory.mktemp("root")
-    (directory / "lib").mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "ziglang",
-        "cc",
-        "-target",
-        "riscv64-linux-musl",
-        "-O1",
-        "-nostdlib",
-        "-fPIC",
-    ]
-    command += ["-ffreestanding", "-fno-stack-protector", "-Wl,-e,_start", str(SOURCE)]
-    loader = directory / INTERPRETER.lstrip("/")
-    subprocess.run([*command, "-DLOADER", "-shared", "-o", str(loader)], check=True)
-    program = [
-        "-pie",
-        "-dynamic",
-        f"-Wl,-dynamic-linker,{INTERPRETER}",
-        "-o",
-        str(directory / "program"),
-        str(loader),
-    ]
-    subprocess.run([*command, *program], check=True)
-    return directory
+    return build_root(tmp_path_factory.mktemp("root"))
 
 
 @pytest.mark.parametrize("engine", ["translated", "oracle"])

@@ -96,6 +96,8 @@ def test_file_contents_are_copied(make_guest):
     where = mmap(guest, 10000, prot=1, flags=PRIVATE, fd=fd, offset=4096)
     assert guest.memory.read(where, 3 * PAGE_BYTES) == contents[4096:].ljust(3 * PAGE_BYTES, b"\0")
     assert guest.memory.perm[where // PAGE_BYTES] == READ | MAPPED
+    assert mmap(guest, 10, prot=1, flags=PRIVATE, fd=fd, offset=(1 << 63) - 4096) == -errno.EOVERFLOW
+    assert mmap(guest, 10, prot=1, flags=PRIVATE, fd=fd, offset=(1 << 64) - 4096) == -errno.EOVERFLOW
     shared = mmap(guest, 10, prot=1, flags=SHARED, fd=fd)
     assert guest.memory.read(shared, 3) == contents[:3]
 

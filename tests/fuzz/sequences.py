@@ -1,0 +1,389 @@
+"""System calls that follow one another as a program's do, mixed with arguments that make no sense.
+
+A few stories are told at once - a file is opened, written, mapped and closed; a pipe feeds a child that executes
+another
+program; an epoll waits for an event - each call with what earlier ones returned. Now and then an argument is something
+else. The guest must come to an end, the same on the oracle and on translations, and the host must not notice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from emulator.errors import EmulatorError
+from emulator.isa.decode import assemble
+from emulator.linux.abi import SYSTEM_CALL_NAMES
+from emulator.machine import Machine
+from tests.fuzz.hostile import EDGES, LIMIT_INSTRUCTIONS, PATHS, Surroundings
+from tests.fuzz.programs import CODE, DATA, elf
+
+_NUMBERS = {name: number for number, name in SYSTEM_CALL_NAMES.items()}
+_RESULTS, _POOL, _BUFFERS, _TEXTS, _DATA_BYTES = DATA, DATA + 0x2000, DATA + 0x6000, DATA + 0xA000, 0xC000
+_MOST_CALLS = 70
+_HERE = (1 << 64) - 100  # AT_FDCWD
+_WRONG = 0.06  # share of arguments that make no sense
+_PROGRAM = "/directory/program"
+_STATUS = 7  # of the program that children execute
+_HANDLED = 10  # SIGUSR1
+HOT = {"hot_executions": 1, "optimise_executions": 2}
+_T0, _A0, _A7 = 5, 10, 17
+
+
+@dataclass(frozen=True)
+class Result:
+    """What call number ``number`` returned."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Word:
+    """The 32 bits at ``address``, such as a descriptor of a pipe."""
+
+    address: int
+
+
+Value = int | Result | Word
+Story = Callable[["Script"], Iterator[None]]
+
+
+@dataclass
+class Script:
+    """A guest program in the making; random choices by ``rng``."""
+
+    rng: np.random.Generator
+    words: list[int] = field(default_factory=list)
+    pool: list[int] = field(default_factory=list)
+    n_results: int = 0
+    buffers: int = 0
+    texts: dict[bytes, int] = field(default_factory=dict)
+    data: bytearray = field(default_factory=lambda: bytearray(_DATA_BYTES))
+
+    # --- data
+    def buffer(self, contents: bytes = b"", n_bytes: int = 64) -> int:
+        """The address of bytes of its own."""
+        address = _BUFFERS + self.buffers % (_TEXTS - _BUFFERS)
+        self.buffers += max(n_bytes, len(contents)) + 15 & -16
+        self.data[address - DATA : address - DATA + len(contents)] = contents
+        return address
+
+    def text(self, path: bytes) -> int:
+        if path not in self.texts:
+            address = _TEXTS + sum(len(other) + 1 for other in self.texts)
+            self.data[address - DATA : address - DATA + len(path)] = path
+            self.texts[path] = address
+        return self.texts[path]
+
+    def pick(self, *choices: int) -> int:
+        return choices[self.rng.integers(len(choices))]
+
+    # --- code
+    def call(self, name: str, *arguments: Value) -> Result:
+        for n, argument in enumerate(arguments):
+            self._load(_A0 + n, self._nonsense() if self.rng.random() < _WRONG else argument)
+        self.words += [assemble("addi", _A7, 0, imm=_NUMBERS[name]), assemble("ecall")]
+        found = Result(self.n_results)
+        self.n_results += 1
+        self.words += self._far("sd", _A0, _RESULTS + 8 * found.number)
+        return found
+
+    def touch(self, address: Value, write: bool) -> None:
+        """Use memory that a call gave, unless it failed."""
+        self._load(_A0, address)
+        access = assemble("sd", rs1=_A0, rs2=_A0) if write else assemble("ld", _A7, _A0)
+        self.words += [assemble("blt", rs1=_A0, rs2=0, imm=8), access]
+
+    def store(self, value: Value, address: int) -> None:
+        self._load(_A0, value)
+        self.words += self._far("sw", _A0, address)
+
+    def fork(self, tell: Callable[[], None]) -> Result:
+        """A child that does what ``tell`` says, and ends."""
+        child = self.call("clone", 17, 0, 0, 0, 0)
+        around = len(self.words)
+        self.words += [0, 0]
+        tell()
+        self._load(_A0, int(self.rng.integers(256)))
+        self.words += [assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]), assemble("ecall")]
+        self.words[around] = assemble("beq", rs1=_A0, rs2=0, imm=8)
+        self.words[around + 1] = assemble("jal", 0, imm=4 * (len(self.words) - around - 1))
+        return child
+
+    def _load(self, register: int, value: Value) -> None:
+        if isinstance(value, Result):
+            self.words += self._far("ld", register, _RESULTS + 8 * value.number)
+        elif isinstance(value, Word):
+            self.words += self._far("lw", register, value.address)
+        else:
+            self.words += self._far("ld", register, _POOL + 8 * len(self.pool))
+            self.pool.append(value & (1 << 64) - 1)
+
+    @staticmethod
+    def _far(name: str, register: int, address: int) -> list[int]:
+        high, low = address + 0x800 & ~0xFFF, (address + 0x800 & 0xFFF) - 0x800
+        access = (
+            assemble(name, register, _T0, register, low)
+            if name[0] == "l"
+            else assemble(name, 0, _T0, register, low)
+        )
+        return [assemble("lui", _T0, imm=high), access]
+
+    def _nonsense(self) -> Value:
+        draw = self.rng.random()
+        if draw < 0.4:
+            return EDGES[self.rng.integers(len(EDGES))]
+        if draw < 0.6 and self.n_results:
+            return Result(int(self.rng.integers(self.n_results)))
+        if draw < 0.8:
+            return self.text(PATHS[self.rng.integers(len(PATHS))])
+        return _BUFFERS + int(self.rng.integers(_TEXTS - _BUFFERS))
+
+    def program(self) -> bytes:
+        end = [assemble("addi", _A0), assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]), assemble("ecall")]
+        self.data[_POOL - DATA : _POOL - DATA + 8 * len(self.pool)] = struct.pack(
+            f"<{len(self.pool)}Q", *self.pool
+        )
+        handler = [assemble("jalr", 0, 1)]
+        code = b"".join(word.to_bytes(4, "little") for word in (*handler, *self.words, *end))
+        whole = bytearray(elf(code, bytes(self.data)))
+        whole[24:32] = (CODE + 4).to_bytes(8, "little")
+        return bytes(whole)
+
+
+# --- stories: each ``yield`` is where another one may go on
+def file_story(s: Script) -> Iterator[None]:
+    path = s.text((b"/directory/new", b"/file", b"/directory/other", b"/readonly/file")[s.rng.integers(4)])
+    fd = s.call("openat", _HERE, path, s.pick(0, 2, 0o102, 0o1102, 0o2102), 0o644)
+    yield
+    text = s.buffer(b"written by a guest\n" * 8, 160)
+    for _ in range(int(s.rng.integers(1, 6))):
+        which = int(s.rng.integers(8))
+        if which == 0:
+            s.call("write", fd, text, s.pick(0, 1, 19, 152))
+        elif which == 1:
+            s.call("pread64", fd, s.buffer(n_bytes=128), s.pick(1, 128), s.pick(0, 10, 4096))
+        elif which == 2:
+            s.call("lseek", fd, s.pick(0, 5, 4096, -1), s.pick(0, 1, 2))
+        elif which == 3:
+            s.call("ftruncate", fd, s.pick(0, 100, 5000, 1 << 20))
+        elif which == 4:
+            s.call("fstat", fd, s.buffer(n_bytes=128))
+        elif which == 5:
+            vector = s.buffer(struct.pack("<4Q", text, 7, text + 7, 12))
+            s.call(("readv", "writev")[s.rng.integers(2)], fd, vector, 2)
+        elif which == 6:
+            s.call("pwrite64", fd, text, 60, s.pick(0, 3, 8000))
+        else:
+            s.call("read", fd, s.buffer(n_bytes=256), 200)
+        yield
+    size = s.pick(100, 4096, 12288)
+    memory = s.call("mmap", 0, size, s.pick(1, 3, 3, 5), s.pick(1, 2), fd, s.pick(0, 0, 4096))
+    yield
+    if s.rng.random() < 0.4:
+        s.touch(memory, write=s.rng.random() < 0.5)
+        yield
+    s.call("read", fd, memory, 50)
+    yield
+    other = (
+        s.call("dup3", fd, s.pick(9, 10, 11), s.pick(0, 0o2000000))
+        if s.rng.random() < 0.4
+        else s.call("dup", fd)
+    )
+    s.call("close", fd)
+    yield
+    s.call("write", other, memory, s.pick(8, 64))
+    s.call("munmap", memory, size)
+    s.call("fcntl", other, s.pick(1, 3), 0)
+    s.call("close", other)
+    s.call("close", other)
+    if s.rng.random() < 0.5:
+        s.call("unlinkat", _HERE, path, 0)
+
+
+def pipe_story(s: Script) -> Iterator[None]:
+    ends = s.buffer()
+    s.call("pipe2", ends, s.pick(0, 0o4000, 0o2000000))
+    reading, writing = Word(ends), Word(ends + 4)
+    yield
+    text = s.buffer(b"through a pipe", 16)
+    s.call("write", writing, text, s.pick(1, 14))
+    yield
+    poll = s.buffer(bytes(4) + struct.pack("<Hxx", 5))
+    s.store(reading, poll)
+    s.call("ppoll", poll, 1, s.buffer(struct.pack("<QQ", 0, 1000)), 0, 8)
+    yield
+    s.call("read", reading, s.buffer(n_bytes=64), s.pick(1, 64))
+    s.call("fcntl", reading, 4, 0o4000)
+    s.call("read", reading, s.buffer(n_bytes=64), 64)
+    yield
+    s.call("close", writing)
+    s.call("read", reading, s.buffer(n_bytes=64), 64)
+    s.call("close", reading)
+
+
+def child_story(s: Script) -> Iterator[None]:
+    ends = s.buffer()
+    s.call("pipe2", ends, 0)
+    reading, writing = Word(ends), Word(ends + 4)
+    yield
+
+    def child() -> None:
+        s.call("write", writing, s.text(b"child"), 5)
+        if s.rng.random() < 0.3:
+            s.call("mmap", 0, 1 << 16, 3, 0x22, -1, 0)
+        if s.rng.random() < 0.2:
+            s.fork(lambda: None)
+        if s.rng.random() < 0.5:
+            path = s.text((_PROGRAM.encode(), b"/file", b"/nothing")[s.rng.integers(3)])
+            arguments = s.buffer(struct.pack("<3Q", path, s.text(b"argument"), 0))
+            s.call("execve", path, arguments, s.buffer(bytes(8)))
+        if s.rng.random() < 0.1:
+            s.touch(0x1000, write=False)
+
+    pid = s.fork(child)
+    yield
+    s.call("close", writing)
+    s.call("read", reading, s.buffer(n_bytes=16), 16)
+    yield
+    if s.rng.random() < 0.2:
+        s.call("kill", pid, s.pick(0, 9, 15))
+    s.call("wait4", pid, s.buffer(), s.pick(0, 0, 1), 0)
+    s.call("wait4", -1, s.buffer(), s.pick(0, 1), 0)
+    s.call("close", reading)
+
+
+def event_story(s: Script) -> Iterator[None]:
+    epoll = s.call("epoll_create1", 0)
+    event = s.call("eventfd2", s.pick(0, 3), s.pick(0, 0o4000))
+    yield
+    about = s.buffer(struct.pack("<IxxxxQ", s.pick(1, 5, 0x80000001), 42))
+    s.call("epoll_ctl", epoll, s.pick(1, 1, 1, 2, 3), event, about)
+    yield
+    s.call("write", event, s.buffer(struct.pack("<Q", 5)), 8)
+    s.call("epoll_pwait", epoll, s.buffer(n_bytes=128), 8, s.pick(0, 0, 3), 0, 8)
+    yield
+    s.call("read", event, s.buffer(), 8)
+    timer = s.call("timerfd_create", s.pick(0, 1), s.pick(0, 0o4000))
+    s.call("timerfd_settime", timer, 0, s.buffer(struct.pack("<4Q", 0, 0, 0, 2000)), 0)
+    yield
+    s.call("epoll_ctl", epoll, 1, timer, about)
+    s.call("epoll_pwait", epoll, s.buffer(n_bytes=128), 8, 1, 0, 8)
+    s.call("read", timer, s.buffer(), 8)
+    yield
+    for fd in (event, epoll, timer):
+        s.call("close", fd)
+    s.call("epoll_ctl", epoll, 2, event, 0)
+
+
+def signal_story(s: Script) -> Iterator[None]:
+    action = s.buffer(
+        struct.pack("<3Q", s.pick(CODE, CODE, 1, 0x10), s.pick(0, 4, 0x10000000, 0x40000000), 0)
+    )
+    s.call("rt_sigaction", _HANDLED, action, s.buffer(), 8)
+    own = s.call("getpid")
+    yield
+    handled = s.buffer(struct.pack("<Q", 1 << _HANDLED - 1))
+    s.call("rt_sigprocmask", s.pick(0, 1, 2), handled, s.buffer(), 8)
+    s.call("kill", own, s.pick(0, _HANDLED, _HANDLED, 17))
+    yield
+    s.call("rt_sigpending", s.buffer(), 8)
+    s.call("rt_sigtimedwait", handled, s.buffer(n_bytes=128), s.buffer(struct.pack("<QQ", 0, 500)), 8)
+    yield
+    s.call("rt_sigprocmask", 1, handled, 0, 8)
+    s.call("setitimer", 0, s.buffer(struct.pack("<4Q", 0, 0, 0, s.pick(0, 0, 3))), s.buffer())
+    s.call("nanosleep", s.buffer(struct.pack("<QQ", 0, 700)), s.buffer())
+    s.call("sigaltstack", s.buffer(struct.pack("<3Q", DATA, s.pick(0, 2), 8192)), s.buffer())
+
+
+def memory_story(s: Script) -> Iterator[None]:
+    size = s.pick(4096, 8192, 1 << 16)
+    memory = s.call("mmap", 0, size, s.pick(0, 1, 3, 7), 0x22, -1, 0)
+    yield
+    s.call("mprotect", memory, s.pick(4096, size), s.pick(0, 1, 3))
+    yield
+    s.call("madvise", memory, size, s.pick(0, 4, 8))
+    if s.rng.random() < 0.3:
+        s.touch(memory, write=True)
+    moved = s.call("mremap", memory, size, s.pick(4096, 2 * size), s.pick(0, 1), 0)
+    yield
+    s.call("getrandom", moved, 16, 0)
+    s.call("munmap", memory, 4096)
+    s.call("brk", s.call("brk", 0))
+
+
+STORIES: tuple[Story, ...] = (
+    file_story,
+    file_story,
+    pipe_story,
+    child_story,
+    event_story,
+    signal_story,
+    memory_story,
+)
+
+
+def sequence(seed: int) -> Script:
+    """The program of ``seed``: a few stories, told alternately."""
+    script = Script(np.random.default_rng([seed, 5]))
+    told = [STORIES[script.rng.integers(len(STORIES))](script) for _ in range(int(script.rng.integers(1, 6)))]
+    while told and script.n_results < _MOST_CALLS:
+        story = told[script.rng.integers(len(told))]
+        if next(story, "over") == "over":
+            told.remove(story)
+    return script
+
+
+def _executed() -> bytes:
+    """What children execute: it ends with _STATUS."""
+    words = (
+        assemble("addi", _A0, 0, imm=_STATUS),
+        assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]),
+        assemble("ecall"),
+    )
+    return elf(b"".join(word.to_bytes(4, "little") for word in words), bytes(16))
+
+
+def run(script: Script, base: Path, engine: str, hot: bool = False) -> tuple[str, tuple[int, ...], list[str]]:
+    """How it ended, what its calls returned, and what it changed that it must not; ``base``: a directory to make.
+
+    ``hot``: translate everything at once, which takes its time.
+    """
+    surroundings = Surroundings(base)
+    program = surroundings.root / _PROGRAM[1:]
+    program.write_bytes(_executed())
+    program.chmod(0o755)
+    with Machine(
+        script.program(), files=surroundings.files(), background=False, limit_instructions=LIMIT_INSTRUCTIONS,
+        engine=engine, **(HOT if hot else {}),
+    ) as machine:  # fmt: skip
+        try:
+            ending = machine.run()
+            said = f"status {ending.status}"
+        except EmulatorError as error:
+            said = type(error).__name__
+        try:
+            results = machine.memory.read(_RESULTS, 8 * script.n_results)
+        except EmulatorError:
+            results = b""  # it has unmapped them
+    return said, struct.unpack(f"<{len(results) // 8}q", results), surroundings.changes()
+
+
+def check_sequence(seed: int, base: Path) -> list[str]:
+    """What is wrong with the sequence of ``seed``."""
+    script = sequence(seed)
+    right = run(script, base / "oracle", "oracle")
+    mine = run(script, base / "translated", "translated", hot=seed % 4 == 0)
+    found = [f"{path} has changed" for path in (*right[2], *mine[2])]
+    if right[0] != mine[0]:
+        found.append(f"ends with {mine[0]}, on the oracle with {right[0]}")
+    found += [
+        f"call {n} returns {ours}, on the oracle {theirs}"
+        for n, (ours, theirs) in enumerate(zip(mine[1], right[1], strict=False))
+        if ours != theirs
+    ]
+    return found
