@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emulator.engine.blocks import BlockCache
+from emulator.engine.discovery import Pages
 from emulator.engine.state import Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
 from emulator.linux.abi import Signal
-from emulator.memory import ADDRESS_SPACE_BYTES, GUARD_BYTES, PAGE_BYTES, PAGE_SHIFT, GuestMemory, MemoryFault
+from emulator.memory import (
+    ADDRESS_SPACE_BYTES,
+    EXEC,
+    GUARD_BYTES,
+    PAGE_BYTES,
+    PAGE_SHIFT,
+    GuestMemory,
+    MemoryFault,
+)
 
 _TABLES = ("block_index", "blocks")
 
@@ -28,6 +37,7 @@ class Space:
 
     def __init__(self, memory: GuestMemory, like: Space | None = None, same_code: bool = False) -> None:
         self.memory = memory
+        self.pages = Pages(memory.base, memory.perm, EXEC)
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ from emulator.engine.operations import (
     SLOW,
 )
 from emulator.engine.state import MAX_BLOCKS, MXCSR_ROUNDING
+from emulator.engine.tiers import GUEST_SPACE
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, MAX_BLOCK_INSTRUCTIONS, OpClass
 from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed, rounds_as_told
 from emulator.isa.table import TABLE, Row
 from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
-from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GuestMemory
 
 _CHUNK_OPERATIONS = 1 << 15
 _MOST_OPERATIONS = 3 * MAX_BLOCK_INSTRUCTIONS + 1  # of a block
@@ -41,8 +41,16 @@ _IMMEDIATES = {
 _JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
 
 
+class Pages(NamedTuple):
+    """Guest memory: the host address of guest address 0, permissions by page (uint8), and their bit for code."""
+
+    base: int
+    permissions: NDArray[np.uint8]
+    executable: int
+
+
 class Discovery:
-    """Discovers blocks of ``cache`` in ``memory``, for the interpreter's tables.
+    """Discovers blocks of ``cache`` in ``pages``, for the interpreter's tables.
 
     ``descriptors``, ``index``: the interpreter's, as `Translator` has them. The interpreter calls the kernel by itself
     where it comes to an address that nothing is known of; `collect` tells Python afterwards. ``address``: of the
@@ -50,10 +58,10 @@ class Discovery:
     """
 
     def __init__(
-        self, compiler: Compiler, cache: BlockCache, memory: GuestMemory, descriptors: NDArray[np.void],
+        self, compiler: Compiler, cache: BlockCache, pages: Pages, descriptors: NDArray[np.void],
         index: NDArray[np.uint32],
     ) -> None:  # fmt: skip
-        self.address, self._static = _kernel(compiler)
+        self.address, self._static = _kernel(compiler, pages.executable)
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self.address)
         self._cache = cache
         self._descriptors = descriptors
@@ -65,7 +73,7 @@ class Discovery:
         self._blocks: Any = None
         self._instructions: Any = None
         self._arrays[0] = self._job.ctypes.data
-        self._arrays[1], self._arrays[2] = memory.base, memory.perm.ctypes.data
+        self._arrays[1], self._arrays[2] = pages.base, pages.permissions.ctypes.data
         self._arrays[6], self._arrays[7] = descriptors.ctypes.data, index.ctypes.data
         self._arrays[9:16] = [array.ctypes.data for array in self._static]
 
@@ -135,15 +143,15 @@ def _code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[t
 
 
 @functools.cache
-def _kernel(compiler: Compiler) -> tuple[int, tuple[NDArray[Any], ...]]:
+def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any], ...]]:
     """The address of the kernel, and the arrays that it gets behind those of a job."""
-    static = _static_tables()
+    static = _static_tables(executable)
 
     def text() -> str:
         from emulator.engine.numba_kernel import kernel_text
 
         arrays: tuple[NDArray[Any], ...] = (
-            np.zeros(k.JOB_WORDS, np.int64), np.zeros(ADDRESS_SPACE_BYTES, np.uint8), np.zeros(1, np.uint8),
+            np.zeros(k.JOB_WORDS, np.int64), np.zeros(GUEST_SPACE, np.uint8), np.zeros(1, np.uint8),
             np.zeros(1, BLOCK_DTYPE), np.zeros(1, INSTRUCTION_DTYPE), np.zeros(1, OPERATION_DTYPE),
             np.zeros(1, DESCRIPTOR_DTYPE), np.zeros(1, np.uint32), np.zeros(1, np.uint64), *static,
         )  # fmt: skip
@@ -152,7 +160,7 @@ def _kernel(compiler: Compiler) -> tuple[int, tuple[NDArray[Any], ...]]:
     return compiler.compile(text, [_NAME], 2, f"kernel {_NAME} {sources_identity()}")[_NAME], static
 
 
-def _static_tables() -> tuple[NDArray[Any], ...]:
+def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:
     groups = np.zeros((1024, 2), np.int32)
     candidates: list[tuple[int, int, int]] = []
     for (opcode, funct3), rows in sorted(CANDIDATES.items()):
@@ -167,7 +175,7 @@ def _static_tables() -> tuple[NDArray[Any], ...]:
         (k.TO_INDIRECT_CALL, OpClass.INDIRECT_CALL), (k.TO_INDIRECT_JUMP, OpClass.INDIRECT_JUMP),
         (k.TO_BRANCH, OpClass.BRANCH), (k.OP_SLOW, SLOW), (k.OP_FALL_THROUGH, FALL_THROUGH),
         (k.OP_SET_ROUNDING, SET_ROUNDING), (k.OP_RESTORE_ROUNDING, RESTORE_ROUNDING), (k.X0_RESULT, SCRATCH_REGISTER),
-        (k.MAX_INSTRUCTIONS, MAX_BLOCK_INSTRUCTIONS), (k.EXECUTABLE, EXEC), (k.TOP, ADDRESS_SPACE_BYTES),
+        (k.MAX_INSTRUCTIONS, MAX_BLOCK_INSTRUCTIONS), (k.EXECUTABLE, executable), (k.TOP, GUEST_SPACE),
         (k.NEARBY, NEARBY_BYTES),
     ):  # fmt: skip
         numbers[place] = value

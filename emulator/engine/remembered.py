@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive, SavedCode, SavedRegion, spans_of
 from emulator.engine.blocks import BlockCache
+from emulator.engine.discovery import Pages
 from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.tiers import Tier
 from emulator.events import TraceSelection
-from emulator.memory import GuestMemory
 
 _NEAR_BYTES = 512
 
@@ -26,7 +26,7 @@ _NEAR_BYTES = 512
 class CodeSource(Protocol):
     """An address space, as far as its code goes."""
 
-    memory: GuestMemory
+    pages: Pages
 
     def peek(self, start: int, n_bytes: int) -> bytes | None:
         """Code in memory; None where there is none."""

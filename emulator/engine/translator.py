@@ -79,7 +79,7 @@ class Translator:
         self._ready: Tier | None = None  # what the kernel is prepared for
         if source is not None:
             self._native = Discovery(
-                self._compiler, cache, source.memory, self._descriptor_view, self._index_view
+                self._compiler, cache, source.pages, self._descriptor_view, self._index_view
             )
             cache.on_decoded = self._decoded
             self._leave_to_python()

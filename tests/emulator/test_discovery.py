@@ -38,7 +38,7 @@ class Twin:
         self.memory.write(at, code)
         space, other = Space(self.memory), Space(self.memory)
         descriptors = self.descriptors.view("u1").view(DESCRIPTOR_DTYPE)
-        kernel = Discovery(Entry.get().compiler, space.cache, self.memory, descriptors, self.index.view("u4"))
+        kernel = Discovery(Entry.get().compiler, space.cache, space.pages, descriptors, self.index.view("u4"))
         self.slots.view("u8")[at >> 1] = self.index.view("u4")[at >> 1] = 0
         kernel.begin(RUNNER, self.slots.address, 77, 0)
         try:
@@ -146,7 +146,7 @@ def test_a_table_that_grows(twin: Twin) -> None:
     space = Space(twin.memory)
     descriptors = Table(4096 * DESCRIPTOR_DTYPE.itemsize)
     view = descriptors.view("u1").view(DESCRIPTOR_DTYPE)
-    kernel = Discovery(Entry.get().compiler, space.cache, twin.memory, view, twin.index.view("u4"))
+    kernel = Discovery(Entry.get().compiler, space.cache, space.pages, view, twin.index.view("u4"))
     twin.memory.write(CODE, words_of(np.random.default_rng(3), 900) + b"\x02\x90")
     kept = []
     twin.index.view("u4")[CODE >> 1 :] = 0
