@@ -149,7 +149,7 @@ class Machine:
         self.selection: TraceSelection = NOTHING
         for consumer in self._consumers:
             self.selection |= consumer.selection
-        self._observed, self._hooked, self._precise = self.selection, NOTHING, False
+        self._observed, self._hooked = self.selection, NOTHING
         self.hart = Hart()
         self.hart.pc = self.process.entry
         self.hart.x[2] = self.process.stack_pointer
@@ -231,15 +231,12 @@ class Machine:
         """Who has the record, beside the timing core."""
         return tuple(consumer for consumer in self._consumers if consumer is not self.core)
 
-    def call_hooks(
-        self, hooks: Hooks | None, where: TraceSelection = NOTHING, *, precise: bool = False
-    ) -> None:
+    def call_hooks(self, hooks: Hooks | None, where: TraceSelection = NOTHING) -> None:
         """Call ``hooks`` before and after each instruction of the blocks that have one of the selection's.
 
         ``where``: which ones beside those that observers select, from the next block on; may be called by the hooks.
-        ``precise``: translate nothing, so that all registers are exact wherever the guest faults.
         """
-        self._hooks, self._hooked, self._precise = hooks, where, precise
+        self._hooks, self._hooked = hooks, where
         self.selection = self._observed | where
         self._selected = False
 
@@ -657,7 +654,7 @@ class Machine:
             Signal.SIGBUS
         )
         selection = replace(self.selection, exact_faults=True) if catches else self.selection
-        self._translator.select(selection, interpret_only=self._precise)
+        self._translator.select(selection)
         self._selected = True
         if self._exactly:
             self._translator.step_exactly(True)

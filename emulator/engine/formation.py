@@ -8,7 +8,7 @@ ones around it, so that a loop is again in one piece, but only `MAX_COPIES` time
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 
@@ -24,18 +24,16 @@ _CALLS = (OpClass.CALL, OpClass.INDIRECT_CALL)
 
 
 class RegionFormer:
-    """Forms regions from the blocks of ``cache``; ``executions`` tells how often a block ran in a tier."""
+    """Forms regions from the blocks of ``cache``; ``call_targets``: where functions begin, as it becomes known;
+    ``executions`` tells how often a block ran in a tier."""
 
-    def __init__(self, cache: BlockCache, executions: Callable[[Tier, int], int]) -> None:
+    def __init__(
+        self, cache: BlockCache, call_targets: set[int], executions: Callable[[Tier, int], int]
+    ) -> None:
         self._cache = cache
+        self._call_targets = call_targets
         self._executions = executions
-        self.call_targets: list[int] = []  # sorted
-
-    def note_call_target(self, pc: int) -> None:
-        """A function begins at ``pc``."""
-        place = bisect_left(self.call_targets, pc)
-        if self.call_targets[place : place + 1] != [pc]:
-            self.call_targets.insert(place, pc)
+        self._sorted: list[int] = []
 
     def quick(self, tier: Tier, hot: int) -> Region:
         """The warm blocks of the function around ``hot`` that have no translation yet."""
@@ -69,8 +67,10 @@ class RegionFormer:
 
     def _function_start(self, pc: int) -> int:
         """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""
-        place = bisect_right(self.call_targets, pc)
-        return self.call_targets[place - 1] if place else pc
+        if len(self._sorted) != len(self._call_targets):  # which only grow
+            self._sorted = sorted(self._call_targets)
+        place = bisect_right(self._sorted, pc)
+        return self._sorted[place - 1] if place else pc
 
     def _reachable(self, hot: int, wanted: Callable[[int], bool]) -> dict[int, Block]:
         """``hot`` and the wanted blocks that it or the start of its function reaches over wanted ones, without

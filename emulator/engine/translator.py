@@ -18,20 +18,19 @@ import numpy as np
 
 from emulator.engine.archive import Archive, SavedRegion, sources_identity
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.discovery import Discovery
-from emulator.engine.discovery_kernel import ASK
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
 from emulator.engine.inline import InlineTables, texts_of
 from emulator.engine.interpreter import InterpreterEmitter
+from emulator.engine.known import KnownCode
 from emulator.engine.llvm import Compiler
-from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
+from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.region import COUNTS, RegionEmitter
-from emulator.engine.remembered import CodeSource, Remembered, code_to_save, emits_numbers, remember
-from emulator.engine.state import MAX_BLOCKS, Hart
-from emulator.engine.tiers import GUEST_SPACE, Region, Table, Tier
-from emulator.events import InlineCall, OpClass, Ranges, TraceSelection
+from emulator.engine.remembered import CodeSource, emits_numbers
+from emulator.engine.state import Hart
+from emulator.engine.tiers import Region, Tier
+from emulator.events import InlineCall, Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
 # instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
@@ -66,32 +65,15 @@ class Translator:
         self.background = background
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
-        self._block_index = Table(GUEST_SPACE * 2)
-        self._descriptors = Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
-        self._index_view = self._block_index.view("u4")
-        self._descriptor_view = self._descriptors.view("u1").view(DESCRIPTOR_DTYPE)
-        self._operations: list[np.ndarray] = []
         self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
-        self._source = source
-        self._remembered: Remembered | None = None
-        self._native: Discovery | None = None
-        self._ready: Tier | None = None  # what the kernel is prepared for
-        if source is not None:
-            self._native = Discovery(
-                self._compiler, cache, source.pages, self._descriptor_view, self._index_view
-            )
-            cache.on_decoded = self._decoded
-            self._leave_to_python()
-        self._first_new = 0  # the first block that no earlier process has left
-        self._former = RegionFormer(cache, self._executions)
+        self.code = KnownCode(hart, cache, source, self._compiler)
+        self._former = RegionFormer(cache, self.code.call_targets, self._executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
-        hart.set("block_index", self._block_index.address)
-        hart.set("blocks", self._descriptors.address)
         hart.set("leave", self._entry.leave)
         hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
@@ -103,29 +85,23 @@ class Translator:
         self._failure: BaseException | None = None
 
     # --- selection
-    def select(self, selection: TraceSelection, interpret_only: bool = False) -> Tier:
-        """Run with ``selection`` from now on; translations of other selections stay.
-
-        ``interpret_only``: translate nothing, so that all registers are exact at every access: for guests that
-        catch memory faults.
-        """
-        tier = self._tiers.get((selection, interpret_only))
+    def select(self, selection: TraceSelection) -> Tier:
+        """Run with ``selection`` from now on; translations of other selections stay."""
+        tier = self._tiers.get((selection, False))
         if tier is None:
             # Good code for it takes 150 ms and runs not twice as fast: the first process does without at first.
             good = not self.background or self._compiler.is_cached(
                 _interpreter_key(selection), OPTIMISED_LEVEL
             )
             level = OPTIMISED_LEVEL if good else QUICK_LEVEL
-            tier = Tier(selection, self._compile_interpreter(selection, level), interpret_only)
+            tier = Tier(selection, self._compile_interpreter(selection, level), False)
             if selection.ranges:
                 tier.plain = self._compile_interpreter(selection.unrecorded, level)
             if selection.hooks:
                 tier.hook = self._entry.hook
-            if self._archive is not None and self._source is not None and not self._tiers:
-                self._remembered = remember(self._archive, self.cache, self._source)
-                self._leave_to_python()
-                self._first_new = self.cache.facts.n_blocks
-            self._tiers[selection, interpret_only] = tier
+            if self._archive is not None and not self._tiers:
+                self.code.remember(self._archive)
+            self._tiers[selection, False] = tier
             if not self._take_arrived():
                 self._take_regions(tier)
                 self._interpret_known(tier)
@@ -136,12 +112,10 @@ class Translator:
         self._translating = tier
         if tier is not self._counted_for:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
-            known = self._descriptor_view[1 : len(self._operations) + 1]
-            known["count"] = 0
-            known["threshold"] = self._next_threshold(0)
+            self.code.count_anew(self._next_threshold(0))
             self._counted_for = tier
         self.tier = tier
-        self._ready = None
+        self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
         return tier
 
@@ -183,13 +157,12 @@ class Translator:
     def _interpret_known(self, tier: Tier) -> None:
         """Let the interpreter of a new tier run the blocks that are known and not translated."""
         slots = tier.slots.view("u8")
-        places = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
-        known = self._index_view[places]
-        places = places[(known != 0) & (known != ASK) & (slots[places] == 0)]
+        places = self.code.places()
+        places = places[slots[places] == 0]
         slots[places] = tier.interpreter
         if not len(places) or not (tier.plain or tier.hook):
             return
-        facts = self.cache.facts.blocks[self._descriptor_view[self._index_view[places]]["number"]]
+        facts = self.code.facts_at(places)
         if tier.plain:
             slots[places[~reaching(facts, tier.selection.ranges)]] = tier.plain
         if tier.hook:
@@ -223,7 +196,7 @@ class Translator:
         plain = self._compile_interpreter(tier.selection.unrecorded, OPTIMISED_LEVEL) if tier.plain else 0
         slots = tier.slots.view("u8")
         with self._publishing:
-            known = np.array([int(rows["pc"][0]) >> 1 for rows in self._operations])
+            known = self.code.places()
             poor = slots[known] == tier.interpreter, slots[known] == tier.plain
             slots[known[poor[0]]] = good
             tier.interpreter = good
@@ -239,25 +212,13 @@ class Translator:
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
-        self._ready = None
-        waited_for = self._remembered is not None and self._remembered.awaits(pc)
-        if waited_for and self._take_arrived() and self.is_known(pc):
+        remembered = self.code.remembered
+        if remembered is not None and remembered.awaits(pc) and self._take_arrived() and self.is_known(pc):
             return
         block = self.cache.get(pc)
         for tables in self._inline.values():
             tables.note(self.cache.facts, block.number, block.number + 1)
-        if not self._number_of(pc):
-            number = len(self._operations) + 1
-            if max(number, block.number) >= MAX_BLOCKS:
-                raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
-            operations = operations_of(block)
-            self._operations.append(operations)
-            self._descriptor_view[number] = (
-                operations.ctypes.data, 0, len(block.instructions), block.number, self._next_threshold(0), (0, 0)
-            )  # fmt: skip
-            self._index_view[pc >> 1] = number
-            if block.call_target is not None:
-                self._former.note_call_target(block.call_target)
+        self.code.add(block, self._next_threshold(0))
         slots = self.tier.slots.view("u8")
         with self._publishing:
             if not slots[pc >> 1]:
@@ -265,56 +226,20 @@ class Translator:
 
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
-        tier, native = self.tier, self._native
-        if self._ready is tier:
-            return
-        if native is None or tier.plain or tier.hook or self._inline:
+        tier = self.tier
+        if tier.plain or tier.hook or self._inline:
             self.discover_nothing()
-        else:
-            native.begin(tier.interpreter, tier.slots.address, self._next_threshold(0), len(self._operations))
-            self.hart.set("discover", native.address)
-            self.hart.set("discovery", native.table)
+        elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
-        self._ready = tier
-
-    def discover_nothing(self) -> None:
-        """Let the guest come back wherever nothing is known."""
-        self._ready = None
-        self.hart.set("discover", 0)
-        self.hart.set("miss", self._entry.miss)
 
     def end(self) -> None:
-        """The guest has run: take in what was discovered."""
-        native, source = self._native, self._source
-        if native is None or source is None or not native.has_found:
-            return
-        operations, blocks, code = native.collect()
-        self._operations += operations
-        self._ready = None
-        for start, decoded in code:
-            source.note(start, decoded)
-        for target in set(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist()):
-            self._former.note_call_target(target)
+        """The guest has run."""
+        self.code.end()
 
-    def _decoded(self, pc: int) -> None:
-        """Python knows a block at ``pc``, under a number of its own."""
-        self._ready = None
-        if not self._index_view[pc >> 1]:
-            self._index_view[pc >> 1] = ASK
-
-    def _leave_to_python(self) -> None:
-        """Where blocks are known that the interpreter has not got, or may be once more."""
-        for pcs in (
-            self.cache.pcs(),
-            () if self._remembered is None else self._remembered.saved.blocks["pc"],
-        ):
-            places = np.array(pcs, np.int64) >> 1
-            self._index_view[places[self._index_view[places] == 0]] = ASK
-
-    def _number_of(self, pc: int) -> int:
-        """Of the interpreter's descriptor; 0 for none."""
-        number = int(self._index_view[pc >> 1])
-        return 0 if number == ASK else number
+    def discover_nothing(self) -> None:
+        """Let the guest come back wherever nothing is known, until `begin`."""
+        self.code.discover_nothing()
+        self.hart.set("miss", self._entry.miss)
 
     def is_known(self, pc: int) -> bool:
         """Whether control may arrive at ``pc`` without asking Python."""
@@ -325,8 +250,8 @@ class Translator:
         if self._failure is not None:
             raise self._failure
         tier = self._translating
-        interpreted = self._interpreted(pc)
-        self._descriptor_view[self._number_of(pc)]["threshold"] = self._next_threshold(interpreted)
+        interpreted = self.code.executions(pc)
+        self.code.report_at(pc, self._next_threshold(interpreted))
         if tier.interpret_only:
             return
         if self._executions(tier, pc) >= self.optimise_executions and pc not in tier.optimised:
@@ -343,54 +268,26 @@ class Translator:
     def flush(self) -> None:
         """Forget everything known about guest code (fence.i)."""
         self._stop()
-        self.cache.clear()
-        self._ready = None
-        if self._remembered is not None:
-            self._remembered.lose()
-        pcs = [int(operations["pc"][0]) for operations in self._operations]
+        places = self.code.clear()
         for tier in self._tiers.values():
             self._compiler.unload(tier.forget())
-            slots = tier.slots.view("u8")
-            for pc in pcs:
-                slots[pc >> 1] = 0
-        for pc in pcs:
-            self._index_view[pc >> 1] = 0
-        self._leave_to_python()
+            tier.slots.view("u8")[places] = 0
 
     # --- from one process to the next
     def _take_arrived(self) -> bool:
         """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
-        remembered = self._remembered
-        if remembered is None:
+        if not self.code.take_arrived(self._next_threshold(0)):
             return False
-        self._ready = None
-        rows = remembered.arrive()
-        if not len(rows):
-            return False
-        saved = remembered.saved
-        self.cache.take((remembered.first + rows).tolist())
-        self._former.call_targets[:] = sorted({*self._former.call_targets, *saved.call_targets})
-        ends = np.cumsum(saved.n_operations.astype(np.int64))
-        starts = ends - saved.n_operations
-        known = self._index_view[saved.blocks["pc"][rows] >> 1]
-        met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
-        begin = len(self._operations) + 1
-        self._operations += [saved.operations[starts[row] : ends[row]] for row in met.tolist()]
-        descriptors = self._descriptor_view[begin : begin + len(met)]
-        descriptors["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
-        descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
-        descriptors["number"] = remembered.first + met
-        descriptors["threshold"] = self._next_threshold(0)
-        self._index_view[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
         for tier in self._tiers.values():
             self._take_regions(tier)
             self._interpret_known(tier)
         return True
 
     def _take_regions(self, tier: Tier) -> None:
-        if self._remembered is None or tier.interpret_only:
+        remembered = self.code.remembered
+        if remembered is None or tier.interpret_only:
             return
-        regions = self._remembered.regions(tier, self.cache)
+        regions = remembered.regions(tier, self.cache)
         addresses = (
             self._compiler.load_all([r.image for r in regions], [r.name for r in regions]) if regions else {}
         )
@@ -412,18 +309,13 @@ class Translator:
 
         ``alone``: all block facts are of this program.
         """
-        archive, remembered = self._archive, self._remembered
-        if archive is None or self._source is None or not self._operations:
+        archive, remembered = self._archive, self.code.remembered
+        if archive is None:
             return
         with self._publishing:
-            saved = None if remembered is None else remembered.saved
-            if saved is None or self.cache.newest >= self._first_new:
-                numbers = self._descriptor_view["number"][1 : len(self._operations) + 1].tolist()
-                saved = code_to_save(
-                    self.cache, dict(zip(numbers, self._operations, strict=True)), self._former.call_targets,
-                    self._source, alone, remembered,
-                )  # fmt: skip
-                archive.save_code(saved)
+            blocks = self.code.save(archive, alone)
+            if blocks is None:
+                return
             for tier in self._tiers.values():
                 if tier.interpret_only or (emits_numbers(tier.selection) and not alone):
                     continue
@@ -435,7 +327,7 @@ class Translator:
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
                 if any(region.name not in tier.taken for region in kept):
-                    archive.save_regions(tier.selection, saved.blocks, [*kept, *waiting])
+                    archive.save_regions(tier.selection, blocks, [*kept, *waiting])
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
@@ -445,15 +337,11 @@ class Translator:
         self._compiler.unload(self._interpreters)
 
     # --- counts
-    def _interpreted(self, pc: int) -> int:
-        number = self._number_of(pc)
-        return int(self._descriptor_view[number]["count"]) if number else 0
-
     def _executions(self, tier: Tier, pc: int) -> int:
         """How often the block at ``pc`` was executed so far, interpreted or by its quick translation."""
         region = tier.quick.get(pc)
         quick = 0 if region is None or region.counts is None else int(region.counts[region.place[pc]])
-        return self._interpreted(pc) + quick
+        return self.code.executions(pc) + quick
 
     # --- compiling
     def _optimise(self, tier: Tier, pc: int) -> None:

@@ -1,0 +1,207 @@
+"""What the interpreter can run: known blocks as operations, and the tables that it finds them by.
+
+Blocks come from three sides: Python decodes one when it is asked to; the interpreter calls a kernel where it comes to
+an address that nothing is known of (`discovery`); and an earlier process may have left what it knew (`remembered`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.archive import Archive
+from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.discovery import Discovery
+from emulator.engine.discovery_kernel import ASK
+from emulator.engine.llvm import Compiler
+from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
+from emulator.engine.remembered import CodeSource, Remembered, code_to_save, remember
+from emulator.engine.state import MAX_BLOCKS, Hart
+from emulator.engine.tiers import GUEST_SPACE, Table, Tier
+from emulator.events import OpClass
+
+
+class KnownCode:
+    """The code of one address space.
+
+    ``call_targets``: where functions begin, as far as calls tell; ``remembered``: what an earlier process left, None
+    for nothing. ``source`` is None where only Python discovers blocks.
+    """
+
+    def __init__(self, hart: Hart, cache: BlockCache, source: CodeSource | None, compiler: Compiler) -> None:
+        self._hart, self._cache, self._source = hart, cache, source
+        self._index_table = Table(GUEST_SPACE * 2)
+        self._descriptor_table = Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
+        self._index: NDArray[np.uint32] = self._index_table.view("u4")
+        self._descriptors: NDArray[np.void] = self._descriptor_table.view("u1").view(DESCRIPTOR_DTYPE)
+        self._operations: list[NDArray[np.void]] = []  # of descriptors 1, 2, ...
+        self.call_targets: set[int] = set()
+        self.remembered: Remembered | None = None
+        self._first_new = 0  # the first block that no earlier process has left
+        self._ready: Tier | None = None  # what the kernel is prepared for
+        self._kernel: Discovery | None = None
+        if source is not None:
+            self._kernel = Discovery(compiler, cache, source.pages, self._descriptors, self._index)
+            cache.on_decoded = self._decoded
+            self._leave_to_python()
+        hart.set("block_index", self._index_table.address)
+        hart.set("blocks", self._descriptor_table.address)
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    # --- questions
+    def number_of(self, pc: int) -> int:
+        """Of the descriptor of the block at ``pc``; 0 for none."""
+        number = int(self._index[pc >> 1])
+        return 0 if number == ASK else number
+
+    def executions(self, pc: int) -> int:
+        """How often the interpreter has run the block at ``pc`` since the counts began."""
+        number = self.number_of(pc)
+        return int(self._descriptors[number]["count"]) if number else 0
+
+    def places(self) -> NDArray[np.int64]:
+        """Half the addresses of the blocks that the interpreter can run."""
+        places = self._all_places()
+        known = self._index[places]
+        return places[(known != 0) & (known != ASK)]
+
+    def facts_at(self, places: NDArray[np.int64]) -> NDArray[np.void]:
+        """Rows of `BlockFacts` of such blocks."""
+        return self._cache.facts.blocks[self._descriptors[self._index[places]]["number"]]
+
+    def _all_places(self) -> NDArray[np.int64]:
+        return np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
+
+    # --- counting
+    def report_at(self, pc: int, executions: int) -> None:
+        """Let the interpreter report the block at ``pc`` when it has run so often; 0 for never."""
+        self._descriptors[self.number_of(pc)]["threshold"] = executions
+
+    def count_anew(self, report_at: int) -> None:
+        """All blocks have run 0 times."""
+        known = self._descriptors[1 : len(self) + 1]
+        known["count"] = 0
+        known["threshold"] = report_at
+
+    # --- blocks come and go
+    def add(self, block: Block, report_at: int) -> None:
+        """Let the interpreter have ``block``. Raises `MemoryError` when there are too many."""
+        self._ready = None
+        if self.number_of(block.pc):
+            return
+        number = len(self) + 1
+        if max(number, block.number) >= MAX_BLOCKS:
+            raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
+        operations = operations_of(block)
+        self._operations.append(operations)
+        self._descriptors[number] = (
+            operations.ctypes.data, 0, len(block.instructions), block.number, report_at, (0, 0)
+        )  # fmt: skip
+        self._index[block.pc >> 1] = number
+        if block.call_target is not None:
+            self.call_targets.add(block.call_target)
+
+    def clear(self) -> NDArray[np.int64]:
+        """Nothing is known any more; half the addresses of what was."""
+        places = self._all_places()
+        self._ready = None
+        self._cache.clear()
+        if self.remembered is not None:
+            self.remembered.lose()
+        self._index[places] = 0
+        self._leave_to_python()
+        return places
+
+    def _decoded(self, pc: int) -> None:
+        """Python knows a block at ``pc``, under a number of its own."""
+        self._ready = None
+        if not self._index[pc >> 1]:
+            self._index[pc >> 1] = ASK
+
+    def _leave_to_python(self) -> None:
+        """Where blocks are known that the interpreter has not got, or may be once more."""
+        saved = () if self.remembered is None else self.remembered.saved.blocks["pc"]
+        for pcs in (self._cache.pcs(), saved):
+            places = np.array(pcs, np.int64) >> 1
+            self._index[places[self._index[places] == 0]] = ASK
+
+    # --- while the guest runs
+    def begin(self, tier: Tier, runner: int, report_at: int) -> bool:
+        """The guest is about to run: let the interpreter discover blocks by itself, for ``runner`` to run; False when
+        that was prepared before."""
+        if self._ready is tier or self._kernel is None:
+            return False
+        self._kernel.begin(runner, tier.slots.address, report_at, len(self))
+        self._hart.set("discover", self._kernel.address)
+        self._hart.set("discovery", self._kernel.table)
+        self._ready = tier
+        return True
+
+    def discover_nothing(self) -> None:
+        """Leave it to Python, until `begin`."""
+        self._ready = None
+        self._hart.set("discover", 0)
+
+    def end(self) -> None:
+        """The guest has run: take in what was discovered."""
+        kernel, source = self._kernel, self._source
+        if kernel is None or source is None or not kernel.has_found:
+            return
+        operations, blocks, code = kernel.collect()
+        self._operations += operations
+        self._ready = None
+        for start, decoded in code:
+            source.note(start, decoded)
+        self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
+
+    # --- from one process to the next
+    def remember(self, archive: Archive) -> None:
+        """Begin with what an earlier process left, as far as it turns out to be there (`take_arrived`)."""
+        if self._source is not None:
+            self.remembered = remember(archive, self._cache, self._source)
+            self._first_new = self._cache.facts.n_blocks
+            self._leave_to_python()
+
+    def take_arrived(self, report_at: int) -> bool:
+        """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
+        remembered = self.remembered
+        if remembered is None:
+            return False
+        rows = remembered.arrive()
+        if not len(rows):
+            return False
+        self._ready = None
+        saved = remembered.saved
+        self._cache.take((remembered.first + rows).tolist())
+        self.call_targets.update(saved.call_targets)
+        ends = np.cumsum(saved.n_operations.astype(np.int64))
+        starts = ends - saved.n_operations
+        known = self._index[saved.blocks["pc"][rows] >> 1]
+        met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
+        begin = len(self) + 1
+        self._operations += [saved.operations[starts[row] : ends[row]] for row in met.tolist()]
+        descriptors = self._descriptors[begin : begin + len(met)]
+        descriptors["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
+        descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
+        descriptors["number"] = remembered.first + met
+        descriptors["threshold"] = report_at
+        self._index[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
+        return True
+
+    def save(self, archive: Archive, alone: bool) -> NDArray[np.void] | None:
+        """Leave to later processes what is known by now, if it is more than there was; the rows of blocks that they
+        will have, None when nothing is known. ``alone``: all block facts are of this program."""
+        if self._source is None or not self._operations:
+            return None
+        remembered = self.remembered
+        if remembered is not None and self._cache.newest < self._first_new:
+            return remembered.saved.blocks
+        numbers = self._descriptors["number"][1 : len(self) + 1].tolist()
+        saved = code_to_save(
+            self._cache, dict(zip(numbers, self._operations, strict=True)), sorted(self.call_targets), self._source,
+            alone, remembered,
+        )  # fmt: skip
+        archive.save_code(saved)
+        return saved.blocks
