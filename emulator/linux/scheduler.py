@@ -90,6 +90,8 @@ class Scheduler:
         """Called with a memory and its copy, before either is changed."""
         self.on_switch: Callable[[], None] | None = None
         """Called when another thread has got the hart, or this one another program."""
+        self.foreground_group = 0
+        """The process group that the terminal belongs to; 0: that of whoever asks."""
         self._next_pid = _FIRST_PID
 
     # --- numbers

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
+from emulator.linux.attribute_calls import AttributeCalls
 from emulator.linux.clock import Timers, VirtualClock
+from emulator.linux.control_calls import ControlCalls
+from emulator.linux.copy_calls import CopyCalls
 from emulator.linux.event_calls import EventCalls
 from emulator.linux.exec_calls import ExecCalls
 from emulator.linux.file_calls import FileCalls
@@ -28,9 +31,12 @@ from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
 from emulator.linux.process_calls import ProcessCalls, command_name
+from emulator.linux.rights_calls import RightsCalls
 from emulator.linux.scheduler import Scheduler
+from emulator.linux.scheduling_calls import SchedulingCalls
 from emulator.linux.signal_calls import SignalCalls
 from emulator.linux.signals import SignalInfo, SignalState, fault_info
+from emulator.linux.socket_calls import SocketCalls
 from emulator.linux.system_files import ProcFiles
 from emulator.linux.task_calls import TaskCalls, end_process
 from emulator.linux.tasks import Process, Replaced, Thread, Wait
@@ -96,13 +102,19 @@ class LinuxKernel:
         )  # fmt: skip
         self.memory_calls = MemoryCalls(memory, process, self.files, self.scheduler.report)
         groups = (
-            FileCalls(memory, self.files, self.signals, self.scheduler),
-            PathCalls(memory, self.files),
+            FileCalls(self),
+            ControlCalls(self),
+            CopyCalls(self),
+            PathCalls(self),
+            AttributeCalls(self),
+            SocketCalls(self),
             PollCalls(memory, self.files.descriptors, self.signals, self.clock),
             self.memory_calls,
             self._times,
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
+            RightsCalls(self),
+            SchedulingCalls(self),
             TaskCalls(self),
             ExecCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
@@ -111,7 +123,8 @@ class LinuxKernel:
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}
         self.owner.kernel = self
-        self.files.system = ProcFiles(self)
+        self.files.set_system(ProcFiles(self))
+        self.files.inodes.now = self.clock.wall
 
     def _first_process(self) -> Process:
         owner = Process(PID, None, PID, PID)
@@ -129,6 +142,7 @@ class LinuxKernel:
     def release(self) -> None:
         """The process is gone, or executes another program: no timer of this one sends signals any more."""
         self._times.release()
+        self.memory_calls.release()
 
     def syscall(self, hart: Hart) -> None:
         """Execute the call whose number is in a7; ``hart.pc`` is already after the ``ecall``.

@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from emulator.linux.abi import GID, MASK_64, UID, Signal, signed
+from emulator.linux.abi import UID, Signal, signed
+from emulator.linux.calls import KernelCalls
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import GuestExit, Hart
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import SignalInfo, ThreadSignals
 from emulator.linux.tasks import Process, Registers, Replaced, Thread, Wait
 from emulator.memory import GuestMemory
-
-if TYPE_CHECKING:
-    from emulator.linux.syscalls import LinuxKernel
 
 _CLONE_VM, _CLONE_FS, _CLONE_FILES, _CLONE_SIGHAND = 0x100, 0x200, 0x400, 0x800
 _CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x4000, 0x8000, 0x1_0000
@@ -37,14 +34,7 @@ _SA_NOCLDWAIT = 2
 _STACK_POINTER, _THREAD_POINTER = 2, 4
 
 
-class TaskCalls:
-    def __init__(self, kernel: LinuxKernel) -> None:
-        self._kernel = kernel
-        self._memory = kernel.memory
-        self._files = kernel.files
-        self._scheduler = kernel.scheduler
-        self._owner = kernel.owner
-
+class TaskCalls(KernelCalls):
     # Identity
 
     def getpid(self) -> int:
@@ -233,36 +223,6 @@ class TaskCalls:
             raise OSError(errno.ESRCH, "process")
         return found
 
-    # Rights: there is one user, who may not become another
-
-    def setuid(self, user: int) -> int:
-        return self._same(user, UID)
-
-    def setgid(self, group: int) -> int:
-        return self._same(group, GID)
-
-    def setresuid(self, real: int, effective: int, saved: int) -> int:
-        return max(self._same(user, UID) for user in (real, effective, saved))
-
-    def setresgid(self, real: int, effective: int, saved: int) -> int:
-        return max(self._same(group, GID) for group in (real, effective, saved))
-
-    def getresuid(self, real: int, effective: int, saved: int) -> int:
-        for address in (real, effective, saved):
-            self._memory.write_int(address, 4, UID)
-        return 0
-
-    def getresgid(self, real: int, effective: int, saved: int) -> int:
-        for address in (real, effective, saved):
-            self._memory.write_int(address, 4, GID)
-        return 0
-
-    @staticmethod
-    def _same(number: int, allowed: int) -> int:
-        if number & 0xFFFF_FFFF not in (allowed, MASK_64 & 0xFFFF_FFFF):
-            raise OSError(errno.EPERM, "another user")
-        return 0
-
 
 def _child_info(child: Process) -> SignalInfo:
     """What SIGCHLD and waitid tell of a child that has ended."""
@@ -289,6 +249,8 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
         end_thread(scheduler, thread, kernel.memory)
     kernel.release()
     kernel.files.descriptors.release()
+    kernel.files.locks.release(process.pid)
+    kernel.files.locks.release_closed()
     process.status = status
     process.borrows = False
     first = next(iter(scheduler.processes.values()))
