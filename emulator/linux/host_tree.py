@@ -105,6 +105,8 @@ class HostTree:
 
     def make_directory(self, path: str, mode: int) -> None:
         with self._changing(path) as place:
+            if place.kind:
+                raise OSError(errno.EEXIST, "exists")
             os.mkdir(place.name, 0o700, dir_fd=place.parent)
             self._set_mode(place, mode)
 
@@ -206,9 +208,9 @@ class HostTree:
                     if target.startswith("/"):
                         del directories[1:], names[:]
                     todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
-                elif todo or must_be_directory:
-                    if not stat.S_ISDIR(kind):
-                        raise OSError(errno.ENOTDIR, "not a directory")
+                elif (todo or must_be_directory) and not stat.S_ISDIR(kind):
+                    raise OSError(errno.ENOTDIR, "not a directory")
+                elif todo:
                     directories.append(descriptor)
                     names.append(part)
                 else:
