@@ -93,6 +93,7 @@ class Scheduler:
         self.foreground_group = 0
         """The process group that the terminal belongs to; 0: that of whoever asks."""
         self._next_pid = _FIRST_PID
+        self._turn_start_nanoseconds = 0
 
     # --- numbers
     def new_pid(self) -> int:
@@ -138,6 +139,18 @@ class Scheduler:
             if thread in place:
                 place.remove(thread)
         thread.wait = None
+
+    # --- processor time
+    def settle(self) -> None:
+        """Charge the current thread for the time since it got the hart, or since it was charged last."""
+        now = self.clock.processor()
+        self.current.used_nanoseconds += now - self._turn_start_nanoseconds
+        self._turn_start_nanoseconds = now
+
+    def used_nanoseconds(self, process: Process) -> int:
+        """Processor time of all threads that the process has and had."""
+        self.settle()
+        return process.ended_nanoseconds + sum(thread.used_nanoseconds for thread in process.threads)
 
     # --- waiting
     def block(self, wait: Wait, hart: Hart, first_argument: int = 0) -> None:
@@ -192,6 +205,7 @@ class Scheduler:
             wakeups += 1
             self._pass_time(wakeups)
             self._ask()
+        self.settle()
         chosen = self.runnable.pop(0)
         changed = chosen is not self.current
         self.current = chosen

@@ -206,7 +206,7 @@ class SocketCalls(Transfers):
         waits = not one.non_blocking and not flags & _MSG_DONTWAIT
 
         def write(rest: bytes) -> int:
-            sent = one.send(rest, files, target)
+            sent = one.send(rest, list(files), target)
             files.clear()  # they go along with the first byte
             return sent
 

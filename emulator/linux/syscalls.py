@@ -31,6 +31,7 @@ from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
 from emulator.linux.process_calls import ProcessCalls, command_name
+from emulator.linux.process_files import ProcessFileCalls
 from emulator.linux.rights_calls import RightsCalls
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.scheduling_calls import SchedulingCalls
@@ -95,7 +96,7 @@ class LinuxKernel:
             self.generator = before.generator
             assert owner is not None
             self.owner = owner
-        self._times = TimeCalls(memory, self.clock, self.timers, self.signals, self.scheduler)
+        self._times = TimeCalls(self)
         self.limits: ProcessCalls = ProcessCalls(
             memory, process, self.owner, self.clock, self.generator, self.scheduler,
             None if before is None else before.limits,
@@ -117,6 +118,7 @@ class LinuxKernel:
             SchedulingCalls(self),
             TaskCalls(self),
             ExecCalls(self),
+            ProcessFileCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
             EventCalls(memory, self.files, self.signals, self.clock, self.timers),
         )
