@@ -77,8 +77,8 @@ class ControlCalls(KernelCalls):
             start += file.status().size_bytes
         end = start + length if length else END
         start, end = min(start, end), max(start, end)
-        if start < 0:
-            raise OSError(errno.EINVAL, "lock")
+        if start < 0 or end > END:
+            raise OSError(errno.EINVAL if start < 0 else errno.EOVERFLOW, "lock")
         process = self._owner.pid if owner == self._owner.pid else -1
         wanted, key, locks = Lock(owner, kind, start, end, process), lock_key(file), self._files.locks
         if only_asks:

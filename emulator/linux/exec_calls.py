@@ -69,10 +69,11 @@ class ExecCalls(KernelCalls):
         thread.clear_tid_address = thread.robust_list = 0
         thread.signals.alternate_stack = AlternateStack()
         thread.name = command_name(process)
-        self._kernel.release()
         self._files.descriptors.close_for_exec()
         before = self._kernel
         kernel = LinuxKernel(memory, process, self._files, before=before, owner=self._owner)
+        kernel.times.continue_from(before.times)
+        before.release()
         kernel.signals.copy_actions(before.signals, keep_handlers=False)
         kernel.signals.copy_pending(before.signals)
         kernel.signals.thread = thread.signals

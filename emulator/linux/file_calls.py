@@ -91,6 +91,8 @@ class FileCalls(Transfers):
         start, length = self._offset(offset), self._offset(length)
         if not length:
             raise OSError(errno.EINVAL, "fallocate")
+        if start + length >> 63:
+            raise OSError(errno.EFBIG, "fallocate")
         keeps_size = bool(mode & _FALLOC_KEEP_SIZE)
         if mode & ~_FALLOC_KEEP_SIZE not in (0, _FALLOC_PUNCH_HOLE, _FALLOC_ZERO_RANGE):
             raise OSError(errno.EOPNOTSUPP, "fallocate mode")

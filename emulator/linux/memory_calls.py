@@ -158,6 +158,8 @@ class MemoryCalls:
             raise OSError(errno.ENODEV, "not a file")
         if length > ADDRESS_SPACE_BYTES:
             raise OSError(errno.ENOMEM, "mmap")
+        if offset + length >> 62:
+            raise OSError(errno.EOVERFLOW, "offset")
         if kind != _MAP_PRIVATE and prot & WRITE and not file.writable:
             raise OSError(errno.EACCES, "shared mapping needs write access")
         if kind != _MAP_PRIVATE and (file.writable or self._can_be_written(file)):
@@ -299,6 +301,8 @@ class MemoryCalls:
     def get_mempolicy(self, mode: int, nodes: int, max_node: int) -> int:
         if mode:
             self._memory.write_int(mode, 4, 0)
+        if nodes and max_node >> 16:
+            raise OSError(errno.EINVAL, "nodes")
         if nodes:
             self._memory.write(nodes, bytes((max_node + 63) // 64 * 8))
         return 0

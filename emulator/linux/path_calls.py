@@ -124,6 +124,7 @@ class PathCalls(KernelCalls):
         return 0
 
     def mknodat(self, directory: int, path: int, mode: int, device: int) -> int:
+        mode &= 0xFFFF_FFFF
         where, kind = self._path(directory, path), stat.S_IFMT(mode)
         if kind == stat.S_IFIFO:
             self._files.make_special(where, NamedPipe(mode & 0o777))

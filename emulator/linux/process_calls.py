@@ -40,6 +40,7 @@ _HWPROBE = {
     5: 3,  # misaligned accesses are fast
 }
 
+_GRND_ALL = 7
 _MEMBARRIER_COMMANDS = 0b111_1111
 
 _UNAME = ("Linux", "guest", "6.6.0", "#1", "riscv64", "(none)")
@@ -120,6 +121,8 @@ class ProcessCalls:
         return 0
 
     def getrandom(self, address: int, count: int, flags: int) -> int:
+        if flags & ~_GRND_ALL:
+            raise OSError(errno.EINVAL, "getrandom")
         count = min(count, 1 << 25)
         self._memory.write(address, self._generator.randbytes(count))
         return count

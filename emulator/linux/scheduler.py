@@ -31,8 +31,8 @@ class Futexes:
     def __init__(self) -> None:
         self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
 
-    def add(self, memory: GuestMemory, address: int, bits: int) -> FutexWaiter:
-        waiter = FutexWaiter(memory.place_of(address), bits)
+    def add(self, memory: GuestMemory, address: int, bits: int, tid: int = 0) -> FutexWaiter:
+        waiter = FutexWaiter(memory.place_of(address), bits, tid)
         self._waiters.setdefault(waiter.place, []).append(waiter)
         return waiter
 
@@ -51,6 +51,10 @@ class Futexes:
             self.remove(waiter)
         return len(chosen)
 
+    def first(self, memory: GuestMemory, address: int) -> FutexWaiter | None:
+        """Who has waited longest for the word."""
+        return next(iter(self._waiters.get(memory.place_of(address), ())), None)
+
     def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
         """Let waiters wait for another word instead; how many."""
         chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
@@ -63,10 +67,12 @@ class Futexes:
 
 @dataclass(eq=False)
 class FutexWaiter:
-    """One that waits for the word at ``place``; ``bits``: which wakes it takes."""
+    """One that waits for the word at ``place``; ``bits``: which wakes it takes; ``tid``: whose number is to be in the
+    word, for a lock that is handed over."""
 
     place: tuple[object, int]
     bits: int
+    tid: int = 0
     woken: bool = False
 
 

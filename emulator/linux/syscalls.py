@@ -96,7 +96,7 @@ class LinuxKernel:
             self.generator = before.generator
             assert owner is not None
             self.owner = owner
-        self._times = TimeCalls(self)
+        self.times = TimeCalls(self)
         self.limits: ProcessCalls = ProcessCalls(
             memory, process, self.owner, self.clock, self.generator, self.scheduler,
             None if before is None else before.limits,
@@ -111,7 +111,7 @@ class LinuxKernel:
             SocketCalls(self),
             PollCalls(memory, self.files.descriptors, self.signals, self.clock),
             self.memory_calls,
-            self._times,
+            self.times,
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
             RightsCalls(self),
@@ -143,7 +143,7 @@ class LinuxKernel:
 
     def release(self) -> None:
         """The process is gone, or executes another program: no timer of this one sends signals any more."""
-        self._times.release()
+        self.times.release()
         self.memory_calls.release()
 
     def syscall(self, hart: Hart) -> None:

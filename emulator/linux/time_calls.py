@@ -51,6 +51,11 @@ class TimeCalls(KernelCalls):
         ]
         self._posix_timers: dict[int, _PosixTimer] = {}
 
+    def continue_from(self, other: TimeCalls) -> None:
+        """Have the interval timers that ``other`` has: they outlive the program that set them."""
+        for timer, before in zip(self._interval_timers, other._interval_timers, strict=True):
+            timer.deadline, timer.interval = before.deadline, before.interval
+
     def release(self) -> None:
         """No timer of this process expires any more."""
         for timer in [*self._interval_timers, *(posix.timer for posix in self._posix_timers.values())]:

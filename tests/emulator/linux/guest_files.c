@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
@@ -338,6 +339,53 @@ static void processes(void) {
   printf(" killed %d gone %d\n", WTERMSIG(status), syscall(SYS_pidfd_send_signal, handle, 0, 0, 0) == -1 && errno == ESRCH);
 }
 
+static pthread_mutex_t handed_over;
+static volatile long sum;
+static void *add(void *number) {
+  for (int i = 0; i < 20; i++) {
+    pthread_mutex_lock(&handed_over);
+    long before = sum;
+    usleep(10);
+    sum = before + (long)number;
+    pthread_mutex_unlock(&handed_over);
+  }
+  return 0;
+}
+
+static void *die_holding(void *unused) {
+  pthread_mutex_lock(&handed_over);
+  return 0;
+}
+
+static void inheritance(void) {
+  pthread_mutexattr_t kind;
+  pthread_t all[3];
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&handed_over, &kind);
+  for (long i = 0; i < 3; i++) pthread_create(&all[i], 0, add, (void *)(i + 1));
+  for (int i = 0; i < 3; i++) pthread_join(all[i], 0);
+  printf("sum %ld\n", sum);
+  pthread_create(&all[0], 0, die_holding, 0);
+  pthread_join(all[0], 0);
+  printf("dead owner %d", pthread_mutex_lock(&handed_over) == EOWNERDEAD);
+  printf(" consistent %d %d\n", pthread_mutex_consistent(&handed_over), pthread_mutex_unlock(&handed_over));
+}
+
+static void replaced(const char *self) {
+  int status;
+  pid_t child = fork();
+  if (!child) {
+    signal(SIGUSR1, SIG_IGN);
+    alarm(1);
+    execl(self, self, "pause", (char *)0);
+    _exit(9);
+  }
+  waitpid(child, &status, 0);
+  printf("alarm after exec %d\n", WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+}
+
 int main(int count, char **values) {
   if (count < 2) return 1;
   if (!strcmp(values[1], "names")) names();
@@ -347,6 +395,9 @@ int main(int count, char **values) {
   if (!strcmp(values[1], "pipe")) named_pipe();
   if (!strcmp(values[1], "sockets")) sockets();
   if (!strcmp(values[1], "processes")) processes();
+  if (!strcmp(values[1], "inheritance")) inheritance();
+  if (!strcmp(values[1], "replaced")) replaced("/proc/self/exe");
+  if (!strcmp(values[1], "pause")) pause();
   if (!strcmp(values[1], "store")) {
     char *file = mmap(0, 4096, 3, MAP_SHARED, open("stored", O_RDWR), 0);
     file[0] = 'S';

@@ -80,6 +80,10 @@ outside 1
 mine 1 the child's 1
 signal 0 killed 9 gone 1
 """,
+    "inheritance": """sum 120
+dead owner 1 consistent 0 0
+""",
+    "replaced": "alarm after exec 1\n",
 }
 NETWORK = "the network: the guest has a loopback of its own and nothing else"
 
