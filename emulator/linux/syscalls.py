@@ -8,6 +8,7 @@ not make becomes EFAULT. Nothing here waits in real time but reading from a pass
 from __future__ import annotations
 
 import errno
+import functools
 import inspect
 import random
 from collections.abc import Callable
@@ -260,11 +261,19 @@ def _tried_again(call: _Call, arguments: list[Any], block: WouldBlock) -> Wait:
 
 
 def _calls(group: object) -> list[_Call]:
-    """The public methods of a ``*Calls`` class."""
-    calls = []
-    for name, function in inspect.getmembers(group, inspect.ismethod):
+    """The public methods of a ``*Calls`` object."""
+    return [_Call(name, getattr(group, name), n, takes_hart) for name, n, takes_hart in _shapes(group.__class__)]
+
+
+@functools.cache
+def _shapes(group: Any) -> list[tuple[str, int, bool]]:
+    """Name, number of arguments, and whether it takes the hart, of each call of a ``*Calls`` class."""
+    shapes = []
+    for name, function in inspect.getmembers(group, callable):
         if not name.startswith("_"):
             parameters = list(inspect.signature(function).parameters)
+            if not isinstance(inspect.getattr_static(group, name), staticmethod):
+                del parameters[0]
             takes_hart = parameters[:1] == ["hart"]
-            calls.append(_Call(name, function, len(parameters) - takes_hart, takes_hart))
-    return calls
+            shapes.append((name, len(parameters) - takes_hart, takes_hart))
+    return shapes
