@@ -100,7 +100,7 @@ class VirtualFiles(FilePaths):
 
     def new_inode(self) -> int:
         """A number for a pipe or a socket."""
-        return self.inodes.number(object())
+        return self.inodes.fresh()
 
     def unnamed(self, name: str, flags: int) -> RegularFile:
         """A new file in memory that has no path."""
@@ -115,6 +115,8 @@ class VirtualFiles(FilePaths):
                 raise OSError(errno.EBUSY, "a directory of the host")
             self._memory.remove(plain, directory)
             return
+        if directory and self._memory.names_in(plain):
+            raise OSError(errno.ENOTEMPTY, "named pipes and sockets are in it")
         tree, inner = self._tree(path)
         self._forget_last_name(tree, inner)
         tree.remove(inner, directory)

@@ -20,9 +20,13 @@ class Inodes:
         """The number of what ``key`` stands for: from 2 on, in the order in which they were first asked for."""
         found = self._numbers.get(key)
         if found is None:
-            self._last += 1
-            found = self._numbers[key] = self._last
+            found = self._numbers[key] = self.fresh()
         return found
+
+    def fresh(self) -> int:
+        """A number for what is never asked for again by a key."""
+        self._last += 1
+        return self._last
 
     def times(self, key: Hashable) -> FileTimes:
         return self._times.get(key, UNTOUCHED)

@@ -191,7 +191,7 @@ class MemoryCalls:
         where = self._place(address, length, flags)
         pages = self._files.shared.use(file.key, file.open_store, file.writable)
         try:
-            pages.load(offset, length)
+            self._files.shared.load(pages, offset, length)
             self._memory.map_area(where, length, _permission(prot), pages.area, offset)
         except (OSError, MemoryLimit):
             self._files.shared.leave(pages)

@@ -6,11 +6,15 @@ at msync, and when the guest ends. Past the end of the file they read as zeros i
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from emulator.memory import PAGE_BYTES, SharedArea
+
+LIMIT_BYTES = 1 << 30
+"""Pages kept of all files that are mapped shared; part of them may be mapped no more."""
 
 
 class Store(Protocol):
@@ -43,6 +47,10 @@ class FilePages:
             self._can_change = True
             self._store.close()
             self._store = open_store()
+
+    @property
+    def loaded_bytes(self) -> int:
+        return len(self._loaded) * PAGE_BYTES
 
     def load(self, offset: int, n_bytes: int) -> None:
         """Make the pages of that part of the file, whole ones, what the file has."""
@@ -105,6 +113,13 @@ class SharedFiles:
 
     def pages(self, key: Hashable) -> FilePages | None:
         return self._pages.get(key)
+
+    def load(self, pages: FilePages, offset: int, n_bytes: int) -> None:
+        """Make a part of a file, whole pages of it, what the file has. Raises OSError(ENOMEM)."""
+        kept = sum(other.loaded_bytes for other in self._pages.values())
+        if kept + n_bytes > LIMIT_BYTES:
+            raise OSError(errno.ENOMEM, "pages of files mapped shared")
+        pages.load(offset, n_bytes)
 
     def use(self, key: Hashable, open_store: Callable[[], Store], can_change: bool) -> FilePages:
         """The pages of a file for one more mapping, which may be written to or not. Raises OSError."""

@@ -262,7 +262,8 @@ def _tried_again(call: _Call, arguments: list[Any], block: WouldBlock) -> Wait:
 
 def _calls(group: object) -> list[_Call]:
     """The public methods of a ``*Calls`` object."""
-    return [_Call(name, getattr(group, name), n, takes_hart) for name, n, takes_hart in _shapes(group.__class__)]
+    kind: Any = type(group)
+    return [_Call(name, getattr(group, name), n, takes_hart) for name, n, takes_hart in _shapes(kind)]
 
 
 @functools.cache

@@ -215,3 +215,23 @@ def test_mapping_edges(guest):
 )
 def test_errors(guest, name, arguments, error):
     assert guest.call(name, *arguments) == -error
+
+
+def test_shared_pages_have_a_limit(guest, monkeypatch):
+    monkeypatch.setattr("emulator.linux.shared_pages.LIMIT_BYTES", 3 * 4096)
+    fd = opened(guest, "/out/a", os.O_RDWR | os.O_CREAT)
+    whole = guest.call("mmap", 0, 3 * 4096, 3, 1, fd, 0)
+    other = opened(guest, "/out/b", os.O_RDWR | os.O_CREAT)
+    assert guest.call("munmap", whole, 2 * 4096) == 0
+    assert guest.call("mmap", 0, 4096, 3, 1, other, 0) == -errno.ENOMEM  # the last page keeps all of them
+    assert guest.call("munmap", whole + 2 * 4096, 4096) == 0
+    assert guest.call("mmap", 0, 4096, 3, 1, other, 0) > 0
+
+
+def test_a_directory_with_a_named_pipe_is_not_empty(make_guest, tmp_path):
+    guest = make_guest(files=VirtualFiles(mapped={"/work": tmp_path}, writable=["/work"]))
+    assert guest.call("mkdirat", CWD, "/work/d", 0o755) == 0
+    assert guest.call("mknodat", CWD, "/work/d/p", 0o010600, 0) == 0
+    assert guest.call("unlinkat", CWD, "/work/d", 0x200) == -errno.ENOTEMPTY
+    assert guest.call("unlinkat", CWD, "/work/d/p", 0) == 0
+    assert guest.call("unlinkat", CWD, "/work/d", 0x200) == 0
