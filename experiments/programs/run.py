@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 INPUTS, RESULTS, PAGE = HERE / "inputs", HERE / "results.csv", HERE / "programs.md"
 LIMIT_SECONDS = 900
 QEMU = "qemu-riscv64"
+GUEST_WORK = "/work"
 SAME, DIFFERENT = "yes", "no"
 
 
@@ -71,9 +72,9 @@ def prepare(work: Path) -> None:
     (work / "words.txt").write_text("".join(lines))
 
 
-def environment(work: Path, path: str) -> dict[str, str]:
+def environment(work: str, path: str) -> dict[str, str]:
     return {
-        "PATH": path, "HOME": str(work), "TMPDIR": str(work), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+        "PATH": path, "HOME": work, "TMPDIR": work, "LC_ALL": "C.UTF-8", "TZ": "UTC",
         "XDG_CACHE_HOME": f"{work}/.cache", "PYTHONDONTWRITEBYTECODE": "1",
     }  # fmt: skip
 
@@ -104,13 +105,14 @@ def inside(name: str, root: Path, work: Path) -> None:
     from emulator.machine import Machine
 
     program = table()[name]
+    # The guest sees the folder at the same place on every host, so that its instructions repeat.
     files = VirtualFiles(
-        root=root, mapped={str(work): work}, writable=[str(work)], stdin=input_of(program, work)
+        root=root, mapped={GUEST_WORK: work}, writable=[GUEST_WORK], stdin=input_of(program, work)
     )
-    files.working_directory = str(work)
+    files.working_directory = GUEST_WORK
     first, *arguments = program["command"]
     with Machine(
-        root / first.lstrip("/"), arguments, environment=environment(work, "/usr/bin:/bin"), files=files,
+        root / first.lstrip("/"), arguments, environment=environment(GUEST_WORK, "/usr/bin:/bin"), files=files,
         keep_translations=True,
     ) as machine:  # fmt: skip
         try:
@@ -145,7 +147,7 @@ def run_ours(name: str, root: Path, work: Path) -> Outcome:
 def run_other(command: list[str], path: str, work: Path, given: bytes) -> Outcome:
     try:
         done = subprocess.run(
-            command, cwd=work, env=environment(work, path), input=given, capture_output=True,
+            command, cwd=work, env=environment(str(work), path), input=given, capture_output=True,
             timeout=LIMIT_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -5,8 +5,8 @@ read y <&${COPROC[0]}
 echo $y $((2**40))
 printf '%q\n' 'a b'
 [[ abc =~ b(.) ]] && echo ${BASH_REMATCH[1]}
-sleep 5 & kill %1
-wait %1
+sleep 5 & pid=$!; kill $pid
+wait $pid
 echo $?
 declare -A map=([one]=1 [two]=2)
 for key in $(printf '%s\n' "${!map[@]}" | sort); do echo $key=${map[$key]}; done
