@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-FOLDER = Path(__file__).parents[1] / "experiments" / "programs"
+FOLDER = Path(__file__).parents[2] / "experiments" / "programs"
 TABLE = yaml.safe_load((FOLDER / "programs.yaml").read_text())
 LOCKED = [line.split() for line in (FOLDER / "debian.txt").read_text().splitlines()[1:]]
 SHA256 = re.compile(r"[0-9a-f]{64}")
