@@ -402,6 +402,7 @@ class Machine:
             )
         if self.ending is not None:
             self.drain()
+            self.files.write_back()
 
     def _advance(self, instructions: int) -> None:
         end = self.instructions + instructions

@@ -218,9 +218,15 @@ class GuestMemory:
 
     def map_shared(self, address: int, length: int, prot: int) -> None:
         """Map fresh zeroed pages that a `copy` of this address space shares. Raises `MemoryLimit`."""
+        self.map_area(address, length, prot, SharedArea(length))
+
+    def map_area(self, address: int, length: int, prot: int, area: SharedArea, offset: int = 0) -> None:
+        """Map ``area`` from byte ``offset`` on, which other address spaces may have, too. Raises `MemoryLimit`.
+
+        The area must be long enough: a page past its end would be a fault of the host.
+        """
         self.map(address, length, prot)
-        area = SharedArea(length)
-        self._map_area(address, length, area, 0, _implied(prot))
+        self._map_area(address, length, area, offset, _implied(prot))
 
     def place_of(self, address: int) -> tuple[object, int]:
         """What a word of memory is known by in every address space that has it: for futexes."""
@@ -280,12 +286,22 @@ class GuestMemory:
         _libc.madvise(self.base + address, length, _MADV_DONTNEED)
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Move pages with contents and permissions to ``target`` (not overlapping). Raises `MemoryLimit`."""
+        """Move pages with contents and permissions to ``target`` (not overlapping); shared ones stay so.
+
+        Raises `MemoryLimit`.
+        """
         first, last = self._pages(source, length)
         permissions = self.perm[first:last].copy()
         self.map(target, length, READ | WRITE)
+        shared = [
+            (max(low, source), min(high, source + length), area, offset + max(0, source - low))
+            for low, high, area, offset in self._shared
+        ]
         _libc.mprotect(self.base + source, length, _PROT_READ)  # pages without permission move too
         ctypes.memmove(self.base + target, self.base + source, length)
+        for low, high, area, offset in shared:
+            if low < high:
+                self._map_area(target + low - source, high - low, area, offset, READ | WRITE)
         starts = np.flatnonzero(np.diff(permissions, prepend=np.uint8(255)))
         for start, end in zip(starts, [*starts[1:], last - first], strict=True):
             where = target + (int(start) << PAGE_SHIFT)

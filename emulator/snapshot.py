@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from emulator.engine.lines import LineTable
 from emulator.engine.state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.errors import EmulatorError
-from emulator.linux.open_files import HostFile, Stream
+from emulator.linux.open_files import Stream
+from emulator.linux.regular_files import HostFile
+from emulator.linux.shared_pages import FilePages
 from emulator.memory import MAPPED, PAGE_SHIFT, READ, WRITE, GuestMemory
 
 
@@ -80,7 +82,7 @@ class ObjectsState:
 
     def _note(self, one: Any) -> list[Any]:
         """Keep what ``one`` holds; what it refers to."""
-        if isinstance(one, HostFile) or (isinstance(one, Stream) and one.is_host):
+        if isinstance(one, HostFile | FilePages) or (isinstance(one, Stream) and one.is_host):
             raise EmulatorError(
                 "the guest has the host's files or streams open: it cannot go back to an earlier state"
             )

@@ -124,7 +124,8 @@ _NAMES = (
         436,
         "close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr "
         "quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret "
-        "process_mrelease futex_waitv set_mempolicy_home_node",
+        "process_mrelease futex_waitv set_mempolicy_home_node cachestat "
+        "fchmodat2",
     ),
 )
 

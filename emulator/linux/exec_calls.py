@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
 
 from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import signed
+from emulator.linux.calls import AT_FDCWD, KernelCalls
 from emulator.linux.elf import load_image
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import Hart
@@ -18,9 +18,6 @@ from emulator.linux.task_calls import end_thread
 from emulator.linux.tasks import Registers, Replaced
 from emulator.memory import MemoryLimit
 
-if TYPE_CHECKING:
-    from emulator.linux.syscalls import LinuxKernel
-
 _ARGUMENTS_BYTES = 1 << 20
 _MAX_ARGUMENTS = 1 << 16
 _MAX_SCRIPTS = 4
@@ -28,14 +25,7 @@ _SCRIPT_LINE_BYTES = 256
 _STACK_POINTER = 2
 
 
-class ExecCalls:
-    def __init__(self, kernel: LinuxKernel) -> None:
-        self._kernel = kernel
-        self._memory = kernel.memory
-        self._files = kernel.files
-        self._scheduler = kernel.scheduler
-        self._owner = kernel.owner
-
+class ExecCalls(KernelCalls):
     def execve(self, hart: Hart, path: int, arguments: int, environment: int) -> int:
         return self._execute(hart, self._text(path), self._texts(arguments), self._texts(environment))
 
@@ -46,7 +36,7 @@ class ExecCalls:
         name = self._text(path)
         if not name and flags & 0x1000:
             name = self._files.descriptors.file(number).path
-        where = self._files.absolute(name, None if number == -100 else number)
+        where = self._files.absolute(name, None if number == AT_FDCWD else number)
         return self._execute(hart, where, self._texts(arguments), self._texts(environment))
 
     def _execute(self, hart: Hart, path: str, arguments: list[str], environment: list[str]) -> int:
@@ -79,10 +69,11 @@ class ExecCalls:
         thread.clear_tid_address = thread.robust_list = 0
         thread.signals.alternate_stack = AlternateStack()
         thread.name = command_name(process)
-        self._kernel.release()
         self._files.descriptors.close_for_exec()
         before = self._kernel
         kernel = LinuxKernel(memory, process, self._files, before=before, owner=self._owner)
+        kernel.times.continue_from(before.times)
+        before.release()
         kernel.signals.copy_actions(before.signals, keep_handlers=False)
         kernel.signals.copy_pending(before.signals)
         kernel.signals.thread = thread.signals
@@ -109,12 +100,6 @@ class ExecCalls:
             arguments = [*line, path, *arguments[1:]]
             path = self._files.program_path(line[0])
         raise OSError(errno.ELOOP, "scripts")
-
-    def _text(self, address: int) -> str:
-        raw = self._memory.read_cstring(address, 4096)
-        if raw is None:
-            raise OSError(errno.ENAMETOOLONG, "path")
-        return os.fsdecode(raw)
 
     def _texts(self, address: int) -> list[str]:
         texts: list[str] = []

@@ -4,48 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
-from collections.abc import Callable
 
-from emulator.linux.abi import Signal, signed
+from emulator.linux.abi import signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
-from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import OpenFile, WouldBlock
-from emulator.linux.pipes import PipeEnd
-from emulator.linux.scheduler import Scheduler
-from emulator.linux.signals import SignalState, sent_by_user
-from emulator.linux.tasks import Wait
-from emulator.memory import PAGE_BYTES, READ, WRITE, GuestMemory, page_ceiling
+from emulator.linux.locks import lock_key
+from emulator.linux.transfers import Transfers
+from emulator.memory import READ, WRITE
 
-_MAX_TRANSFER_BYTES = 0x7FFF_F000
-_MAX_VECTORS = 1024
-
-_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_GETLK, _F_SETLK, _F_SETLKW = range(8)
-_F_DUPFD_CLOEXEC = 1030
-_FD_CLOEXEC = 1
 _CLOSE_RANGE_CLOEXEC = 4
-_F_UNLCK = 2
-_AF_UNIX, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 1, 5
-_SETTABLE_FLAGS = os.O_APPEND | os.O_NONBLOCK
-
-_TCGETS, _TCSETS, _TCSETSF, _TIOCGWINSZ, _FIONBIO = 0x5401, 0x5402, 0x5404, 0x5413, 0x5421
-# struct termios of a terminal in its usual state: modes, line discipline, control characters
-_TERMIOS = struct.pack("<IIIIB", 0x500, 0x5, 0xBF, 0x8A3B, 0) + bytes.fromhex(
-    "03 1c 7f 15 04 00 01 00 11 13 1a 00 12 0f 17 16 00 00 00"
-)
-_WINDOW_SIZE = struct.pack("<HHHH", 24, 80, 0, 0)
+_MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL, _MFD_EXEC = 1, 2, 8, 16
+_MEMORY_NAME_BYTES = 250
+_FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE, _FALLOC_ZERO_RANGE = 1, 2, 16
+_AT_CURRENT_POSITION = (1 << 64) - 1
+_ZEROED_BYTES = 1 << 20
 
 
-class FileCalls:
-    def __init__(
-        self, memory: GuestMemory, files: VirtualFiles, signals: SignalState, scheduler: Scheduler
-    ) -> None:
-        self._memory = memory
-        self._files = files
-        self._table = files.descriptors
-        self._signals = signals
-        self._scheduler = scheduler
-
+class FileCalls(Transfers):
     # Reading and writing
 
     def read(self, fd: int, address: int, count: int) -> int:
@@ -85,15 +59,22 @@ class FileCalls:
     def pwritev(self, fd: int, vectors: int, count: int, offset: int) -> int:
         return self._writable(fd).write_at(self._gather(vectors, count), self._offset(offset))
 
-    def sendfile(self, out_fd: int, in_fd: int, offset: int, count: int) -> int:
-        source, target = self._readable(in_fd), self._writable(out_fd)
-        count = min(count, 1 << 20)
-        if not offset:
-            return self._write(target, source.read(count))
-        start = self._offset(self._memory.read_int(offset, 8))
-        sent = self._write(target, source.read_at(count, start))
-        self._memory.write_int(offset, 8, start + sent)
-        return sent
+    def preadv2(self, fd: int, vectors: int, count: int, offset: int, high: int, flags: int) -> int:
+        self._no_flags(flags, "preadv2")
+        if offset == _AT_CURRENT_POSITION:
+            return self.readv(fd, vectors, count)
+        return self.preadv(fd, vectors, count, offset)
+
+    def pwritev2(self, fd: int, vectors: int, count: int, offset: int, high: int, flags: int) -> int:
+        self._no_flags(flags, "pwritev2")
+        if offset == _AT_CURRENT_POSITION:
+            return self.writev(fd, vectors, count)
+        return self.pwritev(fd, vectors, count, offset)
+
+    def _no_flags(self, flags: int, name: str) -> None:
+        if flags & 0xFFFF_FFFF:
+            self._scheduler.report(f"{name} with flags {flags & 0xFFFF_FFFF:#x}")
+            raise OSError(errno.EOPNOTSUPP, "flags")
 
     def lseek(self, fd: int, offset: int, whence: int) -> int:
         return self._file(fd).seek(signed(offset, 64), signed(whence, 32))
@@ -107,11 +88,23 @@ class FileCalls:
 
     def fallocate(self, fd: int, mode: int, offset: int, length: int) -> int:
         file = self._writable(fd)
-        if mode:
+        start, length = self._offset(offset), self._offset(length)
+        if not length:
+            raise OSError(errno.EINVAL, "fallocate")
+        if start + length >> 63:
+            raise OSError(errno.EFBIG, "fallocate")
+        keeps_size = bool(mode & _FALLOC_KEEP_SIZE)
+        if mode & ~_FALLOC_KEEP_SIZE not in (0, _FALLOC_PUNCH_HOLE, _FALLOC_ZERO_RANGE):
             raise OSError(errno.EOPNOTSUPP, "fallocate mode")
-        end = self._offset(offset) + self._offset(length)
-        if end > file.status().size_bytes:
-            file.truncate(end)
+        if mode & _FALLOC_PUNCH_HOLE and not keeps_size:
+            raise OSError(errno.EOPNOTSUPP, "fallocate mode")
+        size = file.status().size_bytes
+        if not keeps_size and start + length > size:
+            file.truncate(start + length)
+        if mode & ~_FALLOC_KEEP_SIZE:
+            end = min(start + length, size)
+            for here in range(start, end, _ZEROED_BYTES):
+                file.write_at(bytes(min(_ZEROED_BYTES, end - here)), here)
         return 0
 
     def fsync(self, fd: int) -> int:
@@ -121,17 +114,33 @@ class FileCalls:
     def fdatasync(self, fd: int) -> int:
         return self.fsync(fd)
 
-    def sync(self) -> int:
-        return 0
+    def sync_file_range(self, fd: int) -> int:
+        return self.fsync(fd)
+
+    def syncfs(self, fd: int) -> int:
+        return self.fsync(fd)
+
+    def readahead(self, fd: int) -> int:
+        return self.fsync(fd)
 
     def fadvise64(self, fd: int) -> int:
         return self.fsync(fd)
 
+    def sync(self) -> int:
+        return 0
+
     # Opening, closing, duplicating
 
     def close(self, fd: int) -> int:
-        self._table.close(signed(fd, 32))
+        self._close(signed(fd, 32))
         return 0
+
+    def _close(self, descriptor: int) -> None:
+        """With it go the locks that the process has on the file, and the file's own with its last descriptor."""
+        file, locks = self._table.file(descriptor), self._files.locks
+        self._table.close(descriptor)
+        if locks.release(self._owner.pid, lock_key(file)) or locks.release_closed():
+            self._scheduler.stirred = True
 
     def close_range(self, first: int, last: int, flags: int) -> int:
         if flags & ~_CLOSE_RANGE_CLOEXEC or first > last:
@@ -141,7 +150,7 @@ class FileCalls:
                 if flags:
                     self._table.set_close_on_exec(descriptor, True)
                 else:
-                    self._table.close(descriptor)
+                    self._close(descriptor)
         return 0
 
     def dup(self, fd: int) -> int:
@@ -153,6 +162,10 @@ class FileCalls:
             raise OSError(errno.EINVAL, "dup3")
         if not 0 <= target < MAX_DESCRIPTORS:
             raise OSError(errno.EBADF, "dup3")
+        if any(number == target for number, _ in self._table.items()):
+            file.references += 1  # it may have no descriptor left between
+            self._close(target)
+            file.references -= 1
         return self._table.install(file, close_on_exec=bool(flags), at=target)
 
     def pipe2(self, address: int, flags: int) -> int:
@@ -161,151 +174,13 @@ class FileCalls:
         if not self._memory.valid_range(address, 8, WRITE):
             raise OSError(errno.EFAULT, "pipe2")
         close_on_exec = bool(flags & os.O_CLOEXEC)
-        return self._install_both(address, *self._files.make_pipe(flags), close_on_exec)
+        return self._install_both(address, self._files.make_pipe(flags), close_on_exec)
 
-    def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
-        if family != _AF_UNIX or kind & 15 not in (_SOCK_STREAM, _SOCK_SEQPACKET):
-            self._scheduler.report(f"socketpair of family {family} and type {kind & 15}")
-            raise OSError(errno.EAFNOSUPPORT, "socketpair")
-        if not self._memory.valid_range(address, 8, WRITE):
-            raise OSError(errno.EFAULT, "socketpair")
-        pair = self._files.make_pipe(kind, sockets=True)
-        return self._install_both(address, *pair, bool(kind & os.O_CLOEXEC))
-
-    def socket(self, family: int, kind: int) -> int:
-        self._scheduler.report(f"a socket of family {family} and type {kind & 15}")
-        raise OSError(errno.EAFNOSUPPORT, "there is no network")
-
-    def _install_both(self, address: int, reader: OpenFile, writer: OpenFile, close_on_exec: bool) -> int:
-        reading = self._table.install(reader, close_on_exec=close_on_exec)
-        try:
-            writing = self._table.install(writer, close_on_exec=close_on_exec)
-        except OSError:
-            self._table.close(reading)
-            raise
-        self._memory.write(address, struct.pack("<ii", reading, writing))
-        return 0
-
-    def fcntl(self, fd: int, command: int, argument: int) -> int:
-        file, fd = self._file(fd), signed(fd, 32)
-        if command in (_F_DUPFD, _F_DUPFD_CLOEXEC):
-            if argument >= MAX_DESCRIPTORS:
-                raise OSError(errno.EINVAL, "descriptor")
-            return self._table.install(file, argument, close_on_exec=command == _F_DUPFD_CLOEXEC)
-        if command == _F_GETFD:
-            return _FD_CLOEXEC if self._table.close_on_exec(fd) else 0
-        if command == _F_SETFD:
-            self._table.set_close_on_exec(fd, bool(argument & _FD_CLOEXEC))
-            return 0
-        if command == _F_GETFL:
-            return file.flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_CLOEXEC | os.O_NOCTTY)
-        if command == _F_SETFL:
-            file.flags = file.flags & ~_SETTABLE_FLAGS | argument & _SETTABLE_FLAGS
-            return 0
-        if command in (_F_SETLK, _F_SETLKW):
-            return 0  # nobody else could hold a lock
-        if command == _F_GETLK:
-            self._memory.write_int(argument, 2, _F_UNLCK)
-            return 0
-        self._scheduler.report(f"fcntl command {command}")
-        raise OSError(errno.EINVAL, "fcntl")
-
-    def flock(self, fd: int) -> int:
-        return self.fsync(fd)
-
-    def ioctl(self, fd: int, request: int, argument: int) -> int:
-        file, request = self._file(fd), request & 0xFFFF_FFFF
-        if request == _FIONBIO:
-            on = self._memory.read_int(argument, 4) != 0
-            file.flags = file.flags & ~os.O_NONBLOCK | (os.O_NONBLOCK if on else 0)
-            return 0
-        if not file.is_terminal:
-            raise OSError(errno.ENOTTY, "not a terminal")
-        if request == _TCGETS:
-            self._memory.write(argument, _TERMIOS)
-        elif request == _TIOCGWINSZ:
-            self._memory.write(argument, _WINDOW_SIZE)
-        elif not _TCSETS <= request <= _TCSETSF:
-            raise OSError(errno.ENOTTY, "ioctl")
-        return 0
-
-    # Inner parts
-
-    def _file(self, fd: int) -> OpenFile:
-        return self._table.file(signed(fd, 32))
-
-    def _readable(self, fd: int) -> OpenFile:
-        file = self._file(fd)
-        if not file.readable:
-            raise OSError(errno.EBADF, "not open for reading")
-        return file
-
-    def _writable(self, fd: int) -> OpenFile:
-        file = self._file(fd)
-        if not file.writable:
-            raise OSError(errno.EBADF, "not open for writing")
-        return file
-
-    def _write(self, file: OpenFile, data: bytes) -> int:
-        """Write all of it; a pipe that takes a part is waited for. No reader is a SIGPIPE, too."""
-        done = self._write_some(file, data)
-        if done == len(data) or file.non_blocking or not isinstance(file, PipeEnd):
-            return done
-        progress = [done]
-
-        def ready() -> int | None:
-            try:
-                progress[0] += self._write_some(file, data[progress[0] :])
-            except WouldBlock:
-                return None
-            return progress[0] if progress[0] == len(data) else None
-
-        raise Wait(ready, deadlock="the guest waits for ever: it writes into a full pipe that nobody reads")
-
-    def _write_some(self, file: OpenFile, data: bytes) -> int:
-        try:
-            return file.write(data)
-        except BrokenPipeError:
-            self._signals.send(sent_by_user(Signal.SIGPIPE))
-            raise
-
-    def _usable(self, address: int, count: int, prot: int) -> int:
-        """How many of ``count`` bytes can be transferred; none at all is a fault of the first access."""
-        count = min(count, _MAX_TRANSFER_BYTES)
-        if self._memory.valid_range(address, count, prot):
-            return count
-        usable = page_ceiling(address + 1) - address
-        if not self._memory.valid_range(address, usable, prot):
-            raise OSError(errno.EFAULT, "buffer")
-        while self._memory.valid_range(address + usable, PAGE_BYTES, prot):
-            usable += PAGE_BYTES
-        return usable
-
-    def _vectors(self, address: int, count: int) -> list[tuple[int, int]]:
-        if signed(count, 32) < 0 or count > _MAX_VECTORS:
-            raise OSError(errno.EINVAL, "vectors")
-        pairs = list(struct.iter_unpack("<QQ", self._memory.read(address, 16 * count)))
-        if sum(length for _, length in pairs) > _MAX_TRANSFER_BYTES:
-            raise OSError(errno.EINVAL, "vectors")
-        return pairs
-
-    def _gather(self, vectors: int, count: int) -> bytes:
-        return b"".join(self._memory.read(where, length) for where, length in self._vectors(vectors, count))
-
-    def _scatter(self, vectors: int, count: int, source: Callable[[int, int], bytes]) -> int:
-        done = 0
-        for where, length in self._vectors(vectors, count):
-            if not length:
-                continue
-            data = source(self._usable(where, length, WRITE), done)
-            self._memory.write(where, data)
-            done += len(data)
-            if len(data) < length:
-                break
-        return done
-
-    @staticmethod
-    def _offset(value: int) -> int:
-        if value >> 63:
-            raise OSError(errno.EINVAL, "negative offset")
-        return value
+    def memfd_create(self, name: int, flags: int) -> int:
+        if flags & ~(_MFD_CLOEXEC | _MFD_ALLOW_SEALING | _MFD_NOEXEC_SEAL | _MFD_EXEC):
+            raise OSError(errno.EINVAL, "memfd_create")
+        raw = self._memory.read_cstring(name, _MEMORY_NAME_BYTES)
+        if raw is None:
+            raise OSError(errno.EINVAL, "name")
+        file = self._files.unnamed(f"/memfd:{os.fsdecode(raw)} (deleted)", os.O_RDWR)
+        return self._table.install(file, close_on_exec=bool(flags & _MFD_CLOEXEC))

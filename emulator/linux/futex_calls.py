@@ -13,6 +13,8 @@ from emulator.linux.tasks import Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault
 
 _WAIT, _WAKE, _REQUEUE, _CMP_REQUEUE, _WAKE_OP, _WAIT_BITSET, _WAKE_BITSET = 0, 1, 3, 4, 5, 9, 10
+_LOCK_PI, _UNLOCK_PI, _TRYLOCK_PI, _LOCK_PI2 = 6, 7, 8, 13
+_WAITERS = 0x8000_0000
 _CLOCK_REALTIME, _OPERATION = 256, 127
 _ALL_BITS = 0xFFFF_FFFF
 _OWNER_DIED, _TID_MASK = 0x4000_0000, 0x3FFF_FFFF
@@ -38,6 +40,10 @@ class FutexCalls:
             if not bits:
                 raise OSError(errno.EINVAL, "futex")
             return self._futexes.wake(self._memory, address, signed(value, 32), bits)
+        if kind in (_LOCK_PI, _LOCK_PI2, _TRYLOCK_PI):
+            return self._lock(address, operation, kind, timeout)
+        if kind == _UNLOCK_PI:
+            return self._unlock(address)
         at_most = signed(timeout, 32)
         if kind in (_REQUEUE, _CMP_REQUEUE):
             if kind == _CMP_REQUEUE and self._memory.read_int(address, 4) != third & _ALL_BITS:
@@ -70,6 +76,42 @@ class FutexCalls:
             interrupted=lambda: self._futexes.remove(waiter),
             deadlock=f"the guest waits for a lock at {address:#x} that nobody can release",
         )
+
+    # Locks that the kernel hands over. Nobody inherits a priority, because there are none.
+
+    def _lock(self, address: int, operation: int, kind: int, timeout: int) -> int:
+        word, tid = self._memory.read_int(address, 4), self._scheduler.current.tid
+        if not word & _TID_MASK:
+            self._memory.write_int(address, 4, word & (_OWNER_DIED | _WAITERS) | tid)
+            return 0
+        if word & _TID_MASK == tid:
+            raise OSError(errno.EDEADLK, "it has the lock")
+        if kind == _TRYLOCK_PI:
+            raise OSError(errno.EAGAIN, "locked")
+        # The first kind of the call means the wall clock always, the second says which one.
+        operation |= _CLOCK_REALTIME if kind == _LOCK_PI else 0
+        until = self._deadline(operation, _WAIT_BITSET, timeout)
+        self._memory.write_int(address, 4, word | _WAITERS)
+        waiter = self._futexes.add(self._memory, address, _ALL_BITS, tid)
+
+        def timed_out() -> int:
+            self._futexes.remove(waiter)
+            return -errno.ETIMEDOUT
+
+        raise Wait(
+            lambda: 0 if waiter.woken else None,
+            until,
+            timed_out,
+            restartable=until is None,
+            interrupted=lambda: self._futexes.remove(waiter),
+            deadlock=f"the guest waits for a lock at {address:#x} that nobody can release",
+        )
+
+    def _unlock(self, address: int) -> int:
+        if self._memory.read_int(address, 4) & _TID_MASK != self._scheduler.current.tid:
+            raise OSError(errno.EPERM, "another thread has the lock")
+        pass_on(self._scheduler, self._memory, address, 0)
+        return 0
 
     def _deadline(self, operation: int, kind: int, timeout: int) -> int | None:
         """Elapsed nanoseconds until which to wait; None: for ever."""
@@ -121,6 +163,14 @@ class FutexCalls:
         return self._scheduler.current.tid
 
 
+def pass_on(scheduler: Scheduler, memory: GuestMemory, address: int, mark: int) -> None:
+    """Give a lock to who has waited longest for it, or to nobody; ``mark`` goes into its word."""
+    heir = scheduler.futexes.first(memory, address)
+    scheduler.futexes.wake(memory, address, 1)
+    more = scheduler.futexes.first(memory, address) is not None
+    memory.write_int(address, 4, mark | (0 if heir is None else heir.tid) | (_WAITERS if more else 0))
+
+
 def leave_locks(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> None:
     """What is done for a thread that has ended: locks that it holds say so, and who joins it is woken."""
     with contextlib.suppress(MemoryFault):  # a list that is damaged ends there, as in the kernel
@@ -145,5 +195,9 @@ def _mark_robust(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> N
     for lock in locks:
         word = memory.read_int(lock + offset, 4)
         if word & _TID_MASK == thread.tid:
-            memory.write_int(lock + offset, 4, word & ~_TID_MASK | _OWNER_DIED)
-            scheduler.futexes.wake(memory, lock + offset, 1)
+            heir = scheduler.futexes.first(memory, lock + offset)
+            if heir is not None and heir.tid:
+                pass_on(scheduler, memory, lock + offset, _OWNER_DIED)
+            else:
+                memory.write_int(lock + offset, 4, word & ~_TID_MASK | _OWNER_DIED)
+                scheduler.futexes.wake(memory, lock + offset, 1)

@@ -15,12 +15,21 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from emulator.errors import EmulatorError
 
 _MAX_LINKS = 40
 _CHANGING = os.O_CREAT | os.O_TRUNC
 _GUEST_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_DIRECTORY
+
+
+class Opened(NamedTuple):
+    """A host descriptor of a regular file or directory, its guest path, and whether it was made just now."""
+
+    descriptor: int
+    path: str
+    is_new: bool
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,8 @@ class HostTree:
     def close(self) -> None:
         os.close(self._root)
 
-    def open(self, path: str, flags: int, mode: int) -> tuple[int, str]:
-        """A host descriptor of a regular file or directory, and its guest path. Raises OSError."""
+    def open(self, path: str, flags: int, mode: int) -> Opened:
+        """Open a regular file or directory; a new file gets exactly the permissions ``mode``. Raises OSError."""
         with self._walk(path, follow=not flags & os.O_NOFOLLOW) as place:
             if flags & _CHANGING or flags & os.O_ACCMODE != os.O_RDONLY:
                 flags = self._allowed_flags(place, flags)
@@ -68,7 +77,11 @@ class HostTree:
         if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
             os.close(descriptor)
             raise OSError(errno.EACCES, "not a regular file")
-        return descriptor, posixpath.join(self._mount, place.path.lstrip("/")).rstrip("/") or "/"
+        is_new = not place.kind and bool(flags & os.O_CREAT)
+        if is_new:
+            os.fchmod(descriptor, mode & 0o777)
+        where = posixpath.join(self._mount, place.path.lstrip("/")).rstrip("/") or "/"
+        return Opened(descriptor, where, is_new)
 
     def status(self, path: str, follow: bool) -> os.stat_result:
         with self._walk(path, follow) as place:
@@ -92,7 +105,43 @@ class HostTree:
 
     def make_directory(self, path: str, mode: int) -> None:
         with self._changing(path) as place:
-            os.mkdir(place.name, mode & 0o777, dir_fd=place.parent)
+            if place.kind:
+                raise OSError(errno.EEXIST, "exists")
+            os.mkdir(place.name, 0o700, dir_fd=place.parent)
+            self._set_mode(place, mode)
+
+    def change_mode(self, path: str, mode: int) -> None:
+        with self._walk(path, follow=True) as place:
+            if not place.kind:
+                raise OSError(errno.ENOENT, "no such file")
+            if not self._may_change(place):
+                raise OSError(errno.EROFS, "not writable for the guest")
+            self._set_mode(place, mode)
+
+    @staticmethod
+    def _set_mode(place: _Place, mode: int) -> None:
+        """Permissions of what is there, which is no link; the file itself need not be readable for that."""
+        descriptor = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place.parent)
+        try:
+            os.chmod(f"/proc/self/fd/{descriptor}", mode & 0o777)
+        finally:
+            os.close(descriptor)
+
+    def make_link(self, target: str, path: str) -> None:
+        """A symbolic link; where it leads is decided when it is followed, in this tree."""
+        with self._changing(path) as place:
+            os.symlink(target, place.name, dir_fd=place.parent)
+
+    def add_name(self, old: str, new: str) -> None:
+        """A further name for a file that may be changed itself: else it could be through the new name."""
+        with self._changing(old) as source, self._changing(new) as target:
+            os.link(
+                source.name,
+                target.name,
+                src_dir_fd=source.parent,
+                dst_dir_fd=target.parent,
+                follow_symlinks=False,
+            )
 
     def rename(self, old: str, new: str) -> None:
         with self._changing(old) as source, self._changing(new) as target:
@@ -159,9 +208,9 @@ class HostTree:
                     if target.startswith("/"):
                         del directories[1:], names[:]
                     todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
-                elif todo or must_be_directory:
-                    if not stat.S_ISDIR(kind):
-                        raise OSError(errno.ENOTDIR, "not a directory")
+                elif (todo or must_be_directory) and not stat.S_ISDIR(kind):
+                    raise OSError(errno.ENOTDIR, "not a directory")
+                elif todo:
                     directories.append(descriptor)
                     names.append(part)
                 else:

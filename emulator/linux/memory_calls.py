@@ -1,8 +1,8 @@
 """System calls on memory. Every public method is the system call of that name.
 
-Private mappings of files, and shared ones that are not written to, are copies made at once, so later changes of
-the file do not show; pages past the end of a file read as zeros instead of raising SIGBUS. Writable shared mappings
-of files are refused (ENODEV). Shared memory without a file is shared with the processes forked later.
+Private mappings of files, and shared ones of files that cannot be written to, are copies made at once, so later changes
+of the file do not show; others share the pages of `shared_pages`. Pages past the end of a file read as zeros instead of
+raising SIGBUS. Shared memory without a file is shared with the processes forked later.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Callable
 
 from emulator.linux.abi import signed
 from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import HostFile, MemoryFile
+from emulator.linux.open_files import Device, OpenFile
 from emulator.linux.process import ProcessImage
+from emulator.linux.regular_files import RegularFile
+from emulator.linux.shared_pages import FilePages
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -60,11 +62,21 @@ class MemoryCalls:
             for path in (path or image.name,)
         ]
         self._named.append((process.stack_low, process.stack_high, 0, "[stack]"))
+        self._shared: list[tuple[int, int, FilePages]] = []  # start, end and pages of files mapped shared
 
     def continue_from(self, other: MemoryCalls) -> None:
-        """Have the heap that ``other`` has: after a fork."""
+        """Have the heap and the mappings that ``other`` has: after a fork."""
         self._brk_start, self._brk = other._brk_start, other._brk
         self._named = list(other._named)
+        self._shared = list(other._shared)
+        for _, _, pages in self._shared:
+            pages.users += 1
+
+    def release(self) -> None:
+        """The process is gone, or executes another program."""
+        for _, _, pages in self._shared:
+            self._files.shared.leave(pages)
+        self._shared = []
 
     def names_of(self, start: int, end: int) -> list[tuple[int, int, int, str]]:
         """``[start, end)`` cut up by what is mapped there: start, end, offset in the file, and its path or kind."""
@@ -88,7 +100,8 @@ class MemoryCalls:
         return None
 
     def _name(self, start: int, length: int, offset: int = 0, name: str = "") -> None:
-        """The range is now of that file, or of none."""
+        """The range is now of that file, or of none, and not shared any more."""
+        self._unshare(start, start + length)
         end, kept = start + length, []
         for low, high, at, other in self._named:
             if low < min(start, high):
@@ -97,6 +110,18 @@ class MemoryCalls:
                 first = max(end, low)
                 kept.append((first, high, at + first - low, other))
         self._named = [*kept, (start, end, offset, name)] if name else kept
+
+    def _unshare(self, start: int, end: int) -> None:
+        """No pages of files are mapped shared there any more."""
+        kept: list[tuple[int, int, FilePages]] = []
+        for low, high, pages in self._shared:
+            parts = [(a, b) for a, b in ((low, min(start, high)), (max(end, low), high)) if a < b]
+            kept += [(a, b, pages) for a, b in parts]
+            if len(parts) == 2:
+                pages.users += 1
+            elif not parts:
+                self._files.shared.leave(pages)
+        self._shared = kept
 
     def brk(self, address: int) -> int:
         memory = self._memory
@@ -122,27 +147,64 @@ class MemoryCalls:
         if kind not in (_MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE):
             raise OSError(errno.EINVAL, "mmap type")
         length = page_ceiling(length)
-        contents, path = b"", ""
-        if not flags & _MAP_ANONYMOUS:
-            if kind != _MAP_PRIVATE and prot & WRITE:
-                self._report("a writable shared mapping of a file")
-                raise OSError(errno.ENODEV, "writable shared mapping of a file")
-            if length > ADDRESS_SPACE_BYTES:
-                raise OSError(errno.ENOMEM, "mmap")
-            if offset + length >= 1 << 63:
-                raise OSError(errno.EOVERFLOW, "mmap")
-            contents = self._file_contents(signed(fd, 32), offset, length)
-            path = self._files.descriptors.file(signed(fd, 32)).path
+        if flags & _MAP_ANONYMOUS:
+            return self._map_memory(address, length, prot, flags)
+        file = self._files.descriptors.file(signed(fd, 32))
+        if isinstance(file, Device) and file.is_zeros:
+            return self._map_memory(address, length, prot, flags)
+        if not file.readable:
+            raise OSError(errno.EACCES, "mapping needs read access")
+        if not isinstance(file, RegularFile):
+            raise OSError(errno.ENODEV, "not a file")
+        if length > ADDRESS_SPACE_BYTES:
+            raise OSError(errno.ENOMEM, "mmap")
+        if offset + length >> 62:
+            raise OSError(errno.EOVERFLOW, "offset")
+        if kind != _MAP_PRIVATE and prot & WRITE and not file.writable:
+            raise OSError(errno.EACCES, "shared mapping needs write access")
+        if kind != _MAP_PRIVATE and (file.writable or self._can_be_written(file)):
+            return self._map_shared_file(address, length, prot, flags, file, offset)
+        return self._map_copy(address, length, prot, flags, file, offset)
+
+    def _map_memory(self, address: int, length: int, prot: int, flags: int) -> int:
         where = self._place(address, length, flags)
-        if kind != _MAP_PRIVATE and flags & _MAP_ANONYMOUS:
-            self._memory.map_shared(where, length, _permission(prot))
-        else:
-            self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
+        shared = flags & _MAP_TYPE != _MAP_PRIVATE
+        (self._memory.map_shared if shared else self._memory.map)(where, length, _permission(prot))
+        self._name(where, length)
+        return where
+
+    def _map_copy(
+        self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int
+    ) -> int:
+        contents = file.read_at(length, offset)
+        where = self._place(address, length, flags)
+        self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
         if contents:
             self._memory.write(where, contents)
             self._memory.protect(where, length, _permission(prot))
-        self._name(where, length, offset, path)
+        self._name(where, length, offset, file.path)
         return where
+
+    def _map_shared_file(
+        self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int
+    ) -> int:
+        where = self._place(address, length, flags)
+        pages = self._files.shared.use(file.key, file.open_store, file.writable)
+        try:
+            self._files.shared.load(pages, offset, length)
+            self._memory.map_area(where, length, _permission(prot), pages.area, offset)
+        except (OSError, MemoryLimit):
+            self._files.shared.leave(pages)
+            raise
+        self._name(where, length, offset, file.path)
+        self._shared.append((where, where + length, pages))
+        return where
+
+    def _can_be_written(self, file: OpenFile) -> bool:
+        try:
+            return self._files.is_writable(file.path)
+        except OSError:
+            return True  # its name is gone: another process may have it open for writing
 
     def munmap(self, address: int, length: int) -> int:
         if address % PAGE_BYTES or length == 0 or address + length > ADDRESS_SPACE_BYTES:
@@ -170,8 +232,12 @@ class MemoryCalls:
         if new_length <= old_length:
             if new_length < old_length:
                 memory.unmap(old_address + new_length, old_length - new_length)
+                self._name(old_address + new_length, old_length - new_length)
             return old_address
         tail, extra = old_address + old_length, new_length - old_length
+        if any(low < tail <= high for low, high, _ in self._shared):
+            self._report("mremap of a shared mapping of a file to a greater length")
+            raise OSError(errno.ENOMEM, "mremap of a file")
         if tail + extra <= self._high and memory.is_free(tail, extra):
             memory.map(tail, extra, self._last_permission(old_address, old_length))
             return old_address
@@ -203,21 +269,49 @@ class MemoryCalls:
         return 0
 
     def msync(self, address: int, length: int) -> int:
-        return 0  # nothing is shared with a file
+        for low, high, pages in self._shared:
+            if low < address + length and address < high:
+                pages.write_back()
+        return 0
 
     def mlock(self, address: int, length: int) -> int:
+        return 0
+
+    def mlock2(self, address: int, length: int) -> int:
         return 0
 
     def munlock(self, address: int, length: int) -> int:
         return 0
 
-    def _file_contents(self, descriptor: int, offset: int, length: int) -> bytes:
-        file = self._files.descriptors.file(descriptor)
-        if not file.readable:
-            raise OSError(errno.EACCES, "mapping needs read access")
-        if not isinstance(file, MemoryFile | HostFile):
-            raise OSError(errno.ENODEV, "not a file")
-        return file.read_at(length, offset)
+    def mlockall(self) -> int:
+        return 0
+
+    def munlockall(self) -> int:
+        return 0
+
+    def mincore(self, address: int, length: int, vector: int) -> int:
+        length = page_ceiling(length)
+        if address % PAGE_BYTES:
+            raise OSError(errno.EINVAL, "mincore")
+        if address + length > ADDRESS_SPACE_BYTES or (length and not self._memory.is_mapped(address, length)):
+            raise OSError(errno.ENOMEM, "mincore")
+        self._memory.write(vector, b"\1" * (length // PAGE_BYTES))
+        return 0
+
+    def get_mempolicy(self, mode: int, nodes: int, max_node: int) -> int:
+        if mode:
+            self._memory.write_int(mode, 4, 0)
+        if nodes and max_node >> 16:
+            raise OSError(errno.EINVAL, "nodes")
+        if nodes:
+            self._memory.write(nodes, bytes((max_node + 63) // 64 * 8))
+        return 0
+
+    def set_mempolicy(self) -> int:
+        return 0
+
+    def mbind(self) -> int:
+        return 0
 
     def _place(self, address: int, length: int, flags: int) -> int:
         if flags & (_MAP_FIXED | _MAP_FIXED_NOREPLACE):
@@ -263,4 +357,19 @@ class MemoryCalls:
             if new_length > old_length:
                 memory.unmap(target + old_length, new_length - old_length)
             raise
+        self._rename(old_address, old_length, target)
         return target
+
+    def _rename(self, old: int, length: int, new: int) -> None:
+        """What was mapped at ``old`` is at ``new`` now."""
+        end, names = old + length, self.names_of(old, old + length)
+        shared = [(max(low, old), min(high, end), pages) for low, high, pages in self._shared]
+        moved = [(low, high, pages) for low, high, pages in shared if low < high]
+        for _, _, pages in moved:
+            pages.users += 1
+        self._name(old, length)
+        self._name(new, length)
+        for start, stop, offset, name in names:
+            if name.startswith("/"):
+                self._name(start + new - old, stop - start, offset, name)
+        self._shared += [(low + new - old, high + new - old, pages) for low, high, pages in moved]

@@ -1,8 +1,8 @@
-"""What a file descriptor refers to: streams, files in memory and on the host, directories, devices.
+"""What a file descriptor refers to: streams, directories, devices, and what all of them have in common.
 
 Each kind implements the operations that make sense for it and inherits the proper error for the others. All
-errors are `OSError` with a Linux error number. Which path leads to which file is left to `files`; pipes to
-`pipes`, files made of events to `event_files`.
+errors are `OSError` with a Linux error number. Which path leads to which file is left to `files`; regular files to
+`regular_files`, pipes to `pipes`, sockets to `sockets`, files made of events to `event_files`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn
+
+from emulator.linux.clock import DEFAULT_EPOCH_SECONDS, NANOSECONDS
 
 POLLIN, POLLOUT, POLLERR, POLLHUP = 1, 4, 8, 16
 
@@ -25,6 +27,18 @@ class WouldBlock(OSError):
         self.what = what
 
 
+class FileTimes(NamedTuple):
+    """When a file was read, written, and changed in any way; nanoseconds of the guest's wall clock."""
+
+    accessed: int
+    modified: int
+    changed: int
+
+
+UNTOUCHED = FileTimes(*[DEFAULT_EPOCH_SECONDS * NANOSECONDS] * 3)
+"""Of what the guest found when it started, whatever the host says: so that runs repeat."""
+
+
 @dataclass(frozen=True)
 class FileStatus:
     """What ``stat`` tells: type and permission bits, size, and the guest's own inode number."""
@@ -33,6 +47,7 @@ class FileStatus:
     size_bytes: int
     inode: int
     links: int = 1
+    times: FileTimes = UNTOUCHED
 
 
 class OpenFile:
@@ -59,6 +74,8 @@ class OpenFile:
         return bool(self.flags & os.O_NONBLOCK)
 
     is_terminal = False
+    has_room_later = False
+    """Whether a write that took a part waits for room for the rest: pipes and streams."""
     can_be_watched = True
     """Whether epoll takes it: not files and directories, which are always ready."""
 
@@ -89,6 +106,10 @@ class OpenFile:
 
     def truncate(self, size_bytes: int) -> None:
         raise OSError(errno.EINVAL, "truncate")
+
+    def waiting_bytes(self) -> int:
+        """What FIONREAD tells."""
+        raise OSError(errno.ENOTTY, "not a file that is read")
 
     def names(self) -> list[tuple[str, FileStatus]]:
         """Sorted entries of a directory."""
@@ -154,92 +175,6 @@ class Stream(OpenFile):
         return len(data)
 
 
-class _Positioned(OpenFile):
-    """A file with a position; the kinds below only read and write at offsets."""
-
-    _position = 0
-    can_be_watched = False
-
-    def read(self, n_bytes: int) -> bytes:
-        data = self.read_at(n_bytes, self._position)
-        self._position += len(data)
-        return data
-
-    def write(self, data: bytes) -> int:
-        if self.flags & os.O_APPEND:
-            self._position = self.status().size_bytes
-        written = self.write_at(data, self._position)
-        self._position += written
-        return written
-
-    def seek(self, offset: int, whence: int) -> int:
-        if whence == os.SEEK_SET:
-            position = offset
-        elif whence == os.SEEK_CUR:
-            position = self._position + offset
-        elif whence == os.SEEK_END:
-            position = self.status().size_bytes + offset
-        else:
-            raise OSError(errno.EINVAL, "whence")
-        if not 0 <= position < 1 << 63:
-            raise OSError(errno.EINVAL, "offset")
-        self._position = position
-        return position
-
-
-class MemoryFile(_Positioned):
-    """A file whose ``contents`` are kept in this process."""
-
-    def __init__(
-        self,
-        path: str,
-        flags: int,
-        status: Callable[[], FileStatus],
-        contents: bytearray,
-        budget: MemoryBudget,
-    ) -> None:
-        super().__init__(path, flags, status)
-        self._contents = contents
-        self._budget = budget
-
-    def read_at(self, n_bytes: int, offset: int) -> bytes:
-        return bytes(self._contents[offset : offset + n_bytes])
-
-    def write_at(self, data: bytes, offset: int) -> int:
-        if data and offset + len(data) > len(self._contents):
-            self.truncate(offset + len(data))
-        self._contents[offset : offset + len(data)] = data
-        return len(data)
-
-    def truncate(self, size_bytes: int) -> None:
-        growth = size_bytes - len(self._contents)
-        self._budget.take(growth)
-        if growth < 0:
-            del self._contents[size_bytes:]
-        else:
-            self._contents += bytes(growth)
-
-
-class HostFile(_Positioned):
-    """A regular file of the host, opened by `host_tree`; owns its descriptor."""
-
-    def __init__(self, path: str, flags: int, status: Callable[[], FileStatus], descriptor: int) -> None:
-        super().__init__(path, flags, status)
-        self._descriptor = descriptor
-
-    def read_at(self, n_bytes: int, offset: int) -> bytes:
-        return os.pread(self._descriptor, n_bytes, offset)
-
-    def write_at(self, data: bytes, offset: int) -> int:
-        return os.pwrite(self._descriptor, data, offset)
-
-    def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._descriptor, size_bytes)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 class Directory(OpenFile):
     """A directory; its entries are listed when they are first asked for, and anew after a rewind."""
 
@@ -281,6 +216,7 @@ class Device(OpenFile):
     ) -> None:
         super().__init__(path, flags, status)
         self._kind = kind
+        self.is_zeros = kind == "zero"
         self._generator = generator
 
     def read(self, n_bytes: int) -> bytes:
@@ -301,29 +237,3 @@ class Device(OpenFile):
 
     def seek(self, offset: int, whence: int) -> int:
         return 0
-
-
-class SystemFiles(Protocol):
-    """Files that the kernel makes: /proc and the like. Paths are absolute and normal."""
-
-    def covers(self, path: str) -> bool:
-        """Whether there is such a file; the other methods are asked only then."""
-        ...
-
-    def contents(self, path: str) -> bytes: ...
-
-    def names(self, path: str) -> list[str] | None:
-        """Sorted names in a directory; None for what is none."""
-        ...
-
-    def target(self, path: str) -> str | None:
-        """The absolute path that a link to a file leads to; None for what is none."""
-        ...
-
-    def link(self, path: str) -> str:
-        """What readlink tells. Raises OSError(EINVAL) for what is no link."""
-        ...
-
-    def descriptor(self, path: str) -> OpenFile | None:
-        """The open file that a link of a descriptor stands for."""
-        ...

@@ -4,33 +4,52 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 
 from emulator.linux.abi import GID, UID, signed
-from emulator.linux.clock import DEFAULT_EPOCH_SECONDS
-from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import Directory, FileStatus, OpenFile
-from emulator.memory import PAGE_BYTES, GuestMemory
+from emulator.linux.calls import AT_FDCWD, KernelCalls
+from emulator.linux.clock import NANOSECONDS
+from emulator.linux.open_files import Directory, FileStatus
+from emulator.linux.pipes import NamedPipe, PipeEnd
+from emulator.linux.tasks import Wait
+from emulator.memory import PAGE_BYTES
 
-_AT_FDCWD = -100
-_AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_EMPTY_PATH = 0x100, 0x200, 0x1000
-_PATH_BYTES = 4096
+_AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
+_RENAME_NOREPLACE = 1
 _FILE_SYSTEM_MAGIC = 0x0102_1994  # tmpfs
 
 
-class PathCalls:
-    def __init__(self, memory: GuestMemory, files: VirtualFiles) -> None:
-        self._memory = memory
-        self._files = files
-
+class PathCalls(KernelCalls):
     def openat(self, directory: int, path: int, flags: int, mode: int) -> int:
         file = self._files.open(self._path(directory, path), flags & 0xFFFF_FFFF, mode)
-        return self._files.descriptors.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
+        close_on_exec = bool(flags & os.O_CLOEXEC)
+        if isinstance(file, PipeEnd) and file.is_alone():
+            self._wait_for_other_end(file, close_on_exec)
+        return self._table.install(file, close_on_exec=close_on_exec)
+
+    def _wait_for_other_end(self, file: PipeEnd, close_on_exec: bool) -> None:
+        self._scheduler.stirred = True
+        raise Wait(
+            lambda: None if file.is_alone() else self._table.install(file, close_on_exec=close_on_exec),
+            restartable=True,
+            interrupted=file.close,
+            deadlock=f"the guest opens the named pipe {file.path}, and nobody ever opens its other end",
+        )
+
+    def openat2(self, directory: int, path: int, how: int, size: int) -> int:
+        if size < 24:
+            raise OSError(errno.EINVAL, "openat2")
+        flags, mode, resolve = struct.unpack("<QQQ", self._memory.read(how, 24))
+        if resolve:
+            self._scheduler.report(f"openat2 with resolve flags {resolve:#x}")
+            raise OSError(errno.EINVAL, "resolve flags")
+        return self.openat(directory, path, flags, mode)
 
     def truncate(self, path: int, length: int) -> int:
         if length >> 63:
             raise OSError(errno.EINVAL, "negative length")
-        file = self._files.open(self._path(_AT_FDCWD, path), os.O_WRONLY, 0)
+        file = self._files.open(self._path(AT_FDCWD, path), os.O_WRONLY, 0)
         try:
             file.truncate(length)
         finally:
@@ -51,7 +70,7 @@ class PathCalls:
         return 0
 
     def statfs(self, path: int, address: int) -> int:
-        self._files.status(self._path(_AT_FDCWD, path))
+        self._files.status(self._path(AT_FDCWD, path))
         return self._write_statfs(address)
 
     def fstatfs(self, fd: int, address: int) -> int:
@@ -85,26 +104,59 @@ class PathCalls:
         self._files.make_directory(self._path(directory, path), mode)
         return 0
 
+    def symlinkat(self, target: int, directory: int, path: int) -> int:
+        text = self._text(target)
+        if not text:
+            raise OSError(errno.ENOENT, "empty target")
+        self._files.make_link(text, self._path(directory, path))
+        return 0
+
+    def linkat(self, old_directory: int, old: int, new_directory: int, new: int, flags: int) -> int:
+        if flags & ~(_AT_SYMLINK_FOLLOW | _AT_EMPTY_PATH):
+            raise OSError(errno.EINVAL, "linkat flags")
+        if flags & _AT_EMPTY_PATH and not self._text(old):
+            source = self._file(old_directory).path
+        else:
+            source = self._path(old_directory, old)
+        if flags & _AT_SYMLINK_FOLLOW:
+            source = self._files.descriptor_path(source)
+        self._files.add_name(source, self._path(new_directory, new))
+        return 0
+
+    def mknodat(self, directory: int, path: int, mode: int, device: int) -> int:
+        mode &= 0xFFFF_FFFF
+        where, kind = self._path(directory, path), stat.S_IFMT(mode)
+        if kind == stat.S_IFIFO:
+            self._files.make_special(where, NamedPipe(mode & 0o777))
+        elif kind in (0, stat.S_IFREG):
+            file = self._files.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode & 0o777)
+            file.close()
+        else:
+            self._scheduler.report(f"a special file of type {kind:#o}")
+            raise OSError(errno.EPERM, "special file")
+        return 0
+
     def renameat2(self, old_directory: int, old: int, new_directory: int, new: int, flags: int) -> int:
-        if flags:
+        source, target = self._path(old_directory, old), self._path(new_directory, new)
+        if flags & ~_RENAME_NOREPLACE:
+            self._scheduler.report(f"renameat2 with flags {flags:#x}")
             raise OSError(errno.EINVAL, "renameat2 flags")
-        self._files.rename(self._path(old_directory, old), self._path(new_directory, new))
+        if flags:
+            try:
+                self._files.status(target, follow=False)
+            except FileNotFoundError:
+                pass
+            else:
+                raise OSError(errno.EEXIST, "exists")
+        self._files.rename(source, target)
         return 0
-
-    def utimensat(self, directory: int, path: int) -> int:
-        if path:
-            self._files.status(self._path(directory, path))
-        return 0  # files have no times of their own
-
-    def fchmod(self, fd: int) -> int:
-        self._file(fd)
-        return 0
-
-    def fchmodat(self, directory: int, path: int) -> int:
-        return self.utimensat(directory, path)
 
     def umask(self, mask: int) -> int:
-        return 0o022
+        before, self._files.umask = self._files.umask, mask & 0o777
+        return before
+
+    def chroot(self, path: int) -> int:
+        raise OSError(errno.EPERM, "chroot")
 
     def getcwd(self, address: int, size: int) -> int:
         path = os.fsencode(self._files.working_directory) + b"\0"
@@ -114,7 +166,7 @@ class PathCalls:
         return len(path)
 
     def chdir(self, path: int) -> int:
-        file = self._files.open(self._path(_AT_FDCWD, path), os.O_DIRECTORY, 0)
+        file = self._files.open(self._path(AT_FDCWD, path), os.O_DIRECTORY, 0)
         self._files.working_directory = file.path
         return 0
 
@@ -147,21 +199,9 @@ class PathCalls:
 
     # Inner parts
 
-    def _file(self, fd: int) -> OpenFile:
-        return self._files.descriptors.file(signed(fd, 32))
-
-    def _path(self, directory: int, address: int) -> str:
-        raw = self._memory.read_cstring(address, _PATH_BYTES)
-        if raw is None:
-            raise OSError(errno.ENAMETOOLONG, "path")
-        if not raw:
-            raise OSError(errno.ENOENT, "empty path")
-        number = signed(directory, 32)
-        return self._files.absolute(os.fsdecode(raw), None if number == _AT_FDCWD else number)
-
     def _status_at(self, directory: int, path: int, flags: int) -> FileStatus:
-        if flags & _AT_EMPTY_PATH and (not path or self._memory.read_cstring(path, _PATH_BYTES) == b""):
-            if signed(directory, 32) == _AT_FDCWD:
+        if flags & _AT_EMPTY_PATH and (not path or not self._text(path)):
+            if signed(directory, 32) == AT_FDCWD:
                 return self._files.status(self._files.working_directory)
             return self._file(directory).status()
         return self._files.status(self._path(directory, path), follow=not flags & _AT_SYMLINK_NOFOLLOW)
@@ -191,7 +231,7 @@ def _blocks(status: FileStatus) -> int:
 
 def _pack_stat(status: FileStatus) -> bytes:
     """``struct stat`` of asm-generic, 128 bytes."""
-    times = [DEFAULT_EPOCH_SECONDS, 0] * 3
+    times = [part for moment in status.times for part in divmod(moment, NANOSECONDS)]
     return struct.pack(
         "<QQIIIIQQqiiq6qII",
         1, status.inode, status.mode, status.links, UID, GID, 0, 0,
@@ -202,10 +242,11 @@ def _pack_stat(status: FileStatus) -> bytes:
 def _pack_statx(status: FileStatus) -> bytes:
     """``struct statx``, 256 bytes."""
     basic_fields = 0x7FF
-    time = struct.pack("<qIi", DEFAULT_EPOCH_SECONDS, 0, 0)
+    accessed, modified, changed = (struct.pack("<qIi", *divmod(at, NANOSECONDS), 0) for at in status.times)
+    born = struct.pack("<qIi", 0, 0, 0)
     head = struct.pack(
         "<IIQIIIHHQQQQ",
         basic_fields, PAGE_BYTES, 0, status.links, UID, GID, status.mode, 0,
         status.inode, status.size_bytes, _blocks(status), 0,
     )  # fmt: skip
-    return (head + time * 4 + struct.pack("<IIII", 0, 0, 0, 1)).ljust(256, b"\0")
+    return (head + accessed + born + changed + modified + struct.pack("<IIII", 0, 0, 0, 1)).ljust(256, b"\0")

@@ -1,4 +1,4 @@
-"""Pipes, and pairs of sockets that are connected with each other."""
+"""Pipes, with and without a name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class _PipeBuffer:
 
 
 class PipeEnd(OpenFile):
-    """One end of a pipe, or of a pair of sockets: reads from one buffer, writes to another, or does one of them."""
+    """One end of a pipe, or both of a named one: ``source`` is what it reads from, ``target`` what it writes to."""
+
+    has_room_later = True
 
     def __init__(
         self,
@@ -37,28 +39,43 @@ class PipeEnd(OpenFile):
         super().__init__(path, flags, status)
         self._source = source
         self._target = target
+        self.is_alone: Callable[[], bool] = lambda: False
+        """Whether opening it waits: a named pipe that nobody has opened at the other end."""
         for buffer in (source, target):
             if buffer is not None:
                 buffer.ends.append(self)
 
     @property
-    def _has_writer(self) -> bool:
+    def has_writer(self) -> bool:
         return self._source is not None and any(end._target is self._source for end in self._source.ends)
 
     @property
     def _has_reader(self) -> bool:
         return self._target is not None and any(end._source is self._target for end in self._target.ends)
 
-    def read(self, n_bytes: int) -> bytes:
+    def peek(self, n_bytes: int) -> bytes:
+        """What `read` would give, left where it is."""
         buffer = self._source
         assert buffer is not None
-        if not buffer.data and self._has_writer and n_bytes:
+        if not buffer.data and self.has_writer and n_bytes:
             self.would_block("reads from a pipe that only it can write to")
-        data = bytes(buffer.data[:n_bytes])
-        del buffer.data[:n_bytes]
-        if data:
-            buffer.stir()
+        return bytes(buffer.data[:n_bytes])
+
+    def take(self, n_bytes: int) -> None:
+        """Remove what was peeked at."""
+        assert self._source is not None
+        del self._source.data[:n_bytes]
+        if n_bytes:
+            self._source.stir()
+
+    def read(self, n_bytes: int) -> bytes:
+        data = self.peek(n_bytes)
+        self.take(len(data))
         return data
+
+    def room(self) -> int:
+        """Bytes that a write could put there now."""
+        return PIPE_BYTES - len(self._target.data) if self._target is not None else 0
 
     def write(self, data: bytes) -> int:
         """As much as there is room for; small writes wholly or not at all."""
@@ -77,15 +94,16 @@ class PipeEnd(OpenFile):
         state = 0
         if self._source is not None:
             state |= POLLIN if self._source.data else 0
-            state |= 0 if self._has_writer else POLLHUP
+            state |= 0 if self.has_writer else POLLHUP
         if self._target is not None:
             if not self._has_reader:
                 state |= POLLERR if self._source is None else POLLHUP | POLLOUT
             elif PIPE_BYTES - len(self._target.data) >= _ATOMIC_BYTES:
                 state |= POLLOUT
-        if self._source is not None and self._target is not None and state & POLLHUP:
-            state |= POLLIN  # a socket whose peer is gone reads as at its end
         return state
+
+    def waiting_bytes(self) -> int:
+        return len(self._source.data) if self._source is not None else 0
 
     def close(self) -> None:
         for buffer in (self._source, self._target):
@@ -108,15 +126,32 @@ def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
     )
 
 
-def make_socket_pair(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
-    """Two sockets that are connected with each other, for streams of bytes."""
-    there, back = _PipeBuffer(), _PipeBuffer()
+class NamedPipe:
+    """A pipe that has a name: who opens one end waits for somebody who opens the other."""
 
-    def status() -> FileStatus:
-        return FileStatus(stat.S_IFSOCK | 0o600, 0, inode)
+    kind = stat.S_IFIFO
 
-    path = f"socket:[{inode}]"
-    return (
-        PipeEnd(path, flags | os.O_RDWR, status, back, there),
-        PipeEnd(path, flags | os.O_RDWR, status, there, back),
-    )
+    def __init__(self, mode: int) -> None:
+        self.mode = mode
+        self._buffer = _PipeBuffer()
+        self._opened = [0, 0]  # how often it was ever opened for reading, and for writing
+
+    def open(self, path: str, flags: int, status: Callable[[], FileStatus]) -> PipeEnd:
+        """One end; `PipeEnd.is_alone` says whether the other one is still to be waited for.
+
+        Raises OSError(ENXIO) for a writer that does not wait and finds no reader.
+        """
+        if not self._buffer.ends:
+            self._buffer = _PipeBuffer()
+        buffer = self._buffer
+        reads, writes = flags & os.O_ACCMODE != os.O_WRONLY, flags & os.O_ACCMODE != os.O_RDONLY
+        others = [end for end in buffer.ends if (end.writable if reads else end.readable)]
+        if flags & os.O_NONBLOCK and not reads and not others:
+            raise OSError(errno.ENXIO, "no reader")
+        self._opened[0] += reads
+        self._opened[1] += writes
+        end = PipeEnd(path, flags, status, buffer if reads else None, buffer if writes else None)
+        if not others and not (reads and writes) and not flags & os.O_NONBLOCK:
+            other, before = int(reads), self._opened[reads]
+            end.is_alone = lambda: self._opened[other] == before
+        return end

@@ -6,27 +6,28 @@ import errno
 import random
 import struct
 
-from emulator.linux.abi import GID, MASK_64, UID, signed
+from emulator.linux.abi import MASK_64, signed
 from emulator.linux.clock import NANOSECONDS, VirtualClock
 from emulator.linux.descriptors import MAX_DESCRIPTORS
-from emulator.linux.hart import Hart
 from emulator.linux.process import ProcessImage
 from emulator.linux.scheduler import Scheduler
-from emulator.linux.tasks import Process, Replaced
+from emulator.linux.tasks import Process
 from emulator.memory import GuestMemory
 
 _RLIMIT_STACK, _RLIMIT_NOFILE, _N_LIMITS = 3, 7, 16
 _UNLIMITED = MASK_64
 
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
-_PR_WITHOUT_EFFECT = {
-    1,
-    4,
-    29,
-    38,
-    41,
-    0x53564D41,
-}  # parent's death, dumpable, slack, no new rights, huge pages, names
+_PR_GET_DUMPABLE, _PR_CAPBSET_READ, _PR_GET_SECUREBITS, _PR_GET_TIMERSLACK = 3, 23, 27, 30
+_PR_GET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_GET_THP_DISABLE = 39, 47, 42
+# what the options above tell of a process without any special rights
+_PR_ANSWERS = {
+    _PR_GET_DUMPABLE: 1, _PR_CAPBSET_READ: 0, _PR_GET_SECUREBITS: 0, _PR_GET_TIMERSLACK: 50_000,
+    _PR_GET_NO_NEW_PRIVS: 0, _PR_CAP_AMBIENT: 0, _PR_GET_THP_DISABLE: 0,
+}  # fmt: skip
+# signal at the parent's death, dumpable, timer slack, child subreaper, no new rights, huge pages, ptracer, names of
+# mappings
+_PR_WITHOUT_EFFECT = {1, 4, 29, 36, 38, 41, 0x59616D61, 0x53564D41}
 _NAME_BYTES = 15
 
 # riscv_hwprobe keys and values (Documentation/arch/riscv/hwprobe.rst)
@@ -38,6 +39,9 @@ _HWPROBE = {
     4: 1 << 0 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5,  # F and D, C, Zba, Zbb, Zbs
     5: 3,  # misaligned accesses are fast
 }
+
+_GRND_ALL = 7
+_MEMBARRIER_COMMANDS = 0b111_1111
 
 _UNAME = ("Linux", "guest", "6.6.0", "#1", "riscv64", "(none)")
 
@@ -72,23 +76,6 @@ class ProcessCalls:
         if before is not None:
             self._limits = dict(before._limits)
 
-    # Identity
-
-    def getuid(self) -> int:
-        return UID
-
-    def geteuid(self) -> int:
-        return UID
-
-    def getgid(self) -> int:
-        return GID
-
-    def getegid(self) -> int:
-        return GID
-
-    def getgroups(self) -> int:
-        return 0
-
     def prctl(self, option: int, argument: int) -> int:
         if option == _PR_SET_NAME:
             name = self._memory.read_cstring(argument, _NAME_BYTES)
@@ -96,6 +83,8 @@ class ProcessCalls:
             thread.name = self._memory.read(argument, _NAME_BYTES) if name is None else name
         elif option == _PR_GET_NAME:
             self._memory.write(argument, self._scheduler.current.name.ljust(16, b"\0"))
+        elif option in _PR_ANSWERS:
+            return _PR_ANSWERS[option]
         elif option not in _PR_WITHOUT_EFFECT:
             self._scheduler.report(f"prctl option {option}")
             raise OSError(errno.EINVAL, "prctl")
@@ -132,6 +121,8 @@ class ProcessCalls:
         return 0
 
     def getrandom(self, address: int, count: int, flags: int) -> int:
+        if flags & ~_GRND_ALL:
+            raise OSError(errno.EINVAL, "getrandom")
         count = min(count, 1 << 25)
         self._memory.write(address, self._generator.randbytes(count))
         return count
@@ -140,47 +131,14 @@ class ProcessCalls:
         raise OSError(errno.ENOSYS, "rseq")
 
     def membarrier(self, command: int) -> int:
+        # One hart: whoever runs has seen everything. The query tells all commands but the ones of rseq.
+        return _MEMBARRIER_COMMANDS if command == 0 else 0
+
+    def personality(self, wanted: int) -> int:
+        if wanted & 0xFFFF_FFFF not in (0, 0xFFFF_FFFF):
+            self._scheduler.report(f"personality {wanted:#x}")
+            raise OSError(errno.EINVAL, "personality")
         return 0
-
-    # Scheduling
-
-    def sched_yield(self, hart: Hart) -> int:
-        hart.x[10] = 0
-        self._scheduler.yield_turn(hart)
-        raise Replaced
-
-    def sched_getparam(self, pid: int, address: int) -> int:
-        self._memory.write_int(address, 4, 0)
-        return 0
-
-    def sched_getscheduler(self) -> int:
-        return 0
-
-    def sched_get_priority_max(self) -> int:
-        return 0
-
-    def sched_get_priority_min(self) -> int:
-        return 0
-
-    def sched_getaffinity(self, pid: int, size: int, address: int) -> int:
-        if size < 8 or size % 8:
-            raise OSError(errno.EINVAL, "sched_getaffinity")
-        self._memory.write_int(address, 8, 1)
-        return 8
-
-    def sched_setaffinity(self, pid: int, size: int, address: int) -> int:
-        if not size or not self._memory.read_int(address, min(size, 8)) & 1:
-            raise OSError(errno.EINVAL, "the machine has one processor")
-        return 0
-
-    def getcpu(self, cpu: int, node: int) -> int:
-        for address in (cpu, node):
-            if address:
-                self._memory.write_int(address, 4, 0)
-        return 0
-
-    def getpriority(self) -> int:
-        return 20
 
     # Limits
 

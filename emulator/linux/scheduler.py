@@ -31,8 +31,8 @@ class Futexes:
     def __init__(self) -> None:
         self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
 
-    def add(self, memory: GuestMemory, address: int, bits: int) -> FutexWaiter:
-        waiter = FutexWaiter(memory.place_of(address), bits)
+    def add(self, memory: GuestMemory, address: int, bits: int, tid: int = 0) -> FutexWaiter:
+        waiter = FutexWaiter(memory.place_of(address), bits, tid)
         self._waiters.setdefault(waiter.place, []).append(waiter)
         return waiter
 
@@ -51,6 +51,10 @@ class Futexes:
             self.remove(waiter)
         return len(chosen)
 
+    def first(self, memory: GuestMemory, address: int) -> FutexWaiter | None:
+        """Who has waited longest for the word."""
+        return next(iter(self._waiters.get(memory.place_of(address), ())), None)
+
     def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
         """Let waiters wait for another word instead; how many."""
         chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
@@ -63,10 +67,12 @@ class Futexes:
 
 @dataclass(eq=False)
 class FutexWaiter:
-    """One that waits for the word at ``place``; ``bits``: which wakes it takes."""
+    """One that waits for the word at ``place``; ``bits``: which wakes it takes; ``tid``: whose number is to be in the
+    word, for a lock that is handed over."""
 
     place: tuple[object, int]
     bits: int
+    tid: int = 0
     woken: bool = False
 
 
@@ -90,7 +96,10 @@ class Scheduler:
         """Called with a memory and its copy, before either is changed."""
         self.on_switch: Callable[[], None] | None = None
         """Called when another thread has got the hart, or this one another program."""
+        self.foreground_group = 0
+        """The process group that the terminal belongs to; 0: that of whoever asks."""
         self._next_pid = _FIRST_PID
+        self._turn_start_nanoseconds = 0
 
     # --- numbers
     def new_pid(self) -> int:
@@ -136,6 +145,18 @@ class Scheduler:
             if thread in place:
                 place.remove(thread)
         thread.wait = None
+
+    # --- processor time
+    def settle(self) -> None:
+        """Charge the current thread for the time since it got the hart, or since it was charged last."""
+        now = self.clock.processor()
+        self.current.used_nanoseconds += now - self._turn_start_nanoseconds
+        self._turn_start_nanoseconds = now
+
+    def used_nanoseconds(self, process: Process) -> int:
+        """Processor time of all threads that the process has and had."""
+        self.settle()
+        return process.ended_nanoseconds + sum(thread.used_nanoseconds for thread in process.threads)
 
     # --- waiting
     def block(self, wait: Wait, hart: Hart, first_argument: int = 0) -> None:
@@ -190,6 +211,7 @@ class Scheduler:
             wakeups += 1
             self._pass_time(wakeups)
             self._ask()
+        self.settle()
         chosen = self.runnable.pop(0)
         changed = chosen is not self.current
         self.current = chosen

@@ -203,6 +203,8 @@ class SignalCalls:
         """What is to be sent; None for signal 0, which only asks whether somebody is there."""
         if signal > N_SIGNALS:
             raise OSError(errno.EINVAL, "signal")
+        if signal == Signal.SIGSTOP:
+            self._scheduler.report("stopping a process: it goes on")
         return sent_by_user(signal, code, self._owner.pid) if signal else None
 
     @staticmethod

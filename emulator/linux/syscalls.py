@@ -8,6 +8,7 @@ not make becomes EFAULT. Nothing here waits in real time but reading from a pass
 from __future__ import annotations
 
 import errno
+import functools
 import inspect
 import random
 from collections.abc import Callable
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
+from emulator.linux.attribute_calls import AttributeCalls
 from emulator.linux.clock import Timers, VirtualClock
+from emulator.linux.control_calls import ControlCalls
+from emulator.linux.copy_calls import CopyCalls
 from emulator.linux.event_calls import EventCalls
 from emulator.linux.exec_calls import ExecCalls
 from emulator.linux.file_calls import FileCalls
@@ -28,9 +32,13 @@ from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
 from emulator.linux.process_calls import ProcessCalls, command_name
+from emulator.linux.process_files import ProcessFileCalls
+from emulator.linux.rights_calls import RightsCalls
 from emulator.linux.scheduler import Scheduler
+from emulator.linux.scheduling_calls import SchedulingCalls
 from emulator.linux.signal_calls import SignalCalls
 from emulator.linux.signals import SignalInfo, SignalState, fault_info
+from emulator.linux.socket_calls import SocketCalls
 from emulator.linux.system_files import ProcFiles
 from emulator.linux.task_calls import TaskCalls, end_process
 from emulator.linux.tasks import Process, Replaced, Thread, Wait
@@ -89,29 +97,37 @@ class LinuxKernel:
             self.generator = before.generator
             assert owner is not None
             self.owner = owner
-        self._times = TimeCalls(memory, self.clock, self.timers, self.signals, self.scheduler)
+        self.times = TimeCalls(self)
         self.limits: ProcessCalls = ProcessCalls(
             memory, process, self.owner, self.clock, self.generator, self.scheduler,
             None if before is None else before.limits,
         )  # fmt: skip
         self.memory_calls = MemoryCalls(memory, process, self.files, self.scheduler.report)
         groups = (
-            FileCalls(memory, self.files, self.signals, self.scheduler),
-            PathCalls(memory, self.files),
+            FileCalls(self),
+            ControlCalls(self),
+            CopyCalls(self),
+            PathCalls(self),
+            AttributeCalls(self),
+            SocketCalls(self),
             PollCalls(memory, self.files.descriptors, self.signals, self.clock),
             self.memory_calls,
-            self._times,
+            self.times,
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
+            RightsCalls(self),
+            SchedulingCalls(self),
             TaskCalls(self),
             ExecCalls(self),
+            ProcessFileCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
             EventCalls(memory, self.files, self.signals, self.clock, self.timers),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}
         self.owner.kernel = self
-        self.files.system = ProcFiles(self)
+        self.files.set_system(ProcFiles(self))
+        self.files.inodes.now = self.clock.wall
 
     def _first_process(self) -> Process:
         owner = Process(PID, None, PID, PID)
@@ -128,7 +144,8 @@ class LinuxKernel:
 
     def release(self) -> None:
         """The process is gone, or executes another program: no timer of this one sends signals any more."""
-        self._times.release()
+        self.times.release()
+        self.memory_calls.release()
 
     def syscall(self, hart: Hart) -> None:
         """Execute the call whose number is in a7; ``hart.pc`` is already after the ``ecall``.
@@ -244,11 +261,20 @@ def _tried_again(call: _Call, arguments: list[Any], block: WouldBlock) -> Wait:
 
 
 def _calls(group: object) -> list[_Call]:
-    """The public methods of a ``*Calls`` class."""
-    calls = []
-    for name, function in inspect.getmembers(group, inspect.ismethod):
+    """The public methods of a ``*Calls`` object."""
+    kind: Any = type(group)
+    return [_Call(name, getattr(group, name), n, takes_hart) for name, n, takes_hart in _shapes(kind)]
+
+
+@functools.cache
+def _shapes(group: Any) -> list[tuple[str, int, bool]]:
+    """Name, number of arguments, and whether it takes the hart, of each call of a ``*Calls`` class."""
+    shapes = []
+    for name, function in inspect.getmembers(group, callable):
         if not name.startswith("_"):
             parameters = list(inspect.signature(function).parameters)
+            if not isinstance(inspect.getattr_static(group, name), staticmethod):
+                del parameters[0]
             takes_hart = parameters[:1] == ["hart"]
-            calls.append(_Call(name, function, len(parameters) - takes_hart, takes_hart))
-    return calls
+            shapes.append((name, len(parameters) - takes_hart, takes_hart))
+    return shapes

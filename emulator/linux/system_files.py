@@ -208,7 +208,8 @@ class ProcFiles:
         process, size = thread.process, thread.kernel.memory.mapped_bytes >> 10
         parent = 1 if process.parent is None else process.parent.pid
         lines = (
-            f"Umask:\t0022\nState:\tR (running)\nTgid:\t{process.pid}\nPid:\t{thread.tid}\nPPid:\t{parent}\n"
+            f"Umask:\t{thread.kernel.files.umask:04o}\nState:\tR (running)\nTgid:\t{process.pid}\n"
+            f"Pid:\t{thread.tid}\nPPid:\t{parent}\n"
             f"TracerPid:\t0\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\nGid:\t{GID}\t{GID}\t{GID}\t{GID}\nFDSize:\t64\n"
             f"VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmHWM:\t{size:8} kB\nVmRSS:\t{size:8} kB\n"
             f"Threads:\t{len(process.threads)}\nSigBlk:\t{thread.signals.mask:016x}\n"

@@ -5,46 +5,39 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from emulator.linux.abi import GID, MASK_64, UID, Signal, signed
+from emulator.linux.abi import UID, Signal, signed
+from emulator.linux.calls import KernelCalls
+from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.process_files import ProcessFile
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import SignalInfo, ThreadSignals
 from emulator.linux.tasks import Process, Registers, Replaced, Thread, Wait
+from emulator.linux.time_calls import packed_usage
 from emulator.memory import GuestMemory
 
-if TYPE_CHECKING:
-    from emulator.linux.syscalls import LinuxKernel
-
 _CLONE_VM, _CLONE_FS, _CLONE_FILES, _CLONE_SIGHAND = 0x100, 0x200, 0x400, 0x800
-_CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x4000, 0x8000, 0x1_0000
+_CLONE_PIDFD, _CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x1000, 0x4000, 0x8000, 0x1_0000
 _CLONE_SETTLS, _CLONE_PARENT_SETTID, _CLONE_CHILD_CLEARTID = 0x8_0000, 0x10_0000, 0x20_0000
 _CLONE_DETACHED, _CLONE_SYSVSEM, _CLONE_CHILD_SETTID = 0x40_0000, 0x4_0000, 0x100_0000
 _CLONE_CLEAR_SIGHAND, _CLONE_IO = 0x1_0000_0000, 0x8000_0000
 _CLONE_KNOWN = (
-    _CLONE_VM | _CLONE_FS | _CLONE_FILES | _CLONE_SIGHAND | _CLONE_VFORK | _CLONE_PARENT | _CLONE_THREAD
+    _CLONE_VM | _CLONE_FS | _CLONE_FILES | _CLONE_PIDFD | _CLONE_SIGHAND | _CLONE_VFORK | _CLONE_PARENT | _CLONE_THREAD
     | _CLONE_SETTLS | _CLONE_PARENT_SETTID | _CLONE_CHILD_CLEARTID | _CLONE_DETACHED | _CLONE_SYSVSEM
     | _CLONE_CHILD_SETTID | _CLONE_CLEAR_SIGHAND | _CLONE_IO
 )  # fmt: skip
 
 _WNOHANG, _WEXITED, _WNOWAIT = 1, 4, 0x100_0000
-_P_ALL, _P_PID, _P_PGID = 0, 1, 2
+_P_ALL, _P_PID, _P_PGID, _P_PIDFD = 0, 1, 2, 3
 _CLD_EXITED, _CLD_KILLED = 1, 2
 _SA_NOCLDWAIT = 2
 
 _STACK_POINTER, _THREAD_POINTER = 2, 4
 
 
-class TaskCalls:
-    def __init__(self, kernel: LinuxKernel) -> None:
-        self._kernel = kernel
-        self._memory = kernel.memory
-        self._files = kernel.files
-        self._scheduler = kernel.scheduler
-        self._owner = kernel.owner
-
+class TaskCalls(KernelCalls):
     # Identity
 
     def getpid(self) -> int:
@@ -78,20 +71,23 @@ class TaskCalls:
     def clone(
         self, hart: Hart, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int
     ) -> int:
-        return self._clone(hart, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid)
+        # clone writes the descriptor of the process where it else writes the thread's number
+        return self._clone(
+            hart, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid, parent_tid
+        )
 
     def clone3(self, hart: Hart, address: int, size: int) -> int:
         if size < 64:
             raise OSError(errno.EINVAL, "clone3")
-        flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, thread_pointer = struct.unpack(
+        flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, thread_pointer = struct.unpack(
             "<8Q", self._memory.read(address, 64)
         )
         top = stack + stack_bytes if stack else 0
-        return self._clone(hart, flags, exit_signal, top, parent_tid, thread_pointer, child_tid)
+        return self._clone(hart, flags, exit_signal, top, parent_tid, thread_pointer, child_tid, pidfd)
 
     def _clone(
         self, hart: Hart, flags: int, exit_signal: int, stack: int, parent_tid: int, thread_pointer: int,
-        child_tid: int,
+        child_tid: int, pidfd: int,
     ) -> int:  # fmt: skip
         if flags & ~_CLONE_KNOWN:
             self._scheduler.report(f"clone with flags {flags & ~_CLONE_KNOWN:#x}")
@@ -99,6 +95,10 @@ class TaskCalls:
         is_thread = bool(flags & _CLONE_THREAD)
         if is_thread and not (flags & _CLONE_VM and flags & _CLONE_SIGHAND):
             raise OSError(errno.EINVAL, "a thread shares memory and handlers")
+        if flags & _CLONE_PIDFD and is_thread:
+            raise OSError(errno.EINVAL, "a descriptor is of a process")
+        if flags & _CLONE_PIDFD and len(self._table.items()) >= MAX_DESCRIPTORS:
+            raise OSError(errno.EMFILE, "descriptors")
         self._scheduler.check_room(process=not is_thread)
         caller = self._scheduler.current
         tid = self._scheduler.new_pid()
@@ -117,6 +117,9 @@ class TaskCalls:
             process.kernel.memory.write_int(child_tid, 4, tid)
         if flags & _CLONE_CHILD_CLEARTID:
             thread.clear_tid_address = child_tid
+        if flags & _CLONE_PIDFD:
+            number = self._table.install(ProcessFile(process, 0), close_on_exec=True)
+            self._memory.write_int(pidfd, 4, number)
         self._scheduler.add(thread)
         if flags & _CLONE_VFORK and not is_thread:
             raise Wait(lambda: None if process.borrows else tid)
@@ -177,15 +180,20 @@ class TaskCalls:
             if status:
                 self._memory.write_int(status, 4, ended.status)
             if usage:
-                self._memory.write(usage, bytes(144))
+                self._memory.write(usage, packed_usage(ended.ended_nanoseconds, 0))
             self._forget(ended)
             return ended.pid
 
         return self._wait(ready, bool(options & _WNOHANG))
 
     def waitid(self, kind: int, pid: int, address: int, options: int, usage: int) -> int:
-        if kind not in (_P_ALL, _P_PID, _P_PGID) or not options & _WEXITED:
+        if kind not in (_P_ALL, _P_PID, _P_PGID, _P_PIDFD) or not options & _WEXITED:
             raise OSError(errno.EINVAL, "waitid")
+        if kind == _P_PIDFD:
+            file = self._file(pid)
+            if not isinstance(file, ProcessFile):
+                raise OSError(errno.EINVAL, "pidfd")
+            kind, pid = _P_PID, file.process.pid
 
         def wanted(child: Process) -> bool:
             return kind == _P_ALL or (child.pid if kind == _P_PID else child.group) == pid
@@ -197,7 +205,7 @@ class TaskCalls:
             if address:
                 self._memory.write(address, _child_info(ended).packed())
             if usage:
-                self._memory.write(usage, bytes(144))
+                self._memory.write(usage, packed_usage(ended.ended_nanoseconds, 0))
             if not options & _WNOWAIT:
                 self._forget(ended)
             return 0
@@ -223,6 +231,8 @@ class TaskCalls:
 
     def _forget(self, child: Process) -> None:
         self._owner.children.remove(child)
+        self._owner.children_nanoseconds += child.ended_nanoseconds + child.children_nanoseconds
+        child.is_forgotten = True
         del self._scheduler.processes[child.pid]
 
     def _process(self, pid: int) -> Process:
@@ -232,36 +242,6 @@ class TaskCalls:
         if found is None:
             raise OSError(errno.ESRCH, "process")
         return found
-
-    # Rights: there is one user, who may not become another
-
-    def setuid(self, user: int) -> int:
-        return self._same(user, UID)
-
-    def setgid(self, group: int) -> int:
-        return self._same(group, GID)
-
-    def setresuid(self, real: int, effective: int, saved: int) -> int:
-        return max(self._same(user, UID) for user in (real, effective, saved))
-
-    def setresgid(self, real: int, effective: int, saved: int) -> int:
-        return max(self._same(group, GID) for group in (real, effective, saved))
-
-    def getresuid(self, real: int, effective: int, saved: int) -> int:
-        for address in (real, effective, saved):
-            self._memory.write_int(address, 4, UID)
-        return 0
-
-    def getresgid(self, real: int, effective: int, saved: int) -> int:
-        for address in (real, effective, saved):
-            self._memory.write_int(address, 4, GID)
-        return 0
-
-    @staticmethod
-    def _same(number: int, allowed: int) -> int:
-        if number & 0xFFFF_FFFF not in (allowed, MASK_64 & 0xFFFF_FFFF):
-            raise OSError(errno.EPERM, "another user")
-        return 0
 
 
 def _child_info(child: Process) -> SignalInfo:
@@ -274,8 +254,10 @@ def _child_info(child: Process) -> SignalInfo:
 
 def end_thread(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> None:
     """The thread runs no more; when it is the current one, `Scheduler.switch` follows."""
+    scheduler.settle()
     scheduler.remove(thread)
     thread.process.threads.remove(thread)
+    thread.process.ended_nanoseconds += thread.used_nanoseconds
     leave_locks(scheduler, thread, memory)
     if thread is scheduler.current:
         rest = thread.process.threads
@@ -289,6 +271,8 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
         end_thread(scheduler, thread, kernel.memory)
     kernel.release()
     kernel.files.descriptors.release()
+    kernel.files.locks.release(process.pid)
+    kernel.files.locks.release_closed()
     process.status = status
     process.borrows = False
     first = next(iter(scheduler.processes.values()))
@@ -305,5 +289,6 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
         parent.kernel.signals.send(_child_info(process))
     if action.handler == 1 or action.flags & _SA_NOCLDWAIT:
         parent.children.remove(process)
+        process.is_forgotten = True
         del scheduler.processes[process.pid]
     scheduler.stirred = True

@@ -96,6 +96,8 @@ class Thread:
     restart: int | None = None
     clear_tid_address: int = 0
     robust_list: int = 0
+    used_nanoseconds: int = 0
+    """Processor time up to when it last gave the hart away."""
 
     @property
     def kernel(self) -> LinuxKernel:
@@ -104,8 +106,9 @@ class Thread:
 
 @dataclass(eq=False)
 class Process:
-    """A process. ``status``: how it ended, as wait4 reports it, None while it runs. ``lends``: the parent's memory is
-    used until the process executes a program or ends (vfork)."""
+    """A process. ``status``: how it ended, as wait4 reports it, None while it runs. ``is_forgotten``: it has ended, and
+    somebody has waited for it, or nobody will. ``borrows``: the parent's memory is used until the process executes a
+    program or ends (vfork)."""
 
     pid: int
     parent: Process | None
@@ -115,5 +118,10 @@ class Process:
     threads: list[Thread] = field(default_factory=list)
     children: list[Process] = field(default_factory=list)
     status: int | None = None
+    is_forgotten: bool = False
     borrows: bool = False
+    ended_nanoseconds: int = 0
+    """Processor time of threads that have ended."""
+    children_nanoseconds: int = 0
+    """Processor time of children that were waited for, and of theirs."""
     kernel: LinuxKernel = field(init=False)

@@ -7,16 +7,20 @@ from __future__ import annotations
 import errno
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, N_SIGNALS, Signal, signed
-from emulator.linux.clock import NANOSECONDS, TimeBase, Timer, Timers, VirtualClock
-from emulator.linux.scheduler import Scheduler
-from emulator.linux.signals import SI_KERNEL, SI_TIMER, SignalInfo, SignalState, ThreadSignals
+from emulator.linux.calls import KernelCalls
+from emulator.linux.clock import NANOSECONDS, TimeBase, Timer
+from emulator.linux.signals import SI_KERNEL, SI_TIMER, SignalInfo, ThreadSignals
 from emulator.linux.tasks import Wait
-from emulator.memory import GuestMemory
+
+if TYPE_CHECKING:
+    from emulator.linux.syscalls import LinuxKernel
 
 _CLOCK_REALTIME, _CLOCK_TAI = 0, 11
-_PROCESSOR_CLOCKS = {2, 3}
+_CLOCK_THREAD = 3
+_PROCESSOR_CLOCKS = {2, _CLOCK_THREAD}
 _WALL_CLOCKS = {_CLOCK_REALTIME, 5, 8, _CLOCK_TAI}
 _ELAPSED_CLOCKS = {1, 4, 6, 7, 9}
 _COARSE_CLOCKS = {5, 6}
@@ -32,20 +36,11 @@ class _PosixTimer:
     overrun: int = 0
 
 
-class TimeCalls:
-    def __init__(
-        self,
-        memory: GuestMemory,
-        clock: VirtualClock,
-        timers: Timers,
-        signals: SignalState,
-        scheduler: Scheduler,
-    ) -> None:
-        self._memory = memory
-        self._clock = clock
-        self._timers = timers
-        self._signals = signals
-        self._scheduler = scheduler
+class TimeCalls(KernelCalls):
+    def __init__(self, kernel: LinuxKernel) -> None:
+        super().__init__(kernel)
+        self._timers = timers = kernel.timers
+        signals = self._signals
         self._interval_timers = [
             timers.add(Timer(base, lambda _, signal=signal: signals.send(SignalInfo(signal, SI_KERNEL))))  # type: ignore[misc]
             for base, signal in (
@@ -55,6 +50,11 @@ class TimeCalls:
             )
         ]
         self._posix_timers: dict[int, _PosixTimer] = {}
+
+    def continue_from(self, other: TimeCalls) -> None:
+        """Have the interval timers that ``other`` has: they outlive the program that set them."""
+        for timer, before in zip(self._interval_timers, other._interval_timers, strict=True):
+            timer.deadline, timer.interval = before.deadline, before.interval
 
     def release(self) -> None:
         """No timer of this process expires any more."""
@@ -86,17 +86,22 @@ class TimeCalls:
     def times(self, address: int) -> int:
         tick = NANOSECONDS // CLOCK_TICKS_PER_SECOND
         if address:
-            self._memory.write(address, struct.pack("<4q", self._clock.processor() // tick, 0, 0, 0))
+            used = self._scheduler.used_nanoseconds(self._owner) // tick
+            children = self._owner.children_nanoseconds // tick
+            self._memory.write(address, struct.pack("<4q", used, 0, children, 0))
         return self._clock.elapsed() // tick
 
     def getrusage(self, who: int, address: int) -> int:
         number = signed(who, 32)
         if number not in (-1, 0, 1):
             raise OSError(errno.EINVAL, "getrusage")
-        processor = 0 if number == -1 else self._clock.processor()
+        used = self._scheduler.used_nanoseconds(self._owner)
+        if number == 1:
+            used = self._scheduler.current.used_nanoseconds
+        elif number == -1:
+            used = self._owner.children_nanoseconds
         resident = 0 if number == -1 else self._memory.mapped_bytes >> 10
-        seconds, rest = divmod(processor, NANOSECONDS)
-        self._memory.write(address, struct.pack("<18q", seconds, rest // 1000, 0, 0, resident, *[0] * 13))
+        self._memory.write(address, packed_usage(used, resident))
         return 0
 
     # Sleeping
@@ -216,15 +221,30 @@ class TimeCalls:
         return number in _PROCESSOR_CLOCKS
 
     def _read_clock(self, number: int) -> int:
-        if number < 0 and ~(number >> 3) and self._scheduler.thread(~(number >> 3)) is None:
-            raise OSError(errno.EINVAL, "clock of another process")
         if self._is_processor_clock(number):
-            return self._clock.processor()
+            return self._used(number)
         if number in _WALL_CLOCKS:
             return self._clock.wall()
         if number in _ELAPSED_CLOCKS:
             return self._clock.elapsed()
         raise OSError(errno.EINVAL, "clock")
+
+    def _used(self, number: int) -> int:
+        """Processor time of a process or thread."""
+        self._scheduler.settle()
+        if number in _PROCESSOR_CLOCKS:
+            of_thread, which = number == _CLOCK_THREAD, 0
+        else:  # a clock's number is the inverted one of its owner above three bits, the highest for a thread
+            of_thread, which = bool(number & 4), ~(number >> 3)
+        if of_thread:
+            thread = self._scheduler.thread(which) if which else self._scheduler.current
+            if thread is None or thread.process is not self._owner:
+                raise OSError(errno.EINVAL, "clock of a thread elsewhere")
+            return thread.used_nanoseconds
+        process = self._scheduler.processes.get(which) if which else self._owner
+        if process is None:
+            raise OSError(errno.EINVAL, "clock of no process")
+        return self._scheduler.used_nanoseconds(process)
 
     def _read_timespec(self, address: int) -> int:
         seconds, nanoseconds = struct.unpack("<qq", self._memory.read(address, 16))
@@ -244,3 +264,9 @@ class TimeCalls:
     def _write_timeval(self, address: int, nanoseconds: int) -> None:
         seconds, rest = divmod(nanoseconds, NANOSECONDS)
         self._memory.write(address, struct.pack("<qq", seconds, rest // 1000))
+
+
+def packed_usage(processor_nanoseconds: int, resident_kilobytes: int) -> bytes:
+    """``struct rusage``: the time all as user's."""
+    seconds, rest = divmod(processor_nanoseconds, NANOSECONDS)
+    return struct.pack("<18q", seconds, rest // 1000, 0, 0, resident_kilobytes, *[0] * 13)

@@ -51,6 +51,15 @@ SENSIBLE = {
     "setitimer": "qbb", "timer_create": "qbb", "timer_settime": "qqbb", "ppoll": "bqbb", "pselect6": "qbbbbb",
     "epoll_create1": "x", "epoll_ctl": "fqfb", "epoll_pwait": "fbqqb", "eventfd2": "ex", "timerfd_create": "qx",
     "socketpair": "xxxb", "getrandom": "bnx", "prlimit64": "xqbb", "getcwd": "bn", "sysinfo": "b", "uname": "b",
+    "socket": "xxx", "bind": "fbn", "listen": "fq", "accept4": "fbbx", "connect": "fbn", "getsockname": "fbb",
+    "getpeername": "fbb", "sendto": "fbnxbn", "recvfrom": "fbnxbb", "sendmsg": "fbx", "recvmsg": "fbx",
+    "sendmmsg": "fbqx", "recvmmsg": "fbqxb", "setsockopt": "fqqbn", "getsockopt": "fqqbb", "shutdown": "fq",
+    "splice": "fbfbnx", "tee": "ffnx", "vmsplice": "fbqx", "copy_file_range": "fbfbnq", "memfd_create": "px",
+    "mknodat": "dpxx", "flock": "fx", "openat2": "dpbn", "utimensat": "dpbx", "fchmod": "fm", "fchownat": "dpxxx",
+    "getxattr": "ppbn", "setxattr": "ppbnx", "mincore": "anb", "get_mempolicy": "bbe", "preadv2": "fbqeex",
+    "pwritev2": "fbqeex", "msync": "anx", "pidfd_open": "xx", "pidfd_send_signal": "fxbx", "waitid": "qxbxb",
+    "capget": "bb", "capset": "bb", "sched_setattr": "xbx", "sched_getattr": "xbex", "getrusage": "xb",
+    "umask": "m",
 }  # fmt: skip
 SENSIBLE = {name: kinds for name, kinds in SENSIBLE.items() if name in _BY_NAME}
 

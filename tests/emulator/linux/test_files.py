@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from emulator.errors import EmulatorError
 from emulator.linux.files import VirtualFiles
 from emulator.linux.host_tree import HostTree
-from emulator.linux.open_files import MemoryFile
+from emulator.linux.regular_files import MemoryFile
 
 READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT
 
@@ -146,7 +146,7 @@ def test_no_path_leads_out(tree):
     @given(steps, st.sampled_from([READ, CREATE, READ | os.O_DIRECTORY]))
     def check(parts: list[str], flags: int) -> None:
         try:
-            descriptor, _ = host_tree.open("/" + "/".join(parts), flags, 0o600)
+            descriptor = host_tree.open("/" + "/".join(parts), flags, 0o600).descriptor
         except OSError:
             return
         inode = os.fstat(descriptor).st_ino
@@ -221,6 +221,8 @@ def test_captured_files_have_a_limit():
     assert second.write(b"123456") == 6
     files.rename("/out/a", "/out/b")
     first.seek(0, os.SEEK_SET)
+    assert error_of(first.write, b"12345") == "ENOSPC"  # what has no name takes room while it is open
+    second.close()
     assert first.write(b"1234567890") == 10
     assert files.captured() == {"/out/b": b"1234567890"}
 

@@ -38,12 +38,12 @@ def test_unsupported_calls_are_answered_and_named_once(guest):
     for _ in range(2):
         assert guest.call("io_uring_setup", 0) == -errno.ENOSYS
     assert guest.call("unshare") == -errno.ENOSYS
-    assert guest.call("socket", 2, 1, 0) == -errno.EAFNOSUPPORT
+    assert guest.call("socket", 16, 3, 0) == -errno.EAFNOSUPPORT
     assert guest.call("clone", 1 << 29, 0) == -errno.EINVAL
     guest.hart.x[17] = 99_999
     guest.kernel.syscall(guest.hart)
     assert guest.kernel.unsupported == [
-        "io_uring_setup", "unshare", "a socket of family 2 and type 1", "clone with flags 0x20000000",
+        "io_uring_setup", "unshare", "a socket of family 16 and type 3", "clone with flags 0x20000000",
         "system call 99999",
     ]  # fmt: skip
 
@@ -236,9 +236,24 @@ def test_futex(guest):
     assert guest.call("futex", word, 9 | 256, 5, timespec(1_700_000_004 * SECOND), 0, 1) == -errno.ETIMEDOUT
     assert guest.kernel.clock.elapsed() == 4 * SECOND
     assert guest.call("futex", word + 1, 0, 5, 0) == -errno.EINVAL
-    assert guest.call("futex", word, 6, 5, 0) == -errno.ENOSYS
+    assert guest.call("futex", word, 11, 5, 0) == -errno.ENOSYS
     with pytest.raises(Deadlock, match=f"waits for a lock at {word:#x} that nobody can release"):
         guest.call("futex", word, 0, 5, 0)
+
+
+def test_locks_that_the_kernel_hands_over(guest):
+    word = guest.put(struct.pack("<I", 0))
+    own = guest.call("gettid")
+    assert guest.call("futex", word, 6, 0, 0) == 0
+    assert guest.memory.read_int(word, 4) == own
+    assert guest.call("futex", word, 6, 0, 0) == -errno.EDEADLK
+    assert guest.call("futex", word, 7, 0, 0) == 0
+    assert guest.memory.read_int(word, 4) == 0
+    assert guest.call("futex", word, 7, 0, 0) == -errno.EPERM
+    guest.memory.write_int(word, 4, 77)  # somebody else's
+    assert guest.call("futex", word, 8, 0, 0) == -errno.EAGAIN
+    assert guest.call("futex", word, 13, 0, timespec(SECOND)) == -errno.ETIMEDOUT
+    assert guest.memory.read_int(word, 4) == 77 | 1 << 31
 
 
 @pytest.mark.parametrize(("flags", "restarted"), [(0x1000_0000, True), (0, False)])

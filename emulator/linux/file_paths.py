@@ -1,0 +1,331 @@
+"""Which guest path leads to what: files of the system, devices, files in memory, and directories of the host.
+
+Mapped and captured paths are compared after ``.`` and ``..`` are taken out; links are followed by `host_tree`
+only. What is kept in memory is in `memory_tree`, what the kernel makes in `system_tree`. Changing what is there is left
+to `files`. All paths are absolute, as `FilePaths.absolute` makes them; all errors but those of the constructor are
+`OSError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import random
+import stat
+from collections.abc import Collection, Hashable, Mapping
+from pathlib import Path
+
+from emulator.errors import EmulatorError
+from emulator.linux.descriptors import DescriptorTable
+from emulator.linux.host_tree import HostTree
+from emulator.linux.inodes import Inodes
+from emulator.linux.memory_tree import MemoryTree, Special
+from emulator.linux.open_files import Device, Directory, FileStatus, MemoryBudget, OpenFile
+from emulator.linux.regular_files import HostFile
+from emulator.linux.shared_pages import SharedFiles
+from emulator.linux.system_tree import SystemFiles, SystemTree
+
+_DEVICES = {
+    "/dev/null": "null",
+    "/dev/zero": "zero",
+    "/dev/full": "full",
+    "/dev/random": "random",
+    "/dev/urandom": "random",
+}
+STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTORS, _TERMINAL = "/dev/fd", "/dev/tty"
+_OF_UNKNOWN_SIZE = 1 << 20  # enough for files of the system, whose size is told as 0
+
+
+class FilePaths:
+    """The file system of a guest; see `files.VirtualFiles` for the parameters."""
+
+    def __init__(
+        self,
+        root: Path | None,
+        mapped: Mapping[str, Path | str | bytes],
+        capture: Collection[str],
+        writable: Collection[str],
+        seed: int,
+        budget: MemoryBudget,
+    ) -> None:
+        for path in [*mapped, *capture, *writable]:
+            if not path.startswith("/"):
+                raise EmulatorError(
+                    f"guest path {path!r} is relative: expected an absolute one, such as /{path}"
+                )
+        self.inodes = Inodes()
+        self.shared = SharedFiles()
+        self.descriptors = DescriptorTable()
+        self.working_directory = "/"
+        self.umask = 0o022
+        self._generator = random.Random(f"devices {seed}")
+        self._memory = MemoryTree(capture, self.inodes, self.shared, budget)
+        self._trees: dict[str, HostTree] = {}
+        self._system: SystemTree | None = None
+        if root is not None:
+            self._trees["/"] = HostTree(root, "/", writable)
+        for path, source in mapped.items():
+            self._map(posixpath.normpath(path), source, writable)
+        for path in self._trees:
+            self._memory.add_parents(path)
+
+    def set_system(self, system: SystemFiles) -> None:
+        """The files that the kernel makes, as the process that these files belong to sees them."""
+        self._system = SystemTree(system, self)
+
+    def absolute(self, path: str, directory: int | None = None) -> str:
+        """``path`` from the directory of a descriptor, or from the working directory."""
+        if path.startswith("/"):
+            return path
+        base = self.working_directory
+        if directory is not None:
+            file = self.descriptors.file(directory)
+            if not isinstance(file, Directory):
+                raise OSError(errno.ENOTDIR, "not a directory")
+            base = file.path
+        return posixpath.join(base, path)
+
+    def open(self, path: str, flags: int, mode: int) -> OpenFile:
+        plain, mode = self._plain(path), mode & ~self.umask
+        if self._of_system(plain) is not None:
+            return self._system_tree.open(plain, flags, mode)
+        if plain in STREAMS:
+            return self.descriptors.file(STREAMS[plain])
+        if plain == _TERMINAL:
+            return self._terminal()
+        if plain in _DEVICES:
+            return Device(plain, flags, lambda: self._device_status(plain), _DEVICES[plain], self._generator)
+        if self._is_directory_here(plain):
+            return self._open_directory(plain, flags)
+        if self._memory.has_file(plain) or self._memory.may_have(plain):
+            return self._memory.open(plain, flags, mode)
+        return self._open_of_host(path, plain, flags, mode)
+
+    def _open_of_host(self, path: str, plain: str, flags: int, mode: int) -> OpenFile:
+        tree, inner = self._tree(path)
+        opened = tree.open(inner, flags, mode)
+        descriptor, host = opened.descriptor, os.fstat(opened.descriptor)
+        if stat.S_ISDIR(host.st_mode):
+            os.close(descriptor)
+            return self._open_directory(opened.path, flags)
+        key = (host.st_dev, host.st_ino)
+        if opened.is_new:
+            self.inodes.created(key)
+            self._changed_directory(path)
+        elif flags & os.O_TRUNC:
+            self.inodes.modified(key)
+            pages = self.shared.pages(key)
+            if pages is not None:
+                pages.cut(0)
+        return HostFile(
+            plain, flags, lambda: self._host_status(os.fstat(descriptor)), descriptor, key, self.shared,
+            lambda: self.inodes.modified(key),
+        )  # fmt: skip
+
+    def contents(self, path: str) -> bytes:
+        """All of a regular file."""
+        file = self.open(self.absolute(path), os.O_RDONLY, 0)
+        try:
+            return file.read_at(file.status().size_bytes or _OF_UNKNOWN_SIZE, 0)
+        finally:
+            if file.references == 0:
+                file.close()
+
+    def guest_path(self, host: Path) -> str | None:
+        """Where the guest sees a file of the host, if it lies in its root."""
+        tree = self._trees.get("/")
+        try:
+            return None if tree is None else "/" + str(host.resolve().relative_to(tree.directory))
+        except ValueError:
+            return None
+
+    def status(self, path: str, follow: bool = True) -> FileStatus:
+        plain = self._plain(path)
+        if self._of_system(plain) is not None:
+            return self._system_tree.status(plain, follow)
+        if plain in STREAMS:
+            return self.descriptors.file(STREAMS[plain]).status()
+        if plain in _DEVICES or plain == _TERMINAL:
+            return self._device_status(plain)
+        if self._is_here(plain):
+            return self._memory.status(plain)
+        if self._memory.may_have(plain):
+            raise OSError(errno.ENOENT, "not written yet")
+        tree, inner = self._tree(path)
+        return self._host_status(tree.status(inner, follow))
+
+    def special(self, path: str) -> Special | None:
+        """The named pipe or bound socket there."""
+        return self._memory.special(self._plain(path))
+
+    def is_writable(self, path: str) -> bool:
+        plain = self._plain(path)
+        if self._of_system(plain) is not None:
+            return False
+        if self._is_fixed(plain) or self._memory.may_have(plain):
+            return True
+        if self._memory.special(plain) is not None:
+            return True
+        if self._is_here(plain):
+            return self._memory.may_have(plain + "/x")
+        tree, inner = self._tree(path)
+        return tree.is_writable(inner)
+
+    def read_link(self, path: str) -> str:
+        plain = self._plain(path)
+        if self._of_system(plain) is not None:
+            return self._system_tree.system.link(plain)
+        if self._is_here(plain) or self._is_fixed(plain):
+            raise OSError(errno.EINVAL, "not a link")
+        tree, inner = self._tree(path)
+        return tree.read_link(inner)
+
+    def program_path(self, path: str) -> str:
+        """Where a program to be executed is, when the path is a link of the system such as /proc/self/exe."""
+        path = self.absolute(path)
+        plain = self._plain(path)
+        if self._of_system(plain) is not None:
+            return self._system_tree.system.target(plain) or path
+        return path
+
+    def descriptor_path(self, path: str) -> str:
+        """The path of the open file that a path such as /proc/self/fd/3 stands for; other paths as they are."""
+        plain = self._plain(path)
+        opened = self._system_tree.system.descriptor(plain) if self._of_system(plain) is not None else None
+        return path if opened is None else opened.path
+
+    def inode_of(self, path: str) -> int:
+        """The guest's number of a file; 0 when there is none any more."""
+        try:
+            return self.status(path).inode
+        except OSError:
+            return 0
+
+    def show(self, path: str, contents: bytes) -> None:
+        """Let the guest read ``contents`` at ``path`` if it finds nothing there: its own program."""
+        plain = self._plain(self.absolute(path))
+        try:
+            self.status(plain)
+        except OSError:
+            self._memory.add(plain, contents)
+
+    # Inner parts
+
+    @property
+    def _system_tree(self) -> SystemTree:
+        assert self._system is not None
+        return self._system
+
+    def _of_system(self, plain: str) -> SystemTree | None:
+        return self._system if self._system is not None and self._system.covers(plain) else None
+
+    def _changed_directory(self, path: str) -> None:
+        """Something was made, renamed or removed at ``path``."""
+        self.inodes.modified(self._key(posixpath.dirname(path.rstrip("/")) or "/"))
+
+    def _map(self, path: str, source: Path | str | bytes, writable: Collection[str]) -> None:
+        if isinstance(source, bytes):
+            self._memory.add(path, source)
+            return
+        host = Path(source)
+        if host.is_dir():
+            below = [posixpath.normpath(w) for w in writable]
+            inner = ["/" + w[len(path) :].strip("/") for w in below if (w + "/").startswith(path + "/")]
+            if any((path + "/").startswith(w.rstrip("/") + "/") for w in below):
+                inner = ["/"]
+            self._trees[path] = HostTree(host, path, inner)
+            return
+        try:
+            self._memory.add(path, host.read_bytes())
+        except OSError as error:
+            raise EmulatorError(
+                f"{host}: cannot be shown to the guest as {path}: {error.strerror}; "
+                "give an existing file or directory"
+            ) from error
+
+    def _plain(self, path: str) -> str:
+        plain = posixpath.normpath(path)
+        plain = plain[1:] if plain.startswith("//") else plain
+        if plain == _DESCRIPTORS or plain.startswith(_DESCRIPTORS + "/"):
+            return "/proc/self/fd" + plain[len(_DESCRIPTORS) :]
+        return plain
+
+    def _tree(self, path: str) -> tuple[HostTree, str]:
+        """The host tree that a path lies in, and the path within it (not normalised: links matter)."""
+        plain = self._plain(path)
+        for mount in sorted(self._trees, key=len, reverse=True):
+            if mount == "/":
+                return self._trees[mount], path
+            if plain == mount or plain.startswith(mount + "/"):
+                inner = path[len(mount) :] if path.startswith(mount) else plain[len(mount) :]
+                return self._trees[mount], inner or "/"
+        raise OSError(errno.ENOENT, "not shown to the guest")
+
+    def _is_here(self, plain: str) -> bool:
+        """Whether it is in memory, not in a directory of the host."""
+        return self._memory.has_file(plain) or self._is_directory_here(plain)
+
+    def _is_directory_here(self, plain: str) -> bool:
+        return self._memory.has_directory(plain) or plain in self._trees
+
+    def _is_fixed(self, plain: str) -> bool:
+        """Whether it is of the system, or a device."""
+        return (
+            self._of_system(plain) is not None or plain in _DEVICES or plain in STREAMS or plain == _TERMINAL
+        )
+
+    def _key(self, path: str, follow: bool = True) -> Hashable:
+        """What a file's number and times are known by."""
+        plain = self._plain(path)
+        if self._is_here(plain) or self._is_fixed(plain):
+            return self._memory.key(plain)
+        tree, inner = self._tree(path)
+        host = tree.status(inner, follow)
+        return host.st_dev, host.st_ino
+
+    def _terminal(self) -> OpenFile:
+        for number in STREAMS.values():
+            try:
+                file = self.descriptors.file(number)
+            except OSError:
+                continue
+            if file.is_terminal:
+                return file
+        raise OSError(errno.ENXIO, "no terminal")
+
+    def _open_directory(self, plain: str, flags: int) -> Directory:
+        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_CREAT:
+            raise OSError(errno.EISDIR, "a directory")
+        return Directory(plain, flags, lambda: self.status(plain), lambda: self._list(plain))
+
+    def _list(self, plain: str) -> list[tuple[str, FileStatus]]:
+        devices = {*_DEVICES, *STREAMS}
+        names = self._memory.names_in(plain)
+        names |= {posixpath.basename(path) for path in devices if posixpath.dirname(path) == plain}
+        names |= {posixpath.basename(path) for path in self._trees if posixpath.dirname(path) == plain} - {""}
+        try:
+            tree, inner = self._tree(plain)
+            descriptor = tree.open(inner, os.O_RDONLY | os.O_DIRECTORY, 0).descriptor
+        except OSError:
+            pass  # a directory of mapped paths only
+        else:
+            try:
+                names.update(os.listdir(descriptor))
+            finally:
+                os.close(descriptor)
+        entries = [(".", self.status(plain)), ("..", self.status(posixpath.dirname(plain)))]
+        return entries + [
+            (name, self.status(posixpath.join(plain, name), follow=False)) for name in sorted(names)
+        ]
+
+    def _device_status(self, plain: str) -> FileStatus:
+        return FileStatus(stat.S_IFCHR | 0o666, 0, self.inodes.number(plain))
+
+    def _host_status(self, host: os.stat_result) -> FileStatus:
+        key = (host.st_dev, host.st_ino)
+        size_bytes = 4096 if stat.S_ISDIR(host.st_mode) else host.st_size
+        return FileStatus(
+            host.st_mode, size_bytes, self.inodes.number(key), host.st_nlink, self.inodes.times(key)
+        )

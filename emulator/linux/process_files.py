@@ -1,0 +1,51 @@
+"""Descriptors of processes (pidfd): the file that is ready when a process has ended, and the calls on it.
+
+Every public method of `ProcessFileCalls` is the system call of that name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from emulator.linux.abi import N_SIGNALS
+from emulator.linux.calls import KernelCalls
+from emulator.linux.open_files import POLLHUP, POLLIN, FileStatus, OpenFile
+from emulator.linux.signals import sent_by_user
+from emulator.linux.tasks import Process
+
+
+class ProcessFile(OpenFile):
+    """Stands for ``process``; reads as nothing."""
+
+    def __init__(self, process: Process, flags: int) -> None:
+        status = FileStatus(stat.S_IFREG | 0o600, 0, 1)
+        super().__init__("anon_inode:[pidfd]", flags | os.O_RDWR, lambda: status)
+        self.process = process
+
+    def poll(self) -> int:
+        ended = self.process.status is not None
+        return POLLIN | (POLLHUP if self.process.is_forgotten else 0) if ended else 0
+
+
+class ProcessFileCalls(KernelCalls):
+    def pidfd_open(self, pid: int, flags: int) -> int:
+        if flags & ~os.O_NONBLOCK:
+            raise OSError(errno.EINVAL, "pidfd_open")
+        process = self._scheduler.processes.get(pid)
+        if process is None:
+            raise OSError(errno.ESRCH if self._scheduler.thread(pid) is None else errno.EINVAL, "process")
+        return self._table.install(ProcessFile(process, flags), close_on_exec=True)
+
+    def pidfd_send_signal(self, fd: int, signal: int, info: int, flags: int) -> int:
+        file = self._file(fd)
+        if not isinstance(file, ProcessFile):
+            raise OSError(errno.EBADF, "pidfd")
+        if flags or info or signal > N_SIGNALS:
+            raise OSError(errno.EINVAL, "pidfd_send_signal")
+        if file.process.is_forgotten:
+            raise OSError(errno.ESRCH, "process")
+        if signal and file.process.status is None:
+            file.process.kernel.signals.send(sent_by_user(signal, pid=self._owner.pid))
+        return 0

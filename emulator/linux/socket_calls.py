@@ -1,0 +1,370 @@
+"""System calls on sockets. Every public method is the call of that name. What sockets are is in `sockets`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+from emulator.linux.abi import GID, UID, signed
+from emulator.linux.descriptors import MAX_DESCRIPTORS
+from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.sockets import (
+    BUFFER_BYTES,
+    DATAGRAM,
+    FAMILIES,
+    SEQUENCED,
+    STREAM,
+    Address,
+    BoundSocket,
+    Message,
+    Socket,
+    drop_files,
+    join,
+)
+from emulator.linux.transfers import Transfers
+from emulator.memory import WRITE
+
+_KIND = 15
+_MSG_PEEK, _MSG_CTRUNC, _MSG_TRUNC, _MSG_DONTWAIT, _MSG_WAITALL = 2, 8, 0x20, 0x40, 0x100
+_MSG_EOR, _MSG_NOSIGNAL, _MSG_MORE, _MSG_CMSG_CLOEXEC = 0x80, 0x4000, 0x8000, 0x4000_0000
+_SEND_FLAGS = _MSG_DONTWAIT | _MSG_EOR | _MSG_NOSIGNAL | _MSG_MORE
+_RECEIVE_FLAGS = _MSG_PEEK | _MSG_TRUNC | _MSG_DONTWAIT | _MSG_WAITALL | _MSG_CMSG_CLOEXEC | _MSG_NOSIGNAL
+_SOL_SOCKET, _SCM_RIGHTS = 1, 1
+_SO_TYPE, _SO_ERROR, _SO_SNDBUF, _SO_RCVBUF, _SO_PEERCRED = 3, 4, 7, 8, 17
+_SO_RCVTIMEO, _SO_SNDTIMEO, _SO_ACCEPTCONN, _SO_PROTOCOL, _SO_DOMAIN = 20, 21, 30, 38, 39
+_LOOPBACK = bytes([127, 0, 0, 1]), bytes(15) + b"\1"
+_MAX_FILES = 253
+_ADDRESS_BYTES = 128
+_PATH_BYTES = 108
+
+
+class SocketCalls(Transfers):
+    def socket(self, family: int, kind: int, protocol: int) -> int:
+        made = self._make(family, kind)
+        return self._table.install(made, close_on_exec=bool(kind & os.O_CLOEXEC))
+
+    def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
+        if family != socket.AF_UNIX:
+            raise OSError(errno.EOPNOTSUPP, "socketpair")
+        if not self._memory.valid_range(address, 8, WRITE):
+            raise OSError(errno.EFAULT, "socketpair")
+        one, other = self._make(family, kind), self._make(family, kind)
+        join(one, other)
+        return self._install_both(address, (one, other), bool(kind & os.O_CLOEXEC))
+
+    def _make(self, family: int, kind: int) -> Socket:
+        known = (STREAM, DATAGRAM, SEQUENCED) if family == socket.AF_UNIX else (STREAM, DATAGRAM)
+        if family not in FAMILIES or kind & _KIND not in known:
+            self._scheduler.report(f"a socket of family {family} and type {kind & _KIND}")
+            raise OSError(errno.EAFNOSUPPORT, "socket")
+        flags = kind & os.O_NONBLOCK
+        made = Socket(family, kind & _KIND, flags, self._files.new_inode(), self._files.names)
+        made.process = self._owner.pid
+        return made
+
+    # Addresses
+
+    def bind(self, fd: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        if one.address and one.family == socket.AF_UNIX:
+            raise OSError(errno.EINVAL, "bound")
+        name = self._read_address(one, address, length)
+        if isinstance(name, bytes) and name and name[0]:
+            try:
+                self._files.make_special(self._files.absolute(os.fsdecode(name)), BoundSocket(one, 0o777))
+            except FileExistsError:
+                raise OSError(errno.EADDRINUSE, "path") from None
+            one.address = name
+        elif name != b"":
+            one.bind(name)
+        return 0
+
+    def listen(self, fd: int, backlog: int) -> int:
+        self._socket(fd).listen(signed(backlog, 32))
+        return 0
+
+    def connect(self, fd: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        if length >= 2 and not self._memory.read_int(address, 2):
+            one.peer = one.peer_address = None  # AF_UNSPEC: connected no more
+            return 0
+        name = self._read_address(one, address, length)
+        one.connect(self._find(one, name), name, self._files.new_inode)
+        return 0
+
+    def accept(self, fd: int, address: int, length: int) -> int:
+        return self.accept4(fd, address, length, 0)
+
+    def accept4(self, fd: int, address: int, length: int, flags: int) -> int:
+        if flags & ~(os.O_NONBLOCK | os.O_CLOEXEC):
+            raise OSError(errno.EINVAL, "accept4")
+        accepted = self._socket(fd).accept()
+        accepted.flags |= flags & os.O_NONBLOCK
+        if address:
+            self._write_address(accepted, accepted.peer_address, address, length)
+        return self._table.install(accepted, close_on_exec=bool(flags & os.O_CLOEXEC))
+
+    def getsockname(self, fd: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        self._write_address(one, one.address, address, length)
+        return 0
+
+    def getpeername(self, fd: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        if not one.is_connected:
+            raise OSError(errno.ENOTCONN, "not connected")
+        self._write_address(one, one.peer_address, address, length)
+        return 0
+
+    def _find(self, one: Socket, name: Address) -> Socket | None:
+        """Who has the address, None for nobody. Raises OSError for a path with no file."""
+        if not isinstance(name, bytes) or not name or not name[0]:
+            return self._files.names.find(one, name)
+        path = self._files.absolute(os.fsdecode(name))
+        special = self._files.special(path)
+        if special is None:
+            self._files.status(path)
+        return special.socket if isinstance(special, BoundSocket) and special.socket.references else None
+
+    def _read_address(self, one: Socket, address: int, length: int) -> Address:
+        if not 2 <= length <= _ADDRESS_BYTES:
+            raise OSError(errno.EINVAL, "address")
+        raw = self._memory.read(address, length)
+        if int.from_bytes(raw[:2], "little") != one.family:
+            raise OSError(errno.EAFNOSUPPORT, "address")
+        if one.family == socket.AF_UNIX:
+            name = raw[2 : 2 + _PATH_BYTES]
+            return name if not name or not name[0] else name.split(b"\0", 1)[0]
+        if length < (16 if one.family == socket.AF_INET else 28):
+            raise OSError(errno.EINVAL, "address")
+        host = raw[4:8] if one.family == socket.AF_INET else raw[8:24]
+        if host[:12] == bytes(10) + b"\xff\xff":
+            host = host[12:]
+        if any(host) and host[0] != 127 and host not in _LOOPBACK:
+            self._scheduler.report("the network: the guest has a loopback of its own and nothing else")
+            raise OSError(errno.ENETUNREACH, "there is no network")
+        return int.from_bytes(raw[2:4], "big")
+
+    def _write_address(self, one: Socket, name: Address | None, address: int, length: int) -> None:
+        if isinstance(name, int):
+            port = name.to_bytes(2, "big")
+            if one.family == socket.AF_INET:
+                packed = (
+                    struct.pack("<H", one.family) + port + (_LOOPBACK[0] if name else bytes(4)) + bytes(8)
+                )
+            else:
+                host = _LOOPBACK[1] if name else bytes(16)
+                packed = struct.pack("<H", one.family) + port + bytes(4) + host + bytes(4)
+        else:
+            path = name or b""
+            packed = struct.pack("<H", one.family) + path + (b"\0" if path and path[0] else b"")
+        room = self._memory.read_int(length, 4)
+        if room >> 31:
+            raise OSError(errno.EINVAL, "length")
+        self._memory.write(address, packed[:room])
+        self._memory.write_int(length, 4, len(packed))
+
+    # Sending
+
+    def sendto(self, fd: int, address: int, count: int, flags: int, name: int, length: int) -> int:
+        one = self._socket(fd)
+        return self._send(one, self._memory.read(address, count), [], flags, name, length)
+
+    def sendmsg(self, fd: int, message: int, flags: int) -> int:
+        one = self._socket(fd)
+        name, length, vectors, count, control, n_control, _ = self._header(message)
+        files = self._sent_files(self._memory.read(control, n_control) if control else b"")
+        return self._send(one, self._gather(vectors, count), files, flags, name, length)
+
+    def sendmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
+        """As many as go without waiting, at least one."""
+        for index in range(min(count, MAX_DESCRIPTORS)):
+            message = messages + 64 * index
+            try:
+                sent = self.sendmsg(fd, message, flags if index == 0 else flags | _MSG_DONTWAIT)
+            except OSError:
+                if index == 0:
+                    raise
+                return index
+            self._memory.write_int(message + 56, 4, sent)
+        return min(count, MAX_DESCRIPTORS)
+
+    def _send(
+        self, one: Socket, data: bytes, files: list[OpenFile], flags: int, name: int, length: int
+    ) -> int:
+        self._known_flags(flags, _SEND_FLAGS, "sending")
+        target = None
+        if name and one.kind != STREAM:
+            address = self._read_address(one, name, length)
+            target = self._find(one, address)
+            if target is None or target.kind != DATAGRAM:
+                raise OSError(errno.ECONNREFUSED, "nobody there")
+            if one.family != socket.AF_UNIX and not one.address:
+                one.bind(0)
+        waits = not one.non_blocking and not flags & _MSG_DONTWAIT
+
+        def write(rest: bytes) -> int:
+            sent = one.send(rest, list(files), target)
+            files.clear()  # they go along with the first byte
+            return sent
+
+        try:
+            signals = not flags & _MSG_NOSIGNAL and one.kind != DATAGRAM
+            return self._put(write, data, waits and one.kind == STREAM, signals)
+        except WouldBlock:
+            if waits:
+                raise
+            raise OSError(errno.EAGAIN, "no room") from None
+
+    # Receiving
+
+    def recvfrom(self, fd: int, address: int, count: int, flags: int, name: int, length: int) -> int:
+        one = self._socket(fd)
+        count = self._usable(address, count, WRITE) if count else 0
+        message, whole = self._receive(one, count, flags)
+        drop_files(message)
+        self._memory.write(address, message.data)
+        if name:
+            self._write_address(
+                one, message.sender if one.kind == DATAGRAM else one.peer_address, name, length
+            )
+        return whole if flags & _MSG_TRUNC else len(message.data)
+
+    def recvmsg(self, fd: int, header: int, flags: int) -> int:
+        one = self._socket(fd)
+        name, _, vectors, count, control, n_control, _ = self._header(header)
+        places = self._vectors(vectors, count)
+        message, whole = self._receive(one, sum(length for _, length in places), flags)
+        rest = message.data
+        for where, length in places:
+            self._memory.write(where, rest[:length])
+            rest = rest[length:]
+        told = _MSG_TRUNC if whole > len(message.data) and one.kind != STREAM else 0
+        if name:
+            sender = message.sender if one.kind == DATAGRAM else b"" if one.family == socket.AF_UNIX else 0
+            self._write_address(one, sender, name, header + 8)
+        packed, lost = self._received_files(message, n_control if control else 0, flags)
+        if packed:
+            self._memory.write(control, packed)
+        self._memory.write(header + 40, struct.pack("<Qi", len(packed), told | (_MSG_CTRUNC if lost else 0)))
+        return whole if flags & _MSG_TRUNC else len(message.data)
+
+    def recvmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
+        """What is there without waiting, at least one."""
+        for index in range(min(count, MAX_DESCRIPTORS)):
+            message = messages + 64 * index
+            try:
+                n_bytes = self.recvmsg(fd, message, flags if index == 0 else flags | _MSG_DONTWAIT)
+            except OSError:
+                if index == 0:
+                    raise
+                return index
+            self._memory.write_int(message + 56, 4, n_bytes)
+        return min(count, MAX_DESCRIPTORS)
+
+    def _receive(self, one: Socket, count: int, flags: int) -> tuple[Message, int]:
+        """What has come, and the bytes of the whole message."""
+        self._known_flags(flags, _RECEIVE_FLAGS, "receiving")
+        waits = not one.non_blocking and not flags & _MSG_DONTWAIT
+        waits_for_all = flags & _MSG_WAITALL and waits and one.kind == STREAM and not one.has_ended
+        if waits_for_all and one.waiting_bytes() < min(count, BUFFER_BYTES):
+            one.would_block("reads more from a socket than anybody sends to it")
+        whole = one.next_length() if one.kind != STREAM else 0
+        message = one.receive(count, bool(flags & _MSG_PEEK), waits)
+        return message, max(whole, len(message.data))
+
+    def _header(self, address: int) -> tuple[int, ...]:
+        """``struct msghdr``: name, its length, vectors, their count, control data, its length, flags."""
+        return struct.unpack("<QI4xQQQQi", self._memory.read(address, 52))
+
+    def _known_flags(self, flags: int, known: int, what: str) -> None:
+        if flags & ~known & 0xFFFF_FFFF:
+            self._scheduler.report(f"{what} with flags {flags & ~known & 0xFFFF_FFFF:#x}")
+            raise OSError(errno.EOPNOTSUPP, "flags")
+
+    # Files that are sent along
+
+    def _sent_files(self, control: bytes) -> list[OpenFile]:
+        files: list[OpenFile] = []
+        while len(control) >= 16:
+            length, level, kind = struct.unpack_from("<Qii", control)
+            if not 16 <= length <= len(control):
+                raise OSError(errno.EINVAL, "control message")
+            if (level, kind) != (_SOL_SOCKET, _SCM_RIGHTS):
+                self._scheduler.report(f"a control message of level {level} and type {kind}")
+                raise OSError(errno.EINVAL, "control message")
+            numbers = struct.unpack_from(f"<{(length - 16) // 4}i", control, 16)
+            files += [self._file(number) for number in numbers]
+            control = control[length + 7 & -8 :]
+        if len(files) > _MAX_FILES:
+            raise OSError(errno.EINVAL, "too many files at once")
+        return files
+
+    def _received_files(self, message: Message, room_bytes: int, flags: int) -> tuple[bytes, bool]:
+        """The control message that tells their descriptors, and whether there was no room for all."""
+        numbers: list[int] = []
+        room = max(0, room_bytes - 16) // 4
+        files, message.files = message.files, []
+        for index, file in enumerate(files):
+            if index < room:
+                try:
+                    numbers.append(self._table.install(file, close_on_exec=bool(flags & _MSG_CMSG_CLOEXEC)))
+                except OSError:
+                    room = 0
+            file.references -= 1
+            if file.references == 0:
+                file.close()
+        if not numbers:
+            return b"", bool(files)
+        head = struct.pack("<Qii", 16 + 4 * len(numbers), _SOL_SOCKET, _SCM_RIGHTS)
+        return head + struct.pack(f"<{len(numbers)}i", *numbers), len(numbers) < len(files)
+
+    # The rest
+
+    def shutdown(self, fd: int, how: int) -> int:
+        if how > 2:
+            raise OSError(errno.EINVAL, "shutdown")
+        self._socket(fd).shut(reading=how != 1, writing=how != 0)
+        return 0
+
+    def getsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        room = self._memory.read_int(length, 4)
+        known = {
+            _SO_TYPE: one.kind, _SO_ERROR: 0, _SO_SNDBUF: BUFFER_BYTES, _SO_RCVBUF: BUFFER_BYTES,
+            _SO_ACCEPTCONN: int(one.backlog is not None), _SO_DOMAIN: one.family,
+            _SO_PROTOCOL: 0 if one.family == socket.AF_UNIX else 6 if one.kind == STREAM else 17,
+        }  # fmt: skip
+        if (level, option) == (_SOL_SOCKET, _SO_PEERCRED):
+            peer = one.peer.process if one.peer is not None else 0
+            value = (
+                struct.pack("<iII", peer, UID, GID) if peer else struct.pack("<iII", 0, 2**32 - 1, 2**32 - 1)
+            )
+        elif level == _SOL_SOCKET and option in known:
+            value = struct.pack("<i", known[option])
+        else:
+            value = one.options.get(
+                (level, option), bytes(16 if option in (_SO_RCVTIMEO, _SO_SNDTIMEO) else 4)
+            )
+        self._memory.write(address, value[:room])
+        self._memory.write_int(length, 4, min(room, len(value)))
+        return 0
+
+    def setsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
+        one = self._socket(fd)
+        if length > _ADDRESS_BYTES:
+            raise OSError(errno.EINVAL, "option")
+        value = self._memory.read(address, length)
+        if (level, option) in ((_SOL_SOCKET, _SO_RCVTIMEO), (_SOL_SOCKET, _SO_SNDTIMEO)) and any(value):
+            self._scheduler.report("a timeout of a socket")
+            raise OSError(errno.EDOM, "timeout")
+        one.options[level, option] = value
+        return 0
+
+    def _socket(self, fd: int) -> Socket:
+        file = self._file(fd)
+        if not isinstance(file, Socket):
+            raise OSError(errno.ENOTSOCK, "socket")
+        return file

@@ -1,0 +1,113 @@
+"""Bytes between files and the guest's memory, as all calls that read and write do it."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+
+from emulator.linux.abi import Signal, signed
+from emulator.linux.calls import KernelCalls
+from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.signals import sent_by_user
+from emulator.linux.tasks import Wait
+from emulator.memory import PAGE_BYTES, WRITE, page_ceiling
+
+_MAX_TRANSFER_BYTES = 0x7FFF_F000
+_MAX_VECTORS = 1024
+
+
+class Transfers(KernelCalls):
+    """Inner parts of calls that read and write. Raise OSError, `Wait` and `MemoryFault`."""
+
+    def _readable(self, fd: int) -> OpenFile:
+        file = self._file(fd)
+        if not file.readable:
+            raise OSError(errno.EBADF, "not open for reading")
+        return file
+
+    def _writable(self, fd: int) -> OpenFile:
+        file = self._file(fd)
+        if not file.writable:
+            raise OSError(errno.EBADF, "not open for writing")
+        return file
+
+    def _write(self, file: OpenFile, data: bytes) -> int:
+        """Write all of it; a file that takes a part, and has room later, is waited for. No reader is a SIGPIPE, too."""
+        return self._put(file.write, data, waits=file.has_room_later and not file.non_blocking)
+
+    def _put(self, write: Callable[[bytes], int], data: bytes, waits: bool, signals: bool = True) -> int:
+        """Give ``data`` to ``write``: once, or until it has taken all. ``signals``: whether no reader is a SIGPIPE."""
+        done = self._put_some(write, data, signals)
+        if done == len(data) or not waits:
+            return done
+        progress = [done]
+
+        def ready() -> int | None:
+            try:
+                progress[0] += self._put_some(write, data[progress[0] :], signals)
+            except WouldBlock:
+                return None
+            return progress[0] if progress[0] == len(data) else None
+
+        raise Wait(ready, deadlock="the guest waits for ever: it writes into a full pipe that nobody reads")
+
+    def _put_some(self, write: Callable[[bytes], int], data: bytes, signals: bool) -> int:
+        try:
+            return write(data)
+        except BrokenPipeError:
+            if signals:
+                self._signals.send(sent_by_user(Signal.SIGPIPE))
+            raise
+
+    def _usable(self, address: int, count: int, prot: int) -> int:
+        """How many of ``count`` bytes can be transferred; none at all is a fault of the first access."""
+        count = min(count, _MAX_TRANSFER_BYTES)
+        if self._memory.valid_range(address, count, prot):
+            return count
+        usable = page_ceiling(address + 1) - address
+        if not self._memory.valid_range(address, usable, prot):
+            raise OSError(errno.EFAULT, "buffer")
+        while self._memory.valid_range(address + usable, PAGE_BYTES, prot):
+            usable += PAGE_BYTES
+        return usable
+
+    def _vectors(self, address: int, count: int) -> list[tuple[int, int]]:
+        if signed(count, 32) < 0 or count > _MAX_VECTORS:
+            raise OSError(errno.EINVAL, "vectors")
+        pairs = list(struct.iter_unpack("<QQ", self._memory.read(address, 16 * count)))
+        if sum(length for _, length in pairs) > _MAX_TRANSFER_BYTES:
+            raise OSError(errno.EINVAL, "vectors")
+        return pairs
+
+    def _gather(self, vectors: int, count: int) -> bytes:
+        return b"".join(self._memory.read(where, length) for where, length in self._vectors(vectors, count))
+
+    def _scatter(self, vectors: int, count: int, source: Callable[[int, int], bytes]) -> int:
+        done = 0
+        for where, length in self._vectors(vectors, count):
+            if not length:
+                continue
+            data = source(self._usable(where, length, WRITE), done)
+            self._memory.write(where, data)
+            done += len(data)
+            if len(data) < length:
+                break
+        return done
+
+    @staticmethod
+    def _offset(value: int) -> int:
+        if value >> 63:
+            raise OSError(errno.EINVAL, "negative offset")
+        return value
+
+    def _install_both(self, address: int, ends: tuple[OpenFile, OpenFile], close_on_exec: bool) -> int:
+        """Give both ends descriptors, and write these to ``address``."""
+        first = self._table.install(ends[0], close_on_exec=close_on_exec)
+        try:
+            second = self._table.install(ends[1], close_on_exec=close_on_exec)
+        except OSError:
+            self._table.close(first)
+            raise
+        self._memory.write(address, struct.pack("<ii", first, second))
+        return 0
