@@ -85,7 +85,7 @@ class VirtualFiles(FilePaths):
         """The same files for somebody else than the guest, who cannot tell that they were looked at: numbers of inodes
         follow from what was met first, and random bytes from how many were taken."""
         other = copy.copy(self)
-        other._inodes, other._generator = dict(self._inodes), copy.copy(self._generator)
+        other.inodes, other._generator = self.inodes.copy(), copy.copy(self._generator)
         return other
 
     # What the guest leaves behind

@@ -16,6 +16,13 @@ class Inodes:
         self._times: dict[Hashable, FileTimes] = {}
         self._last = 1
 
+    def copy(self) -> Inodes:
+        """The same, for somebody whose questions are to leave no trace in these."""
+        other = Inodes()
+        other.now, other._last = self.now, self._last
+        other._numbers, other._times = dict(self._numbers), dict(self._times)
+        return other
+
     def number(self, key: Hashable) -> int:
         """The number of what ``key`` stands for: from 2 on, in the order in which they were first asked for."""
         found = self._numbers.get(key)
