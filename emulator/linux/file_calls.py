@@ -110,6 +110,8 @@ class FileCalls:
         if mode:
             raise OSError(errno.EOPNOTSUPP, "fallocate mode")
         end = self._offset(offset) + self._offset(length)
+        if end >> 63:
+            raise OSError(errno.EFBIG, "fallocate")
         if end > file.status().size_bytes:
             file.truncate(end)
         return 0
