@@ -125,6 +125,7 @@ def test_writing_a_captured_file(guest):
     assert guest.call("pwrite64", fd, b"AB", 2, 4) == 2
     assert guest.call("ftruncate", fd, 8) == 0
     assert guest.call("fallocate", fd, 0, 0, 9) == 0
+    assert guest.call("fallocate", fd, 0, (1 << 63) - 5, 9) == -errno.EFBIG
     assert guest.files.captured() == {"/out/f": b"0123AB67\0"}
     assert guest.call("truncate", "/out/f", 2) == 0
     assert guest.call("renameat2", CWD, "/out/f", CWD, "/out/g", 0) == 0
