@@ -517,8 +517,8 @@ class Machine:
         translator, pc = self._translator, self.hart.pc
         if not self._selected:
             self._select()
-        if self._space.is_in_doubt and self._space.has_changed():
-            self._space.forget()
+        if self._space.is_in_doubt:
+            self._space.settle()
         if not 0 <= pc < ADDRESS_SPACE_BYTES:
             raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
         return translator.is_known(pc) or self._signalled(translator.discover, pc)
@@ -565,8 +565,8 @@ class Machine:
         while self.instructions - start < budget:
             begin: tuple[int, int] | None = None  # of the block in the record, while it is not whole
             try:
-                if self._space.is_in_doubt and self._space.has_changed():
-                    self._space.forget()
+                if self._space.is_in_doubt:
+                    self._space.settle()
                 block = self._cache.get(hart.pc)
                 time = TOUCH_EPOCH + self.instructions
                 oracle.hooks = None

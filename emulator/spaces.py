@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
 from emulator.engine.state import Hart
@@ -103,10 +105,17 @@ class Space:
             parts.append(bytes(code[offset:end]))
         return b"".join(parts)
 
-    def has_changed(self) -> bool:
-        """Whether known code is not what it was; asks only about what may have been changed since the last time."""
+    def settle(self) -> None:
+        """Find out what code has been changed, where it may have been, and know nothing of it any more."""
         doubtful, self._in_doubt = self._in_doubt, set()
-        return any(self._differs(page) for page in sorted(doubtful))
+        changed = [page for page in sorted(doubtful) if self._differs(page)]
+        if not changed:
+            return
+        for page in changed:
+            del self._pages[page]
+        gone = self.cache.forget(np.array(changed, np.int64), PAGE_SHIFT)
+        if self.translator is not None and gone:
+            self.translator.forget(gone)
 
     def doubt_all(self) -> None:
         """Any code may have been changed."""
@@ -115,15 +124,6 @@ class Space:
     @property
     def is_in_doubt(self) -> bool:
         return bool(self._in_doubt)
-
-    def forget(self) -> None:
-        """Nothing is known any more; facts and numbers of blocks stay valid."""
-        self._pages.clear()
-        self._in_doubt.clear()
-        if self.translator is not None:
-            self.translator.flush()
-        else:
-            self.cache.clear()
 
     def _note(self, address: int, code: bytes) -> None:
         page, offset = address >> PAGE_SHIFT, address & (PAGE_BYTES - 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
@@ -127,10 +128,18 @@ class BlockCache:
             number for pc, number in self._restored.items() if pc not in self.by_pc
         }
 
-    def clear(self) -> None:
-        """Forget all blocks (the guest changed its code); their facts and numbers stay valid."""
-        self.by_pc.clear()
-        self._restored.clear()
+    def forget(self, pages: NDArray[np.int64], page_shift: int) -> list[int]:
+        """Forget the blocks that reach into ``pages``, whose code has changed; their facts and numbers stay valid.
+        Addresses of those blocks."""
+        pcs = np.array(self.pcs(), np.int64)
+        numbers = np.array([self.number_of(pc) for pc in pcs.tolist()], np.int64)
+        last = self.facts.blocks["end_pc"][numbers].astype(np.int64) - 1
+        gone = np.isin(pcs >> page_shift, pages) | np.isin(last >> page_shift, pages)
+        found: list[int] = pcs[gone].tolist()
+        for pc in found:
+            self.by_pc.pop(pc, None)
+            self._restored.pop(pc, None)
+        return found
 
     def _discover(self, start: int) -> Block:
         instructions: list[Instruction] = []

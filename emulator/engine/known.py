@@ -6,6 +6,8 @@ an address that nothing is known of (`discovery`); and an earlier process may ha
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,11 +81,14 @@ class KnownCode:
         """Let the interpreter report the block at ``pc`` when it has run so often; 0 for never."""
         self._descriptors[self.number_of(pc)]["threshold"] = executions
 
-    def count_anew(self, report_at: int) -> None:
-        """All blocks have run 0 times."""
-        known = self._descriptors[1 : len(self) + 1]
-        known["count"] = 0
-        known["threshold"] = report_at
+    def count_anew(self, report_at: int, pcs: Collection[int] | None = None) -> None:
+        """The blocks at ``pcs``, or all, have run 0 times."""
+        if pcs is None:
+            known = np.arange(1, len(self) + 1)
+        else:
+            known = np.array([number for pc in pcs if (number := self.number_of(pc))], np.int64)
+        self._descriptors["count"][known] = 0
+        self._descriptors["threshold"][known] = report_at
 
     # --- blocks come and go
     def add(self, block: Block, report_at: int) -> None:
@@ -103,16 +108,10 @@ class KnownCode:
         if block.call_target is not None:
             self.call_targets.add(block.call_target)
 
-    def clear(self) -> NDArray[np.int64]:
-        """Nothing is known any more; half the addresses of what was."""
-        places = self._all_places()
+    def forget(self, pcs: Sequence[int]) -> None:
+        """The blocks at ``pcs`` are known no more: the guest has changed them."""
         self._ready = None
-        self._cache.clear()
-        if self.remembered is not None:
-            self.remembered.lose()
-        self._index[places] = 0
-        self._leave_to_python()
-        return places
+        self._index[np.array(pcs, np.int64) >> 1] = 0
 
     def _decoded(self, pc: int) -> None:
         """Python knows a block at ``pc``, under a number of its own."""

@@ -77,11 +77,6 @@ class Remembered:
         self._here |= arrived
         return np.flatnonzero(arrived[self._stretch])
 
-    def lose(self) -> None:
-        """The guest has changed code, and all that was known is forgotten: what is still the same may arrive again."""
-        self._waiting.update(np.flatnonzero(self._here[:-1]).tolist())
-        self._here[:] = False
-
     def regions(self, tier: Tier, cache: BlockCache) -> list[SavedRegion]:
         """Regions for ``tier`` that are in known code and that it has not got."""
         has = {region.name for region in tier.regions}

@@ -86,18 +86,39 @@ class Tier:
     def interpreters(self) -> tuple[int, ...]:
         return (self.interpreter, self.plain) if self.plain else (self.interpreter,)
 
-    def forget(self) -> list[int]:
-        """Guest code has changed: nothing of this is valid any more. Addresses of what may be unloaded."""
+    def forget(self, pcs: set[int]) -> tuple[list[int], set[int]]:
+        """The guest has changed the code at ``pcs``: regions with it are not valid any more. Addresses of what may be
+        unloaded, and of the blocks that were in them."""
         slots = self.slots.view("u8")
         loaded: list[int] = []
+        kept = []
+        left: set[int] = set()
         for region in self.regions:
+            if pcs.isdisjoint(region.pcs):
+                kept.append(region)
+                continue
             for entry in region.entries:
-                slots[entry >> 1] = 0
+                if slots[entry >> 1] == region.address:
+                    slots[entry >> 1] = 0
+            if region.optimised:
+                self.copies.subtract(region.pcs)
+                self.optimised.difference_update(region.entries)
+            else:
+                for pc in region.pcs:
+                    self.quick.pop(pc, None)
             loaded += region.loaded
+            left.update(region.pcs)
+            region.counts = None
+        self.regions = kept
+        self.hooked -= pcs
+        self.optimised -= pcs
+        return loaded, left - pcs
+
+    def close(self) -> list[int]:
+        """Nobody runs any of this again. Addresses of what may be unloaded."""
+        loaded = [address for region in self.regions for address in region.loaded]
+        for region in self.regions:
             region.counts = None
         self.regions.clear()
         self.quick.clear()
-        self.optimised.clear()
-        self.copies.clear()
-        self.hooked.clear()
         return loaded

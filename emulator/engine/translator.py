@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -265,13 +266,17 @@ class Translator:
             self._compile(tier, region)
             tier.quick.update(dict.fromkeys(region.blocks, region))
 
-    def flush(self) -> None:
-        """Forget everything known about guest code (fence.i)."""
+    def forget(self, pcs: Sequence[int]) -> None:
+        """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
         self._stop()
-        places = self.code.clear()
+        self.code.forget(pcs)
+        places = np.array(pcs, np.int64) >> 1
         for tier in self._tiers.values():
-            self._compiler.unload(tier.forget())
             tier.slots.view("u8")[places] = 0
+            loaded, left = tier.forget(set(pcs))
+            self._compiler.unload(loaded)
+            self.code.count_anew(self._next_threshold(0), left)  # they are to become hot again
+            self._interpret_known(tier)
 
     # --- from one process to the next
     def _take_arrived(self) -> bool:
@@ -333,7 +338,7 @@ class Translator:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
         self._stop()
         for tier in self._tiers.values():
-            self._compiler.unload(tier.forget())
+            self._compiler.unload(tier.close())
         self._compiler.unload(self._interpreters)
 
     # --- counts

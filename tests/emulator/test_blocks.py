@@ -61,3 +61,21 @@ def test_restored_blocks_keep_their_numbers() -> None:
     np.testing.assert_array_equal(fresh.facts.blocks["pc"][2:], first.facts.blocks["pc"])
     rows = fresh.facts.instructions[fresh.facts.blocks["first_instruction"]]
     np.testing.assert_array_equal(rows["pc"], fresh.facts.blocks["pc"])
+
+
+def test_what_reaches_into_a_changed_page_is_forgotten() -> None:
+    memory = {
+        0x1FF8: NOP,
+        0x1FFC: NOP,
+        0x2000: JAL_RA,
+        0x2010: NOP,
+        0x2014: JAL_RA,
+        0x3000: NOP,
+        0x3004: JAL_RA,
+    }
+    cache = BlockCache(lambda pc: memory[pc], lambda pc, raw: ValueError())
+    starts = (0x1FF8, 0x2010, 0x3000)
+    numbers = [cache.get(pc).number for pc in starts]
+    assert sorted(cache.forget(np.array([2]), 12)) == [0x1FF8, 0x2010]
+    assert [cache.number_of(pc) for pc in starts] == [None, None, numbers[2]]
+    assert cache.get(0x2010).number == 3  # a row of its own: the one before is of other code

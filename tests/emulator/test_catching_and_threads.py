@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,25 @@ def test_a_guest_with_threads_becomes_hot() -> None:
         assert any(region.optimised for region in translator.tier.regions)
         most = max(translator.code.executions(2 * int(place)) for place in translator.code.places())
         assert most < 3_000_000  # executions of the loop, which has two threads for it
+
+
+def test_a_guest_that_makes_code_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in other pages stays translated when it changes one."""
+    from emulator.engine.translator import Translator
+
+    program = build_program([GUEST / "patcher.c"], ["-O2"]).elf_path
+    compile_ = Translator._compile
+    made: list[int] = []
+    monkeypatch.setattr(
+        Translator, "_compile", lambda self, tier, region: (made.append(region.pcs[0]), compile_(self, tier, region))
+    )  # fmt: skip
+    with Machine(program, engine="translated", **EAGER) as machine:  # type: ignore[arg-type]
+        machine.run()
+        n_blocks, translated = machine.facts.n_blocks, machine.files.output(1)
+        assert any(region.optimised for region in machine._translator.tier.regions)
+    times = Counter(made)
+    assert max(times[pc] for pc in times if pc >= 1 << 28) >= 40  # each round, and once more
+    assert max(times[pc] for pc in times if pc < 1 << 28) <= 3
+    with Machine(program, hot_executions=1 << 30, optimise_executions=1 << 30) as machine:
+        machine.run()
+        assert (machine.files.output(1), machine.facts.n_blocks) == (translated, n_blocks)
