@@ -421,7 +421,7 @@ class Machine:
             self._run_oracle(budget)
             return
         if not self.hart.host_rounding:
-            self._leave_rounding_mode()
+            self._leave_rounding_mode(budget)
             return
         exact = self._until_exactly
         if exact is None or self._exactly or self.selection.exact_stop:
@@ -441,7 +441,9 @@ class Machine:
     def _run_intervals(self, writer: IntervalWriter, length: int) -> None:
         while not writer.is_full:
             stop = self.instructions + self._until_look()
-            if self._may_enter():
+            if not self.hart.host_rounding:
+                self._leave_rounding_mode(stop - self.instructions)
+            elif self._may_enter():
                 assert self._entry is not None
                 self._translator.discover_nothing()  # the writer has to know all blocks of an interval
                 self.instructions, exactly, reason = writer.run(
@@ -541,8 +543,6 @@ class Machine:
         instruction = decode(word)
         assert instruction is not None
         self._execute(instruction, instruction.op_class, word)
-        if not self.hart.host_rounding:
-            self._leave_rounding_mode()
 
     def _execute(self, instruction: Instruction, op_class: int, word: int) -> None:
         """Let the oracle execute it, with the inline functions that are called for it."""
@@ -553,9 +553,10 @@ class Machine:
         calls, memory = self.selection.inline, self.memory.base
         execute_with_calls(self._oracle, instruction, op_class, word, calls, compiler, memory)
 
-    def _leave_rounding_mode(self) -> None:
+    def _leave_rounding_mode(self, budget: int) -> None:
         """The host cannot round like this: the oracle runs until the guest chooses another mode."""
-        while not self.hart.host_rounding and not self._look:
+        end = self.instructions + budget
+        while not self.hart.host_rounding and not self._look and self.instructions < end:
             self._run_oracle(1)
 
     def _run_oracle(self, budget: int) -> None:
