@@ -9,11 +9,10 @@ one cycle of a 1 GHz clock.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +28,10 @@ from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Tran
 from emulator.errors import EmulatorError, GuestFault, InstructionLimit
 from emulator.events import (
     MAX_BLOCK_INSTRUCTIONS,
-    MAX_VALUES,
     NOTHING,
     BlockFacts,
     Consumer,
     TraceSelection,
-    ValueConsumer,
 )
 from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
 from emulator.intervals import Intervals, IntervalWriter
@@ -52,12 +49,10 @@ from emulator.memory import (
     GuestMemory,
     MemoryFault,
 )
+from emulator.record import BATCH_INSTRUCTIONS, Record
 from emulator.snapshot import Snapshot, return_to, take_snapshot
-from emulator.spaces import Space
+from emulator.spaces import Space, Spaces
 
-RECORD_WORDS = 1 << 18
-# A block of n instructions writes at most 1 + n words, and a stop comes at most one block late.
-BATCH_INSTRUCTIONS = RECORD_WORDS // 2 - 128
 UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
 # What a translation may run beyond its budget.
 LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
@@ -154,21 +149,17 @@ class Machine:
         self.hart.pc = self.process.entry
         self.hart.x[2] = self.process.stack_pointer
         self._space = Space(self.memory)
-        self._spaces = {self.memory: self._space}
-        self._has_forked = False  # whether there was ever another address space
+        self._spaces = Spaces(self._space)
         self._cache = self._space.cache
-        self._record = np.zeros(RECORD_WORDS, np.uint32)
-        self._values = np.zeros(0, np.uint64)
-        self._since_drain = 0
+        self._record = Record(self.hart)
         self._exactly = False  # whether the tier that stops exactly is in force
         self._until_exactly: int | None = None  # instructions to another thread's turn or a timer, if known
         self._look = False  # whether there was a system call since somebody looked after the guest
         self._lines: LineTable | None = None
         self._intervals: IntervalWriter | None = None
-        self.hart.set("record", self._record.ctypes.data)
         self._space.enter(self.hart)
         self._oracle = Oracle(self.hart, self.memory, self)
-        self._oracle.on_value = self._append_value
+        self._oracle.on_value = self._record.append_value
         self._oracle_record: list[int] | None = None
         self._prepare()
         if engine == "oracle":
@@ -193,8 +184,7 @@ class Machine:
 
     def close(self) -> None:
         """Release memory and the background compiler; the results stay readable."""
-        for space in self._spaces.values():
-            space.close()
+        self._spaces.close()
         if self._entry is not None:
             self._entry.unregister(self._place)
             self._entry = None
@@ -209,9 +199,7 @@ class Machine:
     def save_translations(self) -> None:
         """Leave the translations to the next process, with ``keep_translations``."""
         if self._entry is not None:
-            for space in self._spaces.values():
-                if space.translator is not None:
-                    space.translator.save(alone=not self._has_forked)
+            self._spaces.save()
 
     # --- observers that come and go
     def observe(self, selection: TraceSelection, consumers: Sequence[Consumer] = ()) -> None:
@@ -379,7 +367,7 @@ class Machine:
         self._selected = False
 
     def _must_be_one_process(self) -> None:
-        if self._has_forked:
+        if self._spaces.were_several:
             raise EmulatorError("a guest that has started processes cannot go back to an earlier state")
 
     def count_from_here(self) -> None:
@@ -409,9 +397,9 @@ class Machine:
         while self.instructions < end:
             budget = min(end - self.instructions, self._until_look())
             if self.selection.blocks:
-                if self._since_drain >= BATCH_INSTRUCTIONS:
+                if self._record.instructions >= BATCH_INSTRUCTIONS:
                     self.drain()
-                budget = min(budget, BATCH_INSTRUCTIONS - self._since_drain)
+                budget = min(budget, BATCH_INSTRUCTIONS - self._record.instructions)
             self._run_up_to(budget)
             self._look_after_guest()
 
@@ -511,7 +499,7 @@ class Machine:
         self._translator.end()
         executed = budget - hart.budget
         self.instructions += executed
-        self._since_drain += executed
+        self._record.instructions += executed
         self._react(hart.get("reason"))
 
     def _may_enter(self) -> bool:
@@ -578,11 +566,11 @@ class Machine:
                     self.hart.counts[block.number] += 1
                 recorded = self.selection.covers(block.pc, block.end_pc)
                 if recorded:
-                    begin = hart.get("record"), hart.get("values")
-                    self._append(block.number)
+                    begin = self._record.end
+                    self._record.append(block.number)
                 oracle.value_masks = self._masks if recorded else {}
                 self.instructions += len(block.instructions)
-                self._since_drain += len(block.instructions)
+                self._record.instructions += len(block.instructions)
                 places = noted(block.instructions) if self.selection.line_bits else []
                 first = int(self.facts.blocks["first_instruction"][block.number])
                 for place, instruction in enumerate(block.instructions):
@@ -597,55 +585,31 @@ class Machine:
                     finally:
                         if recorded and self.selection.addresses:
                             for address in record:
-                                self._append(address & 0xFFFFFFFF)
+                                self._record.append(address & 0xFFFFFFFF)
                         if self._lines is not None and record and places and places[place]:
                             self._lines.touch(record[0], time + place, self.selection.reuse_times)
                         if self._oracle_record is None:
                             oracle.on_access = None
             except (MemoryFault, GuestFault) as fault:
                 if begin is not None:
-                    hart.set("record", begin[0])
-                    hart.set("values", begin[1])
+                    self._record.end = begin
                 self._deliver_or_raise(fault_of(fault, hart.pc) if isinstance(fault, MemoryFault) else fault)
             if (
                 self._look
-                or self._since_drain >= BATCH_INSTRUCTIONS
+                or self._record.instructions >= BATCH_INSTRUCTIONS
                 or self.kernel.pending_signal() is not None
             ):
                 return
 
-    def _append(self, word: int) -> None:
-        position = self.hart.get("record")
-        ctypes.c_uint32.from_address(position).value = word
-        self.hart.set("record", position + 4)
-
-    def _append_value(self, word: int) -> None:
-        position = self.hart.get("values")
-        ctypes.c_uint64.from_address(position).value = word
-        self.hart.set("values", position + 8)
-
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""
-        start, values_start = self._record.ctypes.data, self._values.ctypes.data
-        words = (self.hart.get("record") - start) >> 2
-        self._since_drain = 0
-        if words:
-            stream: NDArray[np.uint32] = self._record[:words]
-            values = self._values[: (self.hart.get("values") - values_start) >> 3]
-            self.hart.set("record", start)
-            self.hart.set("values", values_start)
-            for consumer in tuple(self._consumers):
-                if consumer.selection.values:
-                    cast(ValueConsumer, consumer).consume_values(self._cache.facts, stream, values)
-                else:
-                    consumer.consume(self._cache.facts, stream)
+        self._record.pass_on(self._cache.facts, self._consumers)
 
     def _prepare(self) -> None:
         """Make room for what is selected."""
         self._masks = dict(self.selection.values)
-        if self._masks and not len(self._values):
-            self._values = np.zeros(MAX_VALUES * RECORD_WORDS // 2, np.uint64)
-            self.hart.set("values", self._values.ctypes.data)
+        if self._masks:
+            self._record.make_room_for_values()
         bits = self.selection.line_bits
         if bits and (self._lines is None or self._lines.line_bits != bits):
             self._lines = LineTable(self.hart, bits)
@@ -664,8 +628,7 @@ class Machine:
     # --- processes
     def _forked(self, memory: GuestMemory, copy: GuestMemory) -> None:
         """A process has got a copy of another one's memory."""
-        self._spaces[copy] = Space(copy, self._spaces[memory], same_code=True)
-        self._has_forked = True
+        self._spaces.fork(memory, copy)
 
     def _switched(self) -> None:
         """Another thread has got the hart, or the one that has it runs another program."""
@@ -678,29 +641,22 @@ class Machine:
             self._enter_space(self.kernel.memory)
 
     def _enter_space(self, memory: GuestMemory) -> None:
-        space = self._spaces.get(memory)
+        space, archive = self._spaces.get(memory), None
         if space is None:
-            space = self._spaces[memory] = Space(memory, self._space)
-            self._has_forked = True
-            if self._entry is not None:
-                space.translate(self.hart, self._make_translator(space, self._archive()))
+            space, archive = self._spaces.begin(memory, self._space), self._archive()
         if self._entry is not None and space.translator is None:
-            space.translate(self.hart, self._make_translator(space, None))
+            space.translate(self.hart, self._make_translator(space, archive))
         self._space, self._cache, self.memory = space, space.cache, memory
         self._oracle.memory = memory
         if space.translator is not None:
             self._translator = space.translator
         space.enter(self.hart)
         used = {process.kernel.memory for process in self._scheduler.processes.values() if process.threads}
-        for gone in [one for one in self._spaces if one not in used]:
-            space = self._spaces.pop(gone)
-            if space.translator is not None:
-                space.translator.save(alone=False)
-            space.close()
+        self._spaces.keep_only(used)
 
     def _archive(self) -> Archive | None:
         """Where translations of the program that begins now are kept."""
-        if not self._keeps or self._entry is None:
+        if self._entry is None or not self._keeps:
             return None
         process = self.process
         layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""

@@ -6,7 +6,7 @@ and their numbers are common to all, so that every observer sees one record.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -150,6 +150,45 @@ class Space:
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:
         return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
+
+
+class Spaces:
+    """The address spaces of a guest, by their memory. ``were_several``: whether there was ever more than one."""
+
+    def __init__(self, first: Space) -> None:
+        self._spaces = {first.memory: first}
+        self.were_several = False
+
+    def get(self, memory: GuestMemory) -> Space | None:
+        return self._spaces.get(memory)
+
+    def begin(self, memory: GuestMemory, like: Space, same_code: bool = False) -> Space:
+        """One for ``memory``, with the facts of ``like``, and with what is known of its code if that is the same."""
+        self.were_several = True
+        self._spaces[memory] = Space(memory, like, same_code)
+        return self._spaces[memory]
+
+    def fork(self, memory: GuestMemory, copy: GuestMemory) -> None:
+        """A process has got a copy of another one's memory."""
+        self.begin(copy, self._spaces[memory], same_code=True)
+
+    def keep_only(self, used: Collection[GuestMemory]) -> None:
+        """Nobody runs in the others any more: their translations are kept, they are closed."""
+        for gone in [memory for memory in self._spaces if memory not in used]:
+            space = self._spaces.pop(gone)
+            if space.translator is not None:
+                space.translator.save(alone=False)
+            space.close()
+
+    def save(self) -> None:
+        """Leave the translations to the next process, where they are kept."""
+        for space in self._spaces.values():
+            if space.translator is not None:
+                space.translator.save(alone=not self.were_several)
+
+    def close(self) -> None:
+        for space in self._spaces.values():
+            space.close()
 
 
 def _by_page(start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -249,3 +249,26 @@ def test_observers_come_and_go(mixture: Path) -> None:
         machine.run()
     assert parts[0].words > 0
     assert parts[1].words == whole.words - before
+
+
+@pytest.mark.parametrize("how", ["run", "intervals"])
+def test_limits_hold_in_a_rounding_mode_that_the_host_has_not(how: str) -> None:
+    away = build_program([GUEST / "away.c"], ["-O1"]).elf_path
+
+    def endless(machine: Machine) -> None:
+        if how == "run":
+            machine.run()
+        while True:
+            machine.run_intervals(5_000, 2)
+
+    with (
+        Machine(away, limit_instructions=20_000) as machine,
+        pytest.raises(InstructionLimit, match="did not end within 20000 instructions"),
+    ):
+        endless(machine)
+    ends = []
+    for engine in ("translated", "oracle"):
+        with Machine(away, ["300"], engine=engine) as machine:
+            assert machine.run().status == 0
+            ends.append((machine.files.output(1), machine.instructions))
+    assert ends[0] == ends[1]
