@@ -68,7 +68,7 @@ class Rig:
         self.memory.map(DATA, PAGE, READ | WRITE)
         self.hart = Hart()
         self.oracle = Oracle(self.hart, self.memory, NoEnvironment())
-        self.cache = BlockCache(self._fetch, lambda pc, raw: GuestFault(f"illegal {raw:#x}", 4, pc))
+        self.forget()
         self.record = np.zeros(1 << 16, np.uint32)
         self.memory.write(CODE, EBREAK * (PAGE // 2))
         if engine == "oracle":
@@ -84,6 +84,10 @@ class Rig:
             optimise_executions=2 if engine == "optimised" else NEVER,
         )  # fmt: skip
         self.translator.select(FULL_RECORD if traced else NOTHING)
+
+    def forget(self) -> None:
+        """Know nothing of the code: for the oracle, which is to be given other code."""
+        self.cache = BlockCache(self._fetch, lambda pc, raw: GuestFault(f"illegal {raw:#x}", 4, pc))
 
     def close(self) -> None:
         if self.engine != "oracle":

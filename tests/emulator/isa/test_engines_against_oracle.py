@@ -41,7 +41,7 @@ def test_rows(engine: str, group: int, oracle: Rig) -> None:
             try:
                 instruction = instance(row, rng, rm)
                 oracle.put(CODE, [instruction.word])
-                oracle.cache.clear()
+                oracle.forget()
                 rig.put(CODE, [instruction.word])
                 for number in range(STATES[engine]):
                     state = random_state(rng, instruction, number % 4)
@@ -76,7 +76,7 @@ def test_random_sequences(engine: str, oracle: Rig) -> None:
                 instructions.append(instance(row, rng, allowed[rng.integers(len(allowed))]))
             words = [instruction.word for instruction in instructions]
             oracle.memory.write(CODE, b"\x02\x90" * 2048)
-            oracle.cache.clear()
+            oracle.forget()
             oracle.put(CODE, words)
             rig.put(CODE, words)
             for number in range(8):

@@ -85,7 +85,7 @@ def test_same_state_after_random_instructions(rows: list[Any], length: int) -> N
         instructions = [instance(row, rng) for row in chosen]
         words = [i.word for i in instructions]
         oracle.put(CODE, [*words, 0x00100073])
-        oracle.cache.clear()
+        oracle.forget()
         machine.mem_write(CODE, b"".join(word.to_bytes(4, "little") for word in words))
         machine.ctl_remove_cache(CODE, CODE + PAGE)
         state = random_state(rng, instructions[0], round_ % 4)
