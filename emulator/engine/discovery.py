@@ -142,6 +142,15 @@ def _code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[t
     ]
 
 
+def is_compiled(compiler: Compiler) -> bool:
+    """Whether an earlier process has compiled the kernel, so that it is there at once."""
+    return compiler.is_cached(_key(), 2)
+
+
+def _key() -> str:
+    return f"kernel {_NAME} {sources_identity()}"
+
+
 @functools.cache
 def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any], ...]]:
     """The address of the kernel, and the arrays that it gets behind those of a job."""
@@ -157,7 +166,7 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
         )  # fmt: skip
         return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
 
-    return compiler.compile(text, [_NAME], 2, f"kernel {_NAME} {sources_identity()}")[_NAME], static
+    return compiler.compile(text, [_NAME], 2, _key())[_NAME], static
 
 
 def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:
