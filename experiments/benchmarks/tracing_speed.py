@@ -9,11 +9,13 @@ kernels for a short run of the same; the best of several rounds, and each round 
 ``counting``   executions of instructions, by block: at most 1.05 times untraced
 ``bbv``        basic block vectors of intervals of 10 M instructions, to a file: at most 1.1 times
 ``caches``     L1I, L1D and L2 simulated, beside QEMU's plug-in that does the same: at least 100 M instructions/s
-``sum``        pc and effective address of every instruction to a compiled function that adds them up: at most 4 times
+``sum``        pc and effective address of every instruction to a compiled function that adds them up, in the
+               translations: at most 4 times
+``columns``    the same, but in batches of columns to a compiled function
 ``functions``  compiled functions before and after every instruction, that count: at most 20 times
 ``rare``       a Python function before and after an event that happens about 2,000 times
 
-``sum`` and ``functions`` check how many instructions they are given.
+``sum``, ``columns`` and ``functions`` check how many instructions they are given.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from emulator.machine import Machine
 from experiments.benchmarks.emulation_speed import PROGRAMS, QEMU, ROOT, build, geometric_mean, versions
 from experiments.shade.levels import Counting
 
-WAYS = ("untraced", "counting", "bbv", "caches", "sum", "functions", "rare")
+WAYS = ("untraced", "counting", "bbv", "caches", "sum", "columns", "functions", "rare")
 # Way: the most time over the untraced program's.
 MOST = {"counting": 1.05, "bbv": 1.1, "sum": 4.0, "functions": 20.0}
 LEAST_CACHE_SPEED = 100e6
@@ -61,8 +63,23 @@ def add_up(state: Any, pc: Any, address: Any) -> None:
         state[2] += address[n]
 
 
+def _add(state: Any, pc: Any, address: Any) -> None:
+    state[0] += 1
+    state[1] += pc
+    state[2] += address
+
+
 class Sum(Analyzer):
-    """Addresses to a compiled function."""
+    """Addresses to a compiled function in the translations."""
+
+    inline, inline_before = "class=all fields=pc,address", staticmethod(_add)
+
+    def __init__(self) -> None:
+        self.state = np.zeros(3, np.uint64)
+
+
+class Columns(Analyzer):
+    """Addresses to a compiled function in batches."""
 
     selection, function = "class=all fields=pc,address", staticmethod(add_up)
 
@@ -123,7 +140,7 @@ def analyzers_of(way: str, rare_pc: int) -> list[Any]:
         return [CacheHierarchy("16K:8:64", "16K:8:64", "2M:16:64")]  # as QEMU's plug-in has them
     if way == "rare":
         return [Rare(rare_pc)]
-    return [{"counting": Counting, "sum": Sum, "functions": Functions}[way]()]
+    return [{"counting": Counting, "sum": Sum, "columns": Columns, "functions": Functions}[way]()]
 
 
 def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
@@ -137,7 +154,11 @@ def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
         seconds = time.perf_counter() - start
         machine.save_translations()
         for analyzer in watching:
-            seen = int(analyzer.state[0]) if isinstance(analyzer, Sum | Functions) else machine.instructions
+            seen = (
+                int(analyzer.state[0])
+                if isinstance(analyzer, Sum | Columns | Functions)
+                else machine.instructions
+            )
             if seen != machine.instructions:
                 raise SystemExit(f"{way}: {seen} events of {machine.instructions} instructions")
         events = sum(analyzer.events for analyzer in watching if isinstance(analyzer, Rare))

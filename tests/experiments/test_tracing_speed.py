@@ -50,9 +50,9 @@ def test_every_way_sees_the_whole_program(guest: Path, way: str) -> None:
 
 
 def test_one_that_misses_events_is_found_out(guest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing_speed.Sum, "selection", "class=memory fields=pc,address")
-    with pytest.raises(SystemExit, match=r"sum: \d+ events of \d+ instructions"):
-        run("sum", str(guest), "x", 0)
+    monkeypatch.setattr(tracing_speed.Columns, "selection", "class=memory fields=pc,address")
+    with pytest.raises(SystemExit, match=r"columns: \d+ events of \d+ instructions"):
+        run("columns", str(guest), "x", 0)
 
 
 def test_what_is_said_of_the_bars() -> None:
