@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import struct
+from typing import NoReturn
 
 from emulator.linux.abi import signed
 from emulator.linux.clock import NANOSECONDS, VirtualClock
-from emulator.linux.scheduler import Scheduler
+from emulator.linux.scheduler import FutexWaiter, Scheduler
 from emulator.linux.tasks import Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault
 
@@ -62,7 +63,10 @@ class FutexCalls:
             raise OSError(errno.EINVAL, "futex")
         if self._memory.read_int(address, 4) != value:
             raise OSError(errno.EAGAIN, "futex")
-        waiter = self._futexes.add(self._memory, address, bits)
+        self._sleep(self._futexes.add(self._memory, address, bits), address, until)
+
+    def _sleep(self, waiter: FutexWaiter, address: int, until: int | None) -> NoReturn:
+        """Block the thread until it is woken, or to ``until``."""
 
         def timed_out() -> int:
             self._futexes.remove(waiter)
@@ -92,20 +96,7 @@ class FutexCalls:
         operation |= _CLOCK_REALTIME if kind == _LOCK_PI else 0
         until = self._deadline(operation, _WAIT_BITSET, timeout)
         self._memory.write_int(address, 4, word | _WAITERS)
-        waiter = self._futexes.add(self._memory, address, _ALL_BITS, tid)
-
-        def timed_out() -> int:
-            self._futexes.remove(waiter)
-            return -errno.ETIMEDOUT
-
-        raise Wait(
-            lambda: 0 if waiter.woken else None,
-            until,
-            timed_out,
-            restartable=until is None,
-            interrupted=lambda: self._futexes.remove(waiter),
-            deadlock=f"the guest waits for a lock at {address:#x} that nobody can release",
-        )
+        self._sleep(self._futexes.add(self._memory, address, _ALL_BITS, tid), address, until)
 
     def _unlock(self, address: int) -> int:
         if self._memory.read_int(address, 4) & _TID_MASK != self._scheduler.current.tid:

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Callable
 
 from emulator.linux.abi import GID, UID, signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
@@ -180,15 +181,21 @@ class SocketCalls(Transfers):
 
     def sendmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
         """As many as go without waiting, at least one."""
+        return self._many(self.sendmsg, fd, messages, count, flags)
+
+    def _many(
+        self, one: Callable[[int, int, int], int], fd: int, messages: int, count: int, flags: int
+    ) -> int:
+        """Call ``one`` for an array of messages, noting the bytes of each, until it would wait or fail; how many."""
         for index in range(min(count, MAX_DESCRIPTORS)):
             message = messages + 64 * index
             try:
-                sent = self.sendmsg(fd, message, flags if index == 0 else flags | _MSG_DONTWAIT)
+                n_bytes = one(fd, message, flags if index == 0 else flags | _MSG_DONTWAIT)
             except OSError:
                 if index == 0:
                     raise
                 return index
-            self._memory.write_int(message + 56, 4, sent)
+            self._memory.write_int(message + 56, 4, n_bytes)
         return min(count, MAX_DESCRIPTORS)
 
     def _send(
@@ -253,16 +260,7 @@ class SocketCalls(Transfers):
 
     def recvmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
         """What is there without waiting, at least one."""
-        for index in range(min(count, MAX_DESCRIPTORS)):
-            message = messages + 64 * index
-            try:
-                n_bytes = self.recvmsg(fd, message, flags if index == 0 else flags | _MSG_DONTWAIT)
-            except OSError:
-                if index == 0:
-                    raise
-                return index
-            self._memory.write_int(message + 56, 4, n_bytes)
-        return min(count, MAX_DESCRIPTORS)
+        return self._many(self.recvmsg, fd, messages, count, flags)
 
     def _receive(self, one: Socket, count: int, flags: int) -> tuple[Message, int]:
         """What has come, and the bytes of the whole message."""
