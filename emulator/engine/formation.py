@@ -62,6 +62,7 @@ class RegionFormer:
                 entries.add(block.end_pc)
             # Loop heads too: another tier may be inside the loop when the optimised translation is ready.
             entries.update(pc for pc in block.successors() if pc <= block.pc)
+        entries |= self._call_targets
         entries &= blocks.keys()
         return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], tuple(blocks), blocks, optimised=True)
 

@@ -66,7 +66,8 @@ class Tier:
     the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
     everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``quick``: the quick
     translation that a block is in; ``optimised``: entries of optimised translations, also of one being compiled;
-    ``copies``: in how many of those a block is; ``taken``: names of those that an earlier process has left.
+    ``copies``: in how many of those a block is; ``covered``: how often a block had been executed outside of them when
+    the last one with it was published; ``taken``: names of those that an earlier process has left.
     """
 
     selection: TraceSelection
@@ -80,6 +81,7 @@ class Tier:
     quick: dict[int, Region] = field(default_factory=dict)
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
+    covered: dict[int, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
     @property
@@ -112,6 +114,8 @@ class Tier:
         self.regions = kept
         self.hooked -= pcs
         self.optimised -= pcs
+        for pc in left:
+            self.covered.pop(pc, None)
         return loaded, left - pcs
 
     def close(self) -> list[int]:

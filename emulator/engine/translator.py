@@ -38,6 +38,7 @@ from emulator.events import InlineCall, Ranges, TraceSelection
 OPTIMISE_EXECUTIONS = 5000  # interpreted or in a quick translation, before an optimised one is wanted
 HOT_EXECUTIONS = 100_000  # interpreted, before a quick translation is made in the foreground
 QUICK_LEVEL, OPTIMISED_LEVEL = 0, 2
+LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
 
 class Translator:
@@ -372,6 +373,8 @@ class Translator:
                 if region.optimised or slots[entry >> 1] in (0, *tier.interpreters):
                     slots[entry >> 1] = region.address
             tier.regions.append(region)
+        if region.optimised:
+            tier.covered.update((pc, self._executions(tier, pc)) for pc in region.pcs)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
@@ -399,17 +402,29 @@ class Translator:
                         self._condition.wait()
                     if self._stopping:
                         return
-                    hottest = None
-                    if self._wanted:
-                        # Counts go on while blocks wait, so this is what the guest is busy with now.
-                        hottest = max(self._wanted, key=lambda wanted: self._executions(*wanted))
-                        self._wanted.remove(hottest)
+                    hottest = self._hottest()
+                    if hottest is None and not self._poor:
+                        self._condition.wait(LOOK_AGAIN_SECONDS)
+                        continue
                 if hottest is None:
                     self._improve_interpreter(self._poor.pop())
-                elif hottest[1] not in hottest[0].optimised:
+                else:
                     self._optimise(*hottest)
         except BaseException as failure:  # reported by the next call from the machine's thread
             self._failure = failure
+
+    def _hottest(self) -> tuple[Tier, int] | None:
+        """What is most worth to be optimised now, wanted no more; None when nothing is.
+
+        Counts go on while blocks wait, so this is what the guest is busy with. A block that has meanwhile been
+        translated with others waits on: control may never arrive there from outside again.
+        """
+        self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
+        if not self._wanted:
+            return None
+        heat = [self._executions(tier, pc) - tier.covered.get(pc, 0) for tier, pc in self._wanted]
+        most = max(heat)
+        return self._wanted.pop(heat.index(most)) if most >= self.optimise_executions else None
 
     def _stop(self) -> None:
         """Wait for the compilation under way and drop what is wanted."""
