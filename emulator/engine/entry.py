@@ -80,18 +80,17 @@ def _enter_ir() -> str:
     return "\n".join(lines)
 
 
-def _leave_ir() -> str:
-    """``@leave``: what a translation calls last to return to Python; ``@miss``: for an unknown pc; ``@hook``: for a
+def _ways_back_ir() -> str:
+    """What the table of entry points leads to when Python is to go on: ``@miss``, for an unknown pc; ``@hook``, for a
     block that Python executes."""
     lines = []
-    for name, reason in (("leave", None), ("miss", Exit.MISS), ("hook", Exit.HOOK)):
+    for name, reason in (("miss", Exit.MISS), ("hook", Exit.HOOK)):
         lines.append(f"define {CONVENTION} void @{name}({PARAMETERS}) nounwind {{")
         for n in PINNED:
             lines += [f"%a{n} = getelementptr i8, ptr %st, i64 {8 * n}", f"store i64 %p{n}, ptr %a{n}"]
         lines += [f"%p_budget = {_at('budget')}", "store i64 %budget, ptr %p_budget"]
         lines += [f"%p_rec = {_at('record')}", "store ptr %rec, ptr %p_rec"]
-        if reason is not None:
-            lines += [f"%p_reason = {_at('reason')}", f"store i64 {int(reason)}, ptr %p_reason"]
+        lines += [f"%p_reason = {_at('reason')}", f"store i64 {int(reason)}, ptr %p_reason"]
         lines += ["ret void", "}"]
     return "\n".join(lines) + "\n"
 
@@ -198,9 +197,9 @@ class Entry:
                 f"the emulator runs on Linux on x86-64; this is {sys.platform} on {platform.machine()}"
             )
         self.compiler = Compiler()
-        names = ["enter", "on_fault", "machines", "previous", "leave", "miss", "hook"]
-        addresses = self.compiler.compile(f"{_enter_ir()}\n{_leave_ir()}{_handler_ir()}", names)
-        self.leave, self.miss, self.hook = addresses["leave"], addresses["miss"], addresses["hook"]
+        names = ["enter", "on_fault", "machines", "previous", "miss", "hook"]
+        addresses = self.compiler.compile(f"{_enter_ir()}\n{_ways_back_ir()}{_handler_ir()}", names)
+        self.miss, self.hook = addresses["miss"], addresses["hook"]
         # A CFUNCTYPE call releases the GIL: background compilation goes on meanwhile.
         self.enter_address = addresses["enter"]
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.enter_address)

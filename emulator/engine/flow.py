@@ -42,8 +42,7 @@ class Flow:
     """
 
     def __init__(
-        self, blocks: dict[int, Block], entries: list[int], selection: TraceSelection, quick: bool, resident: bool,
-        changing: bool,
+        self, blocks: dict[int, Block], entries: list[int], selection: TraceSelection, resident: bool, changing: bool
     ) -> None:  # fmt: skip
         self._blocks, self._entries, self._selection = blocks, entries, selection
         self._resident = resident
@@ -65,11 +64,9 @@ class Flow:
         self.used = sorted(used)
         self._follow()
         self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
-        # An endless loop passes a loop head of the region or an entry, which a quick region checks as one.
-        if selection.exact_stop:
-            self.checks = set(blocks)
-        else:
-            self.checks = self.loop_heads if quick else self.loop_heads | set(entries)
+        # An endless loop passes a loop head of the region or an entry, all of which are checked in one place.
+        self.checks = set(blocks) if selection.exact_stop else self.loop_heads
+        if not selection.exact_stop:
             self._check_long_ways()
 
     def _successors(self, block: Block) -> list[int]:

@@ -12,6 +12,7 @@ that may fault, and so is its pc: the state buffer is exact there whatever LLVM 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
@@ -26,6 +27,7 @@ from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
 
 V = Any
+PASSED = frozenset(PINNED)  # from one translation to the next in host registers
 COUNTS = "counts"  # the symbol of a quick region's execution counters
 
 
@@ -69,13 +71,13 @@ class RegionEmitter(RegisterEmitter):
         self._noted: list[bool] = []  # which of its accesses are noted
         self._place_in_block = 0
         self._accesses = 0
-        self._faults: list[tuple[str, V, int]] = []  # label of what notes it, address, pc
+        self._faults: list[tuple[str, V, int]] = []  # label of where it is noticed, address, pc
         self._leaves: list[tuple[str, V, int, set[int]]] = []  # label, pc, reason, registers to spill
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
         self._departures: list[tuple[str, V]] = []  # label, pc
         self._target: V = None
         self._condition: V = None
-        self._flow = Flow(blocks, entries, selection, quick, self._resident, changing)
+        self._flow = Flow(blocks, entries, selection, self._resident, changing)
 
     # --- the function
     def emit(self) -> str:
@@ -143,15 +145,15 @@ class RegionEmitter(RegisterEmitter):
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
         else:
             self._load_registers()
-        if self._quick and not self.selection.exact_stop:
+        pc = self.state_load("pc") if len(self.entries) > 1 or self._quick else self.entries[0]
+        if not self.selection.exact_stop:
             spent = self.let("icmp slt i64 %budget, 1")
-            leave = self._leave(self.state_load("pc"), Exit.BUDGET)
+            leave = self._leave(pc, Exit.BUDGET)
             self.say(f"br i1 {spent}, label %{leave}, label %arrive, {RARELY}")
             self.start("arrive")
         if len(self.entries) == 1:
             self.say(f"br label %b{self.entries[0]:x}")
         else:
-            pc = self.state_load("pc")
             cases = " ".join(f"i64 {entry}, label %b{entry:x}" for entry in self.entries[1:])
             self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
 
@@ -379,10 +381,10 @@ class RegionEmitter(RegisterEmitter):
         return label
 
     # --- leaving
-    def _spill(self, registers: set[int]) -> None:
+    def _spill(self, registers: Collection[int]) -> None:
         if self._resident:
             return  # they are where they belong
-        for n in sorted(registers - set(PINNED)):
+        for n in sorted(registers):
             kind = "i64" if n < 32 else "double"
             value = self.let(f"load {kind}, ptr %r{n}")
             pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
@@ -398,8 +400,8 @@ class RegionEmitter(RegisterEmitter):
         self.say("ret void")
 
     def _leave(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
-        """The label to branch to in order to return to Python. Each has code of its own: values that met in a
-        common place would need to be moved there, which costs LLVM more than the code."""
+        """The label to branch to in order to return to Python. In optimised regions each has code of its own: values
+        that met in a common place would need to be moved there, which costs LLVM more than the code."""
         label = self.fresh_label("leave")
         self._leaves.append((label, pc, reason, registers))
         return label
@@ -427,7 +429,7 @@ class RegionEmitter(RegisterEmitter):
         elif self._quick:
             self._depart(target)
         else:
-            self._spill(self._flow.dirty_out[source])
+            self._spill(self._flow.dirty_out[source] - PASSED)
             self._go_to(target)
 
     def _indirect(self, block: Block, target: V) -> None:
@@ -440,7 +442,7 @@ class RegionEmitter(RegisterEmitter):
         if self._quick:
             self._depart(target)
         else:
-            self._spill(self._flow.dirty_out[block.pc])
+            self._spill(self._flow.dirty_out[block.pc] - PASSED)
             self._go_to(target)
 
     def _epilogue(self) -> None:
@@ -450,24 +452,34 @@ class RegionEmitter(RegisterEmitter):
             self._go_to(self.let(f"phi i64 {pcs}"))
         for label, pc, reason, registers in self._leaves:
             self.start(label)
-            self._spill(registers)
+            self._spill(registers | PASSED)
             self.state_store("pc", pc)
             self.state_store("reason", int(reason))
-            self._tail_call(self.state_load("leave", "ptr"))
-        for label, address, pc in self._faults:
-            self.start(label)
-            self.state_store("fault_address", address)
-            self.state_store("fault_pc", pc)
-            self.say("br label %fault")
+            if self._quick:
+                self.say("br label %return")
+            else:
+                self._return()
         if self._faults:
             # Where the guest catches faults its registers are in the state buffer; else it ends here.
             self.start("fault")
+            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
+            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
+            address, pc = self.let(f"phi i64 {addresses}"), self.let(f"phi i64 {pcs}")
+            self.state_store("fault_address", address)
+            self.state_store("fault_pc", pc)
             self.state_store("reason", int(Exit.FAULT))
-            self.state_store("budget", self.let("load i64, ptr %vb"))
-            self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-            if self._masks:
-                self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
-            self.say("ret void")
+            self._return()
+        if self._quick:
+            self.start("return")
+            self._return()
+
+    def _return(self) -> None:
+        """Back to Python, with all but the registers."""
+        self.state_store("budget", self.let("load i64, ptr %vb"))
+        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        if self._masks:
+            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
+        self.say("ret void")
 
     # --- memory and control
     def check_address(self, base: V, address: V) -> None:
@@ -477,9 +489,9 @@ class RegionEmitter(RegisterEmitter):
         self.fault_if(self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}"), address)
 
     def fault_if(self, condition: V, address: V) -> None:
-        fault, fine = self.fresh_label("wild"), self.fresh_label("at")
-        self._faults.append((fault, address, self._pc))
-        self.say(f"br i1 {condition}, label %{fault}, label %{fine}, {RARELY}")
+        fine = self.fresh_label("at")
+        self._faults.append((self.label, address, self._pc))
+        self.say(f"br i1 {condition}, label %fault, label %{fine}, {RARELY}")
         self.start(fine)
 
     def record_access(self, address: V) -> None:

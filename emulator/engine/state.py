@@ -36,8 +36,7 @@ _FIELDS = (
     ("memory_end", 8),  # host address after the guest address space
     ("memory_start", 8),  # host address of the guard before it
     ("host_pc", 8),  # where the host faulted
-    ("leave", 8),  # the host function that a translation ends with to return to Python
-    ("miss", 8),  # the same, with reason MISS
+    ("miss", 8),  # the host function to go on with where there is none: returns to Python
     ("values", 8),  # where the next word of the stream of values goes (host address)
     ("touches", 8),  # table of u32: when each line was touched last
     ("discover", 8),  # the kernel that discovers blocks, 0 while Python is to do it
@@ -50,7 +49,7 @@ _FIELDS = (
 
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
-    "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "leave", "miss",
+    "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "miss",
     "touches", "inline", "inline_map", "discover", "discovery",
 )  # fmt: skip
 

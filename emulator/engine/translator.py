@@ -76,7 +76,6 @@ class Translator:
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
-        hart.set("leave", self._entry.leave)
         hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
         self._thread: threading.Thread | None = None
