@@ -25,7 +25,7 @@ from emulator.engine.operations import (
     SLOW,
 )
 from emulator.engine.state import MAX_BLOCKS, MXCSR_ROUNDING
-from emulator.engine.tiers import GUEST_SPACE
+from emulator.engine.tables import GUEST_SPACE
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, MAX_BLOCK_INSTRUCTIONS, OpClass
 from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed, rounds_as_told
 from emulator.isa.table import TABLE, Row

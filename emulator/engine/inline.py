@@ -23,7 +23,7 @@ from emulator.engine.emit import DECLARATIONS, INVARIANT, Emitter
 from emulator.engine.llvm import Compiler
 from emulator.engine.oracle import Oracle
 from emulator.engine.state import OFFSETS, STATE_BYTES
-from emulator.engine.tiers import GUEST_SPACE, Table
+from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.errors import EmulatorError
 from emulator.events import BlockFacts, InlineCall, OpClass
 from emulator.isa.algebra import Machine

@@ -111,6 +111,16 @@ class InterpreterEmitter(FloatEmitter):
         descriptor = self.let(
             f"getelementptr i8, ptr %blocks, i64 {self.let(f'mul i64 {number}, {DESCRIPTOR_DTYPE.itemsize}')}"
         )
+        self._begin_block(budget, descriptor)
+        self.say(f"store ptr {self.let(f'load ptr, ptr {descriptor}')}, ptr %vop")
+        self.say("br label %dispatch")
+        self.start("outofbudget")
+        self._leave(pc, Exit.BUDGET)
+        self.start("washot")
+        self._leave(pc, Exit.HOT)
+
+    def _begin_block(self, budget: V, descriptor: V) -> None:
+        """Account for the block of ``descriptor``, which is about to run; or go to ``washot``."""
         fields = DESCRIPTOR_DTYPE.fields
         assert fields is not None
         count_pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['count'][1]}")
@@ -139,13 +149,6 @@ class InterpreterEmitter(FloatEmitter):
             self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
         if self.selection.line_bits:
             self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
-        operations = self.let(f"load ptr, ptr {descriptor}")
-        self.say(f"store ptr {operations}, ptr %vop")
-        self.say("br label %dispatch")
-        self.start("outofbudget")
-        self._leave(pc, Exit.BUDGET)
-        self.start("washot")
-        self._leave(pc, Exit.HOT)
 
     def _handler(self, row: Row, rm: int, number: int) -> None:
         self.start(f"h{number}")
@@ -301,13 +304,14 @@ class InterpreterEmitter(FloatEmitter):
         self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
         self._store_values()
         self.say("ret void")
+        self._fault_block()
+
+    def _fault_block(self) -> None:
+        """``wild``: back to Python with a fault at the current operation."""
         self.start("wild")
-        fault = self.let("load ptr, ptr %vop")
-        self.say(f"store ptr {fault}, ptr %oppointer")
+        self.say(f"store ptr {self._op()}, ptr %oppointer")
         self.state_store("reason", int(Exit.FAULT))
         self.state_store("fault_pc", self._field("pc"))
-        self.say("br label %leavefault")
-        self.start("leavefault")
         self.state_store("budget", self.let("load i64, ptr %vb"))
         self.say("ret void")
 

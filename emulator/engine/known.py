@@ -19,7 +19,8 @@ from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.remembered import CodeSource, Remembered, code_to_save, remember
 from emulator.engine.state import MAX_BLOCKS, Hart
-from emulator.engine.tiers import GUEST_SPACE, Table, Tier
+from emulator.engine.tables import GUEST_SPACE, Table
+from emulator.engine.tiers import Tier
 from emulator.events import OpClass
 
 # Compiling the kernel, once and for all processes, takes as long as Python takes to discover so many blocks.
@@ -73,6 +74,10 @@ class KnownCode:
         places = self._all_places()
         known = self._index[places]
         return places[(known != 0) & (known != ASK)]
+
+    def numbers_at(self, places: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Of the descriptors of such blocks."""
+        return self._index[places]
 
     def facts_at(self, places: NDArray[np.int64]) -> NDArray[np.void]:
         """Rows of `BlockFacts` of such blocks."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.state import REUSE_BINS, Hart
-from emulator.engine.tiers import Table
+from emulator.engine.tables import Table
 from emulator.isa.decode import Instruction
 
 _STACK_POINTER = 2

@@ -105,7 +105,7 @@ class _ThreadState(threading.local):
     """What one thread compiles with: target machines by level, and a context that no other thread touches."""
 
     def __init__(self) -> None:
-        self.machines: dict[int, llvm.TargetMachine] = {}
+        self.machines: dict[tuple[int, bool], llvm.TargetMachine] = {}
         self.context = llvm.create_context()
 
 
@@ -128,18 +128,22 @@ class Compiler:
             int, object
         ] = {}  # what keeps an object linked, by the addresses that were asked for
 
-    def _machine(self, level: int) -> llvm.TargetMachine:
+    def _machine(self, level: int, near: bool = False) -> llvm.TargetMachine:
         # Speed level 0 is FastISel; the small code model is not available to a JIT whose parts lie apart.
         target = llvm.Target.from_default_triple()
         return target.create_target_machine(
-            cpu=self._cpu, features=self._features, opt=level, reloc="pic", codemodel="jitdefault"
+            cpu=self._cpu,
+            features=self._features,
+            opt=level,
+            reloc="pic",
+            codemodel="small" if near else "jitdefault",
         )
 
-    def _object(self, text: str, level: int) -> bytes:
+    def _object(self, text: str, level: int, near: bool = False) -> bytes:
         mine = self._of_thread
-        machine = mine.machines.get(level)
+        machine = mine.machines.get((level, near))
         if machine is None:
-            machine = mine.machines[level] = self._machine(level)
+            machine = mine.machines[level, near] = self._machine(level, near)
         module = self._unlocked.parse(text, mine.context)
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
@@ -172,14 +176,26 @@ class Compiler:
         path = self._cache_path(key, level)
         return path is not None and path.exists()
 
-    def compile_object(self, text: str | Callable[[], str], level: int = 2, key: str | None = None) -> bytes:
-        """The relocatable object for IR ``text``, from the cache or from LLVM."""
+    def compile_object(
+        self,
+        text: str | Callable[[], str],
+        level: int = 2,
+        key: str | None = None,
+        *,
+        near: bool = False,
+        keep: bool = True,
+    ) -> bytes:
+        """The relocatable object for IR ``text``, from the cache or from LLVM.
+
+        ``near``: for code whose parts will lie in one piece of memory; ``keep``: look for it on the disk, and leave it
+        there.
+        """
         if key is None:
             key = text = text if isinstance(text, str) else text()
-        path = self._cache_path(key, level)
+        path = self._cache_path(key, level) if keep else None
         cached = None if path is None else read_checked(path)
         if cached is None:
-            cached = self._object(text if isinstance(text, str) else text(), level)
+            cached = self._object(text if isinstance(text, str) else text(), level, near)
             if path is not None:
                 write_checked(path, cached)
         return cached

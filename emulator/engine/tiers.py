@@ -1,8 +1,7 @@
-"""What the translator keeps: tables of guest addresses, regions, and the tiers that they belong to."""
+"""What the translator keeps: regions, and the tiers that they belong to."""
 
 from __future__ import annotations
 
-import mmap
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,22 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from emulator.engine.blocks import Block
+from emulator.engine.stencils import StencilSet
+from emulator.engine.tables import GUEST_SPACE, Table
+from emulator.engine.templates import Templates
 from emulator.events import TraceSelection
-
-GUEST_SPACE = 1 << 31
-_MAP_NORESERVE = 0x4000
-
-
-class Table:
-    """A large sparse table of zeros: only the pages that are touched take memory."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
-        self._view = np.frombuffer(self._map, np.uint8)
-        self.address = self._view.ctypes.data
-
-    def view(self, dtype: str) -> np.ndarray:
-        return self._view.view(dtype)
 
 
 @dataclass
@@ -64,7 +51,8 @@ class Tier:
 
     ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``:
     the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
-    everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``quick``: the quick
+    everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``templates``: of blocks,
+    None while there are none; ``ready``: what they are to be made from, once it is there. ``quick``: the quick
     translation that a block is in; ``optimised``: entries of optimised translations, also of one being compiled;
     ``copies``: in how many of those a block is; ``covered``: how often a block had been executed outside of them when
     the last one with it was published; ``taken``: names of those that an earlier process has left.
@@ -78,6 +66,8 @@ class Tier:
     hooked: set[int] = field(default_factory=set)
     slots: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
     regions: list[Region] = field(default_factory=list)
+    templates: Templates | None = None
+    ready: StencilSet | None = None
     quick: dict[int, Region] = field(default_factory=dict)
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)

@@ -10,6 +10,7 @@ selections changes one pointer.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.region import COUNTS, RegionEmitter
 from emulator.engine.remembered import CodeSource, emits_numbers
 from emulator.engine.state import Hart
+from emulator.engine.stencils import StencilSet, stencils_are_cached, stencils_for, takes
+from emulator.engine.templates import Templates
 from emulator.engine.tiers import Region, Tier
 from emulator.events import InlineCall, Ranges, TraceSelection
 
@@ -108,6 +111,8 @@ class Translator:
                 self._interpret_known(tier)
             if not good:
                 self._poor.append(tier)
+            elif takes(selection) and (not self.background or stencils_are_cached(self._compiler, selection)):
+                self._use_templates(tier, stencils_for(self._compiler, selection))
         if selection.inline:
             self._enter_inline(selection.inline)
         self._translating = tier
@@ -119,6 +124,18 @@ class Translator:
         self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
         return tier
+
+    def _use_templates(self, tier: Tier, stencils: StencilSet) -> None:
+        """Lay every block that is known in ``tier``, and from now on every new one."""
+        tables = self.hart.get("blocks"), self.hart.get("block_index")
+        with contextlib.suppress(OSError):  # a host that does not let us write code
+            tier.templates = Templates(self._compiler, stencils, *tables, tier.slots.address)
+            self._lay(tier)
+
+    def _lay(self, tier: Tier) -> None:
+        if tier.templates is not None and tier.templates.laid < len(self.code):
+            with self._publishing:
+                tier.templates.lay(len(self.code), tier.interpreter)
 
     def _enter_inline(self, calls: tuple[InlineCall, ...]) -> None:
         tables = self._inline.get(calls)
@@ -161,6 +178,9 @@ class Translator:
         places = self.code.places()
         places = places[slots[places] == 0]
         slots[places] = tier.interpreter
+        if tier.templates is not None:
+            laid = tier.templates.entries[self.code.numbers_at(places)]
+            slots[places[laid != 0]] = laid[laid != 0]
         if not len(places) or not (tier.plain or tier.hook):
             return
         facts = self.code.facts_at(places)
@@ -204,6 +224,8 @@ class Translator:
             if tier.plain:
                 slots[known[poor[1]]] = plain
                 tier.plain = plain
+        if takes(tier.selection):
+            tier.ready = stencils_for(self._compiler, tier.selection)
 
     def _next_threshold(self, executions: int) -> int:
         """At how many executions the interpreter reports a block again; 0 for never."""
@@ -224,6 +246,7 @@ class Translator:
         with self._publishing:
             if not slots[pc >> 1]:
                 slots[pc >> 1] = self._runner(self.tier, block)
+        self._lay(self.tier)
 
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
@@ -236,6 +259,11 @@ class Translator:
     def end(self) -> None:
         """The guest has run."""
         self.code.end()
+        tier = self.tier
+        if tier.ready is not None:
+            ready, tier.ready = tier.ready, None
+            self._use_templates(tier, ready)
+        self._lay(tier)
 
     def discover_nothing(self) -> None:
         """Let the guest come back wherever nothing is known, until `begin`."""
@@ -261,7 +289,12 @@ class Translator:
             else:
                 self._optimise(tier, pc)
         translated = tier.slots.view("u8")[pc >> 1] not in (0, *tier.interpreters)
-        if not translated and interpreted >= self.hot_executions and pc not in tier.quick:
+        if (
+            not translated
+            and interpreted >= self.hot_executions
+            and pc not in tier.quick
+            and not tier.templates
+        ):
             region = self._former.quick(tier, pc)
             self._compile(tier, region)
             tier.quick.update(dict.fromkeys(region.blocks, region))
@@ -358,7 +391,10 @@ class Translator:
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
         level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
-        region.image = self._compiler.compile_object(self._text(tier, region), level)
+        # In the background it depends on the moment which blocks are in a region: the same one will hardly come again.
+        region.image = self._compiler.compile_object(
+            self._text(tier, region), level, keep=not self.background
+        )
         names = [region.name] if region.optimised else [region.name, COUNTS]
         addresses = self._compiler.load(region.image, names)
         region.address = addresses[region.name]
@@ -401,13 +437,14 @@ class Translator:
                         self._condition.wait()
                     if self._stopping:
                         return
-                    hottest = self._hottest()
-                    if hottest is None and not self._poor:
+                    poor = self._poor.pop() if self._poor else None
+                    hottest = None if poor else self._hottest()
+                    if poor is None and hottest is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
-                if hottest is None:
-                    self._improve_interpreter(self._poor.pop())
-                else:
+                if poor is not None:
+                    self._improve_interpreter(poor)
+                elif hottest is not None:
                     self._optimise(*hottest)
         except BaseException as failure:  # reported by the next call from the machine's thread
             self._failure = failure
@@ -455,6 +492,8 @@ class Translator:
                     level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
                     located = self._compiler.compile_object(self._text(tier, region, locate=True), level)
                     return pc_at(located, region.image, offset)
+            if tier.templates is not None and tier.templates.covers(host_pc):
+                return self.hart.get("fault_pc")
         operation = self.hart.get("operation")  # of an interpreter
         if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]

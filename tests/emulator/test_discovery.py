@@ -14,7 +14,7 @@ from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Discovery
 from emulator.engine.entry import Entry
 from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
-from emulator.engine.tiers import GUEST_SPACE, Table
+from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.isa.decode import assemble
 from emulator.isa.table import TABLE
 from emulator.memory import EXEC, READ, WRITE, GuestMemory, MemoryFault

@@ -1,0 +1,22 @@
+"""Tables by guest address: large, and empty but for where the guest has code."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+GUEST_SPACE = 1 << 31
+_MAP_NORESERVE = 0x4000
+
+
+class Table:
+    """A large sparse table of zeros: only the pages that are touched take memory."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+        self._view = np.frombuffer(self._map, np.uint8)
+        self.address = self._view.ctypes.data
+
+    def view(self, dtype: str) -> np.ndarray:
+        return self._view.view(dtype)

@@ -1,0 +1,236 @@
+"""Templates: blocks as host code laid from stencils, in no more time than decoding took.
+
+Where the interpreter takes some 3 ns for an instruction, a template takes one, and laying it 50; so every block gets
+one as soon as Python hears of it. It counts executions and reports as the interpreter does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import numpy as np
+
+from emulator.engine.archive import sources_identity
+from emulator.engine.llvm import Compiler
+from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
+from emulator.engine.state import MAX_BLOCKS
+from emulator.engine.stencils import (
+    ABSENT,
+    ARRIVE,
+    DEPART,
+    ENDS,
+    FAIL,
+    HEAD,
+    HOLE_DTYPE,
+    HOLES,
+    N_VALUES,
+    PIECE_SHIFT,
+    STENCIL_DTYPE,
+    StencilSet,
+)
+from emulator.engine.tables import Table
+from emulator.events import MAX_BLOCK_INSTRUCTIONS
+
+_MAP_NORESERVE = 0x4000
+_PIECE_BYTES = 1 << PIECE_SHIFT
+_MARGIN_BYTES = 3 * MAX_BLOCK_INSTRUCTIONS * 512  # more than a block takes
+_CODE_ALIGNMENT = 64
+# Places in the argument of the kernel.
+(
+    _CODE, _STENCILS, _HOLES, _VALUES, _DESCRIPTORS, _SLOTS, _INDEX, _ENTRIES, _OUT, _LIMIT, _FIRST, _END, _RUNNER
+) = range(13)  # fmt: skip
+
+
+class Templates:
+    """The templates of one tier. ``descriptors``, ``index``: addresses of the interpreter's tables; ``slots``: of the
+    tier's entry points. Raises `OSError` where the host gives no memory to write code to."""
+
+    def __init__(
+        self, compiler: Compiler, stencils: StencilSet, descriptors: int, index: int, slots: int
+    ) -> None:
+        self._stencils = stencils
+        protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        self._map = mmap.mmap(-1, 2 * _PIECE_BYTES, flags=flags, prot=protection)
+        view = np.frombuffer(self._map, np.uint8)
+        self._start = -(-view.ctypes.data >> PIECE_SHIFT) << PIECE_SHIFT
+        self._entries_table = Table(MAX_BLOCKS * 8)
+        self.entries = self._entries_table.view("u8")  # by descriptor; 0 for none
+        self.laid = 0  # descriptors, the last one
+        self._values = np.zeros(N_VALUES, np.uint64)
+        constants = stencils.constants
+        view[self._start - view.ctypes.data :][: len(constants)] = constants
+        values = self._values
+        values[HOLES["constants"]] = self._start
+        values[HOLES["piece"]] = self._start >> PIECE_SHIFT
+        values[HOLES["skipped"]] = stencils.stencils["size"][ARRIVE]
+        functions = compiler.compile(_kernel_ir, ["lay", "place"], 2, f"templates {sources_identity()}")
+        kernel = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+        self._lay = kernel(functions["lay"])
+        place = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(functions["place"])
+        self._table = np.zeros(16, np.uint64)
+        table = self._table
+        for at, array in (
+            (_CODE, stencils.code),
+            (_STENCILS, stencils.stencils),
+            (_HOLES, stencils.holes),
+            (_VALUES, values),
+        ):
+            table[at] = array.ctypes.data
+        table[_DESCRIPTORS], table[_INDEX], table[_SLOTS] = descriptors, index, slots
+        table[_ENTRIES] = self._entries_table.address
+        table[_OUT] = self._start + -(-len(constants) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
+        table[_LIMIT] = self._start + _PIECE_BYTES - _MARGIN_BYTES
+        for name, stencil in (("depart", DEPART), ("fail", FAIL)):
+            values[HOLES[name]] = table[_OUT]
+            if place(table.ctypes.data, stencil) == ABSENT:
+                raise OSError("the host's code for leaving a template needs what is not there")
+
+    def lay(self, n_descriptors: int, runner: int) -> None:
+        """Lay the blocks of all descriptors up to that one, and let them be run where ``runner`` is to run them now."""
+        self._table[_FIRST], self._table[_END] = self.laid + 1, n_descriptors + 1
+        self._table[_RUNNER] = runner
+        self._lay(self._table.ctypes.data)
+        self.laid = n_descriptors
+
+    def covers(self, address: int) -> bool:
+        """Whether ``address`` of the host is in a template."""
+        return address >> PIECE_SHIFT == self._start >> PIECE_SHIFT
+
+
+def _field(dtype: np.dtype[np.void], name: str) -> int:
+    fields = dtype.fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+def _kernel_ir() -> str:
+    """``@place(table, stencil)``: lay one stencil; its kind, or `ABSENT` if a value does not fit. ``@lay(table)``: the
+    blocks of descriptors from `_FIRST` to before `_END`, as long as there is room."""
+    lines: list[str] = []
+
+    def address(base: str, offset: int | str) -> str:
+        lines.append(f"%a{len(lines)} = getelementptr i8, ptr {base}, i64 {offset}")
+        return f"%a{len(lines) - 1}"
+
+    def get(base: str, offset: int | str, kind: str = "i64", name: str = "") -> str:
+        where = address(base, offset)
+        name = name or f"%g{len(lines)}"
+        if kind in ("i64", "ptr"):
+            lines.append(f"{name} = load {kind}, ptr {where}, align 1")
+        else:
+            lines.append(f"{name}n = load {kind}, ptr {where}, align 1")
+            lines.append(f"{name} = zext {kind} {name}n to i64")
+        return name
+
+    def put(base: str, offset: int | str, value: str | int) -> None:
+        lines.append(f"store i64 {value}, ptr {address(base, offset)}")
+
+    def let(text: str) -> str:
+        lines.append(f"%l{len(lines)} = {text}")
+        return f"%l{len(lines) - 1}"
+
+    def field(dtype: np.dtype[np.void], base: str, name: str, kind: str) -> str:
+        return get(base, _field(dtype, name), kind)
+
+    goal = HOLES["goal"]
+    lines += ["define i64 @place(ptr %t, i64 %stencil) nounwind {", "entry:"]
+    row = address(get("%t", 8 * _STENCILS, "ptr"), let(f"mul i64 %stencil, {STENCIL_DTYPE.itemsize}"))
+    kind = field(STENCIL_DTYPE, row, "kind", "i64")
+    size = field(STENCIL_DTYPE, row, "size", "i32")
+    code = address(get("%t", 8 * _CODE, "ptr"), field(STENCIL_DTYPE, row, "offset", "i32"))
+    out = get("%t", 8 * _OUT, "ptr", "%out")
+    first, end = field(STENCIL_DTYPE, row, "first_hole", "i32"), field(STENCIL_DTYPE, row, "end_hole", "i32")
+    holes, values = get("%t", 8 * _HOLES, "ptr"), get("%t", 8 * _VALUES, "ptr", "%values")
+    lines.append(f"call void @llvm.memcpy.p0.p0.i64(ptr {out}, ptr {code}, i64 {size}, i1 false)")
+    after = let(f"ptrtoint ptr {address(out, size)} to i64")
+    put(values, 8 * HOLES["next"], after)
+    lines += [f"%absent = icmp eq i64 {kind}, {ABSENT}", "br i1 %absent, label %fail, label %head", "head:"]
+    lines.append(f"%n = phi i64 [ {first}, %entry ], [ %m, %filled ]")
+    lines += [f"%done = icmp uge i64 %n, {end}", "br i1 %done, label %fine, label %fill", "fill:"]
+    hole = address(holes, let(f"mul i64 %n, {HOLE_DTYPE.itemsize}"))
+    which = field(HOLE_DTYPE, hole, "value", "i16")
+    value = let(
+        f"add i64 {get(values, let(f'shl i64 {which}, 3'))}, {field(HOLE_DTYPE, hole, 'addend', 'i64')}"
+    )
+    where = address(out, field(HOLE_DTYPE, hole, "offset", "i32"))
+    relative = let(f"icmp ne i64 {field(HOLE_DTYPE, hole, 'relative', 'i8')}, 0")
+    base = let(f"select i1 {relative}, i64 {let(f'ptrtoint ptr {where} to i64')}, i64 0")
+    value = let(f"sub i64 {value}, {base}")
+    # A block that goes to an address outside the address space is left to the interpreter.
+    outside = let(f"and i1 {let(f'icmp eq i64 {which}, {goal}')}, {let(f'icmp ugt i64 {value}, 2147483647')}")
+    wide = let(f"icmp ne i64 {field(HOLE_DTYPE, hole, 'wide', 'i8')}, 0")
+    lines += [
+        f"br i1 {outside}, label %fail, label %store",
+        "store:",
+        f"br i1 {wide}, label %long, label %short",
+    ]
+    lines += ["long:", f"store i64 {value}, ptr {where}, align 1", "br label %filled", "short:"]
+    low = let(f"trunc i64 {value} to i32")
+    fits = let(f"icmp eq i64 {let(f'sext i32 {low} to i64')}, {value}")
+    lines += [
+        f"br i1 {fits}, label %fitting, label %fail",
+        "fitting:",
+        f"store i32 {low}, ptr {where}, align 1",
+    ]
+    lines += ["br label %filled", "filled:", "%m = add i64 %n, 1", "br label %head", "fine:"]
+    put("%t", 8 * _OUT, after)
+    lines += [f"ret i64 {kind}", "fail:", f"ret i64 {ABSENT}", "}"]
+
+    lines += ["define i64 @lay(ptr %t) nounwind {", "entry:"]
+    values, slots = get("%t", 8 * _VALUES, "ptr"), get("%t", 8 * _SLOTS, "ptr")
+    index, entries = get("%t", 8 * _INDEX, "ptr"), get("%t", 8 * _ENTRIES, "ptr")
+    descriptors, runner = get("%t", 8 * _DESCRIPTORS, "ptr"), get("%t", 8 * _RUNNER)
+    first, end, limit = get("%t", 8 * _FIRST), get("%t", 8 * _END), get("%t", 8 * _LIMIT)
+    slots_number = let(f"ptrtoint ptr {slots} to i64")
+    lines += ["br label %next", "next:", f"%d = phi i64 [ {first}, %entry ], [ %d1, %again ]"]
+    begin = get("%t", 8 * _OUT)
+    room, left = let(f"icmp ult i64 {begin}, {limit}"), let(f"icmp ult i64 %d, {end}")
+    lines += [f"br i1 {let(f'and i1 {room}, {left}')}, label %block, label %out", "block:"]
+    descriptor = address(descriptors, let(f"mul i64 %d, {DESCRIPTOR_DTYPE.itemsize}"))
+    first_operation = get(descriptor, _field(DESCRIPTOR_DTYPE, "operations"), "ptr")
+    start = field(OPERATION_DTYPE, first_operation, "pc", "i64")
+    put(values, 8 * HOLES["descriptor"], let(f"ptrtoint ptr {descriptor} to i64"))
+    put(values, 8 * HOLES["pc"], start)
+    let(f"call i64 @place(ptr %t, i64 {ARRIVE})")
+    head = let(f"call i64 @place(ptr %t, i64 {HEAD})")
+    lines += [f"%nohead = icmp eq i64 {head}, {ABSENT}", "br i1 %nohead, label %failed, label %operation"]
+    lines += ["operation:", f"%op = phi ptr [ {first_operation}, %block ], [ %op1, %goeson ]"]
+    for name in ("rd", "rs1", "rs2", "rs3"):
+        put(values, 8 * HOLES[name], let(f"shl i64 {field(OPERATION_DTYPE, '%op', name, 'i8')}, 3"))
+    put(values, 8 * HOLES["noted"], field(OPERATION_DTYPE, "%op", "noted", "i16"))
+    immediate, pc = field(OPERATION_DTYPE, "%op", "imm", "i64"), field(OPERATION_DTYPE, "%op", "pc", "i64")
+    following = field(OPERATION_DTYPE, "%op", "next_pc", "i64")
+    target = let(f"add i64 {pc}, {immediate}")
+    for name, known in (
+        ("imm", immediate),
+        ("pc", pc),
+        ("next_pc", following),
+        ("goal", target),
+        ("far_goal", target),
+    ):
+        put(values, 8 * HOLES[name], known)
+    for name, known in (("next_slot", following), ("goal_slot", target)):
+        put(values, 8 * HOLES[name], let(f"add i64 {slots_number}, {let(f'shl i64 {known}, 2')}"))
+    placed = let(f"call i64 @place(ptr %t, i64 {field(OPERATION_DTYPE, '%op', 'handler', 'i16')})")
+    lines += [
+        f"switch i64 {placed}, label %goeson [ i64 {ABSENT}, label %failed i64 {ENDS}, label %laid ]",
+        "goeson:",
+    ]
+    lines += [
+        f"%op1 = getelementptr i8, ptr %op, i64 {OPERATION_DTYPE.itemsize}",
+        "br label %operation",
+        "laid:",
+    ]
+    put(entries, let("shl i64 %d, 3"), begin)
+    # Unless the guest has changed the code meanwhile, or the block is translated.
+    current = get(index, let(f"shl i64 {start}, 1"), "i32")
+    slot = let(f"shl i64 {start}, 2")
+    same, runs = let(f"icmp eq i64 {current}, %d"), let(f"icmp eq i64 {get(slots, slot)}, {runner}")
+    lines += [f"br i1 {let(f'and i1 {same}, {runs}')}, label %publish, label %again", "publish:"]
+    put(slots, slot, begin)
+    lines += ["br label %again", "failed:"]
+    put("%t", 8 * _OUT, begin)
+    lines += ["br label %again", "again:", "%d1 = add i64 %d, 1", "br label %next", "out:", "ret i64 %d", "}"]
+    return "\n".join(["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", *lines])
