@@ -24,7 +24,7 @@ from emulator.engine.inline import execute as execute_with_calls
 from emulator.engine.lines import LineTable, noted
 from emulator.engine.oracle import Hooks, Oracle
 from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, TOUCH_EPOCH, Exit, Hart
-from emulator.engine.translator import HOT_EXECUTIONS, OPTIMISE_EXECUTIONS, Translator, is_hooked
+from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator, is_hooked
 from emulator.errors import EmulatorError, GuestFault, InstructionLimit
 from emulator.events import (
     MAX_BLOCK_INSTRUCTIONS,
@@ -92,6 +92,7 @@ class Machine:
 
     ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
+    ``templates``: False has code interpreted until it is optimised, for comparison.
     ``keep_translations``: begin with the translations that an earlier process left on disk for this program
     (`save_translations`); blocks then keep the numbers they had in that process.
     Raises `GuestImageError` for a file that is not a program for this machine.
@@ -114,7 +115,7 @@ class Machine:
         limit_instructions: int | None = None,
         engine: str = "translated",
         background: bool = True,
-        hot_executions: int = HOT_EXECUTIONS,
+        templates: bool = True,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
         keep_translations: bool = False,
     ) -> None:
@@ -175,7 +176,7 @@ class Machine:
             self._place = self._entry.register(self.hart.address)
             self._keeps = keep_translations
             self._make_translator = lambda space, archive: Translator(
-                self.hart, space.cache, background=background, hot_executions=hot_executions,
+                self.hart, space.cache, background=background, templates=templates,
                 optimise_executions=optimise_executions, archive=archive, source=space,
             )  # fmt: skip
             self._space.translate(self.hart, self._make_translator(self._space, self._archive()))

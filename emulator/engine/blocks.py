@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,11 +102,12 @@ class BlockCache:
         self._restored.update(zip(pcs, range(first, first + len(pcs)), strict=True))
         self.newest = first + len(pcs) - 1
 
-    def take(self, numbers: Iterable[int]) -> None:
+    def take(self, numbers: NDArray[np.int64]) -> None:
         """Take these rows of the facts, from an earlier process, for blocks that are not known."""
-        for number, pc in zip(numbers, self.facts.blocks["pc"][np.asarray(numbers)].tolist(), strict=True):
-            if pc not in self.by_pc:
-                self._restored[pc] = number
+        taken = dict(zip(self.facts.blocks["pc"][numbers].tolist(), numbers.tolist(), strict=True))
+        for pc in taken.keys() & self.by_pc.keys():
+            del taken[pc]
+        self._restored.update(taken)
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""

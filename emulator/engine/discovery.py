@@ -106,18 +106,13 @@ class Discovery:
         """Whether there is something to `collect`."""
         return int(self._job[k.N_BLOCKS]) > self._cache.facts.n_blocks
 
-    def collect(self) -> tuple[list[NDArray[np.void]], NDArray[np.void], list[tuple[int, bytes]]]:
-        """Make the blocks that were discovered since `begin` known: their operations, their rows of the facts, and the
-        code that they were decoded from."""
+    def collect(self) -> tuple[NDArray[np.void], NDArray[np.void], list[tuple[int, bytes]]]:
+        """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, their
+        rows of the facts, and the code that they were decoded from."""
         facts, job = self._cache.facts, self._job
         n = int(job[k.N_BLOCKS]) - facts.n_blocks
-        last = int(job[k.N_DESCRIPTORS])
-        offsets = self._descriptors["operations"][last - n : last].astype(np.int64) - int(
-            job[k.OPERATIONS_AT]
-        )
-        begins = (offsets // OPERATION_DTYPE.itemsize).tolist()
+        operations = self._chunk[self._used : int(job[k.N_OPERATIONS])]
         self._used = int(job[k.N_OPERATIONS])
-        operations = [self._chunk[a:b] for a, b in zip(begins, [*begins[1:], self._used], strict=True)]
         blocks = facts.tables[0][facts.n_blocks : facts.n_blocks + n]
         instructions = facts.tables[1][facts.n_instructions : int(job[k.N_INSTRUCTIONS])]
         self._cache.add(blocks["pc"].tolist(), int(job[k.N_INSTRUCTIONS]))

@@ -186,7 +186,8 @@ def discover(  # type: ignore[no-untyped-def]
     descriptor = descriptors[job[N_DESCRIPTORS]]
     descriptor.operations = job[OPERATIONS_AT] + job[N_OPERATIONS] * operations.itemsize
     descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
-    descriptor.threshold = job[THRESHOLD]
+    descriptor.threshold, descriptor.pc = job[THRESHOLD], start
+    descriptor.n_operations = n_operations - job[N_OPERATIONS]
     index[start >> 1] = job[N_DESCRIPTORS]
     if slots[start >> 1] == 0:
         slots[start >> 1] = job[RUNNER]

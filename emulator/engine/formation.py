@@ -1,8 +1,6 @@
 """Which blocks are translated together.
 
-A quick region takes the warm blocks of a function that have no translation yet; each of its blocks is an entry,
-so regions that come later link to it block by block and no block is translated quickly twice. An optimised
-region takes the hot blocks around a hot one. A block that becomes hot later is given another region with the old
+A region takes the hot blocks around a hot one. A block that becomes hot later is given another region with the old
 ones around it, so that a loop is again in one piece, but only `MAX_COPIES` times.
 """
 
@@ -25,35 +23,21 @@ _CALLS = (OpClass.CALL, OpClass.INDIRECT_CALL)
 
 class RegionFormer:
     """Forms regions from the blocks of ``cache``; ``call_targets``: where functions begin, as it becomes known;
-    ``executions`` tells how often a block ran in a tier."""
+    ``executions`` tells how often a block ran outside of them."""
 
-    def __init__(
-        self, cache: BlockCache, call_targets: set[int], executions: Callable[[Tier, int], int]
-    ) -> None:
+    def __init__(self, cache: BlockCache, call_targets: set[int], executions: Callable[[int], int]) -> None:
         self._cache = cache
         self._call_targets = call_targets
         self._executions = executions
         self._sorted: list[int] = []
 
-    def quick(self, tier: Tier, hot: int) -> Region:
-        """The warm blocks of the function around ``hot`` that have no translation yet."""
-        blocks = self._reachable(
-            hot,
-            lambda pc: (
-                pc not in tier.quick
-                and pc not in tier.hooked
-                and self._executions(tier, pc) >= WORTH_EXECUTIONS
-            ),
-        )
-        return Region(f"q{hot:x}", list(blocks), tuple(blocks), blocks, optimised=False)
-
-    def optimised(self, tier: Tier, hot: int) -> Region:
+    def around(self, tier: Tier, hot: int) -> Region:
         """The hot blocks of the function around ``hot``; return sites and loop heads are entries, too."""
-        worth = max(WORTH_EXECUTIONS, self._executions(tier, hot) >> WORTH_SHIFT)
+        worth = max(WORTH_EXECUTIONS, self._executions(hot) >> WORTH_SHIFT)
         blocks = self._reachable(
             hot,
             lambda pc: (
-                tier.copies[pc] < MAX_COPIES and pc not in tier.hooked and self._executions(tier, pc) >= worth
+                tier.copies[pc] < MAX_COPIES and pc not in tier.hooked and self._executions(pc) >= worth
             ),
         )
         entries = {hot}
@@ -64,7 +48,7 @@ class RegionFormer:
             entries.update(pc for pc in block.successors() if pc <= block.pc)
         entries |= self._call_targets
         entries &= blocks.keys()
-        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], tuple(blocks), blocks, optimised=True)
+        return Region(f"o{hot:x}", [hot, *sorted(entries - {hot})], tuple(blocks), blocks)
 
     def _function_start(self, pc: int) -> int:
         """The nearest call target at or below ``pc``, or ``pc`` itself: a guess that needs no symbols."""

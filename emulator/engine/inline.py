@@ -1,7 +1,7 @@
 """Functions of a user's that are called before and after instructions, in the middle of translations.
 
 A function is LLVM IR text (`emulator.analyzers.inline_kernel` gets it from numba). Optimised translations contain it,
-so that LLVM inlines it and knows what is constant at each place; quick ones and the interpreter call it through a
+so that LLVM inlines it and knows what is constant at each place; templates and the interpreter call it through a
 table; what the oracle executes calls it through ctypes. All give it the same.
 
 The state that a function changes may, for all LLVM knows, overlap guest memory. So what it has written is there before

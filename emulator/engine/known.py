@@ -6,6 +6,7 @@ an address that nothing is known of (`discovery`); and an earlier process may ha
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -40,7 +41,8 @@ class KnownCode:
         self._descriptor_table = Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
         self._index: NDArray[np.uint32] = self._index_table.view("u4")
         self._descriptors: NDArray[np.void] = self._descriptor_table.view("u1").view(DESCRIPTOR_DTYPE)
-        self._operations: list[NDArray[np.void]] = []  # of descriptors 1, 2, ...
+        self._count = 0  # of descriptors, which begin with 1
+        self._operations: list[NDArray[np.void]] = []  # what they point into
         self.call_targets: set[int] = set()
         self.remembered: Remembered | None = None
         self._first_new = 0  # the first block that no earlier process has left
@@ -56,13 +58,17 @@ class KnownCode:
         hart.set("blocks", self._descriptor_table.address)
 
     def __len__(self) -> int:
-        return len(self._operations)
+        return self._count
 
     # --- questions
     def number_of(self, pc: int) -> int:
         """Of the descriptor of the block at ``pc``; 0 for none."""
         number = int(self._index[pc >> 1])
         return 0 if number == ASK else number
+
+    def n_instructions(self, first: int, end: int) -> int:
+        """How many instructions the blocks of these descriptors have."""
+        return int(self._descriptors["n_instructions"][first:end].sum())
 
     def executions(self, pc: int) -> int:
         """How often the interpreter has run the block at ``pc`` since the counts began."""
@@ -84,7 +90,7 @@ class KnownCode:
         return self._cache.facts.blocks[self._descriptors[self._index[places]]["number"]]
 
     def _all_places(self) -> NDArray[np.int64]:
-        return np.array([int(rows["pc"][0]) >> 1 for rows in self._operations], np.int64)
+        return self._descriptors["pc"][1 : self._count + 1].astype(np.int64) >> 1
 
     # --- counting
     def report_at(self, pc: int, executions: int) -> None:
@@ -111,8 +117,9 @@ class KnownCode:
             raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
         operations = operations_of(block)
         self._operations.append(operations)
+        self._count = number
         self._descriptors[number] = (
-            operations.ctypes.data, 0, len(block.instructions), block.number, report_at, (0, 0)
+            operations.ctypes.data, 0, len(block.instructions), block.number, report_at, block.pc, len(operations)
         )  # fmt: skip
         self._index[block.pc >> 1] = number
         if block.call_target is not None:
@@ -164,7 +171,8 @@ class KnownCode:
         if kernel is None or source is None or not kernel.has_found:
             return
         operations, blocks, code = kernel.collect()
-        self._operations += operations
+        self._operations.append(operations)
+        self._count += len(blocks)
         self._ready = None
         for start, decoded in code:
             source.note(start, decoded)
@@ -188,34 +196,37 @@ class KnownCode:
             return False
         self._ready = None
         saved = remembered.saved
-        self._cache.take((remembered.first + rows).tolist())
+        self._cache.take(remembered.first + rows)
         self.call_targets.update(saved.call_targets)
         ends = np.cumsum(saved.n_operations.astype(np.int64))
         starts = ends - saved.n_operations
         known = self._index[saved.blocks["pc"][rows] >> 1]
         met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
         begin = len(self) + 1
-        self._operations += [saved.operations[starts[row] : ends[row]] for row in met.tolist()]
+        self._operations.append(saved.operations)
+        self._count += len(met)
         descriptors = self._descriptors[begin : begin + len(met)]
         descriptors["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
         descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
         descriptors["number"] = remembered.first + met
         descriptors["threshold"] = report_at
+        descriptors["pc"] = saved.blocks["pc"][met]
+        descriptors["n_operations"] = saved.n_operations[met]
         self._index[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
         return True
 
     def save(self, archive: Archive, alone: bool) -> NDArray[np.void] | None:
         """Leave to later processes what is known by now, if it is more than there was; the rows of blocks that they
         will have, None when nothing is known. ``alone``: all block facts are of this program."""
-        if self._source is None or not self._operations:
+        if self._source is None or not self._count:
             return None
         remembered = self.remembered
         if remembered is not None and self._cache.newest < self._first_new:
             return remembered.saved.blocks
-        numbers = self._descriptors["number"][1 : len(self) + 1].tolist()
+        rows = self._descriptors[["number", "operations", "n_operations"]][1 : self._count + 1].tolist()
+        operations = {number: ctypes.string_at(at, n * OPERATION_DTYPE.itemsize) for number, at, n in rows}
         saved = code_to_save(
-            self._cache, dict(zip(numbers, self._operations, strict=True)), sorted(self.call_targets), self._source,
-            alone, remembered,
-        )  # fmt: skip
+            self._cache, operations, sorted(self.call_targets), self._source, alone, remembered
+        )
         archive.save_code(saved)
         return saved.blocks

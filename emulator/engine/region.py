@@ -1,10 +1,7 @@
 """Translation of a region - many blocks with loops, one or more entries - into one LLVM function.
 
-In an optimised region guest registers become LLVM values for the whole of it and reach the state buffer only
-where control leaves; that takes LLVM's passes and its register allocator. A quick one leaves them in the state
-buffer between blocks: nothing to load at its entries and to store at its exits, so that every block can be an
-entry and the code to generate is short. A block inside the region is reached by a branch; one outside through
-the table of entry points.
+Guest registers become LLVM values for the whole of a region and reach the state buffer only where control leaves. A
+block inside the region is reached by a branch; one outside through the table of entry points.
 
 For a guest that catches its memory faults (`TraceSelection.exact_faults`) registers are stored before each access
 that may fault, and so is its pc: the state buffer is exact there whatever LLVM does with the rest.
@@ -28,16 +25,10 @@ from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, Inl
 
 V = Any
 PASSED = frozenset(PINNED)  # from one translation to the next in host registers
-COUNTS = "counts"  # the symbol of a quick region's execution counters
 
 
 class RegionEmitter(RegisterEmitter):
-    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside.
-
-    ``quick`` regions count the executions of their blocks (in `COUNTS`: one u32 a block, in the order of
-    ``blocks``) and report a block that reaches ``hot``; their loop heads move over to whatever the table of
-    entry points has come to hold for them: the quick tier on its way to the optimised one.
-    """
+    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside."""
 
     def __init__(
         self,
@@ -45,23 +36,18 @@ class RegionEmitter(RegisterEmitter):
         entries: list[int],
         selection: TraceSelection,
         name: str,
-        quick: bool = False,
-        hot: int = 0,
         locate: bool = False,
     ) -> None:
         # Functions that may change registers find them in the state buffer.
         changing = any("registers" in call.fields for call in selection.inline)
-        super().__init__(resident=quick or changing)
+        super().__init__(resident=changing)
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
-        self._quick = quick
         self._exact = selection.exact_faults
-        self._hot = hot
         self.blocks = blocks
         self.entries = entries
         self.selection = selection
         self.function = name
-        self._order = {pc: place for place, pc in enumerate(blocks)}
         self._masks = dict(selection.values)  # of mnemonics
         self._recorded = False  # whether the record has the current block
         self._value_base = ""
@@ -74,7 +60,6 @@ class RegionEmitter(RegisterEmitter):
         self._faults: list[tuple[str, V, int]] = []  # label of where it is noticed, address, pc
         self._leaves: list[tuple[str, V, int, set[int]]] = []  # label, pc, reason, registers to spill
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
-        self._departures: list[tuple[str, V]] = []  # label, pc
         self._target: V = None
         self._condition: V = None
         self._flow = Flow(blocks, entries, selection, self._resident, changing)
@@ -93,14 +78,7 @@ class RegionEmitter(RegisterEmitter):
             self._exit(label, source, target)
         self._epilogue()
         debug = "!dbg !3 " if self._locate else ""
-        counts = (
-            f"@{COUNTS} = dso_local global [{len(self.blocks)} x i32] zeroinitializer\n"
-            if self._quick
-            else ""
-        )
-        head = (
-            f"{counts}define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
-        )
+        head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
         return head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
 
     def _metadata(self) -> list[str]:
@@ -145,7 +123,7 @@ class RegionEmitter(RegisterEmitter):
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
         else:
             self._load_registers()
-        pc = self.state_load("pc") if len(self.entries) > 1 or self._quick else self.entries[0]
+        pc = self.state_load("pc") if len(self.entries) > 1 else self.entries[0]
         if not self.selection.exact_stop:
             spent = self.let("icmp slt i64 %budget, 1")
             leave = self._leave(pc, Exit.BUDGET)
@@ -179,8 +157,6 @@ class RegionEmitter(RegisterEmitter):
             leave = self._leave(block.pc, Exit.BUDGET, self._flow.dirty_in[block.pc])
             self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
             self.start(go)
-        if self._quick:
-            self._count_execution(block.pc)
         left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
         self.say(f"store i64 {left}, ptr %vb")
         if self.selection.counts:
@@ -204,7 +180,7 @@ class RegionEmitter(RegisterEmitter):
             instructions = instructions[:-1]
         self._target = self._condition = None
         inline = calls_of(self.selection.inline, block) if self.selection.inline else []
-        loose = [False] * len(instructions) if self._quick else loose_loads(block.instructions)
+        loose = loose_loads(block.instructions)
         for self._place_in_block, (self._pc, self.instruction) in enumerate(
             zip(block.pcs, instructions, strict=False)
         ):
@@ -291,7 +267,7 @@ class RegionEmitter(RegisterEmitter):
             changes = "registers" in call.fields
             if changes:
                 self._flush()
-            emit_call(self, place, call, known, direct=not self._quick)
+            emit_call(self, place, call, known, direct=True)
             if changes:
                 self._forget()
             changed |= changes
@@ -337,26 +313,6 @@ class RegionEmitter(RegisterEmitter):
         self.put_values(self._value_base, self._n_values, values)
         self._n_values += len(values)
 
-    def _count_execution(self, pc: int) -> None:
-        """Count; report a block that becomes hot; leave a loop for something better when it is there."""
-        counter = f"getelementptr (i8, ptr @{COUNTS}, i64 {4 * self._order[pc]})"
-        count = self.let(f"add i32 {self.let(f'load i32, ptr {counter}')}, 1")
-        self.say(f"store i32 {count}, ptr {counter}")
-        is_hot = self.let(f"icmp eq i32 {count}, {self._hot}")
-        cool = self.fresh_label("cool")
-        self.say(f"br i1 {is_hot}, label %{self._leave(pc, Exit.HOT)}, label %{cool}, {RARELY}")
-        self.start(cool)
-        if pc not in self._flow.loop_heads:
-            return
-        stay, move = self.fresh_label("stay"), self.fresh_label("move")
-        slot = self.let(f"getelementptr i8, ptr {self.state_load('slots', 'ptr')}, i64 {4 * pc}")
-        function = self.let(f"load ptr, ptr {slot}")
-        same = self.let(f"icmp eq ptr {function}, @{self.function}")
-        self.say(f"br i1 {same}, label %{stay}, label %{move}")
-        self.start(move)
-        self._depart(pc)
-        self.start(stay)
-
     def _terminate(self, block: Block) -> None:
         if block.slow:
             reason = Exit.SLOW_VALUES if self._masks and self._recorded else Exit.SLOW
@@ -400,8 +356,8 @@ class RegionEmitter(RegisterEmitter):
         self.say("ret void")
 
     def _leave(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
-        """The label to branch to in order to return to Python. In optimised regions each has code of its own: values
-        that met in a common place would need to be moved there, which costs LLVM more than the code."""
+        """The label to branch to in order to return to Python. Each has code of its own: values that met in a common
+        place would need to be moved there, which costs LLVM more than the code."""
         label = self.fresh_label("leave")
         self._leaves.append((label, pc, reason, registers))
         return label
@@ -416,18 +372,11 @@ class RegionEmitter(RegisterEmitter):
         miss = self.state_load("miss", "ptr")
         self._tail_call(self.let(f"select i1 {unknown}, ptr {miss}, ptr {function}"))
 
-    def _depart(self, target: V) -> None:
-        """Leave a quick region for ``target``, through the one place where it does so."""
-        self._departures.append((self.label, target))
-        self.say("br label %depart")
-
     def _exit(self, label: str, source: int, target: int) -> None:
         """Leave for a known address."""
         self.start(label)
         if not 0 <= target <= ADDRESS_LIMIT:
             self.say(f"br label %{self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[source])}")
-        elif self._quick:
-            self._depart(target)
         else:
             self._spill(self._flow.dirty_out[source] - PASSED)
             self._go_to(target)
@@ -439,26 +388,16 @@ class RegionEmitter(RegisterEmitter):
         leave = self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[block.pc])
         self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
         self.start(good)
-        if self._quick:
-            self._depart(target)
-        else:
-            self._spill(self._flow.dirty_out[block.pc] - PASSED)
-            self._go_to(target)
+        self._spill(self._flow.dirty_out[block.pc] - PASSED)
+        self._go_to(target)
 
     def _epilogue(self) -> None:
-        if self._departures:
-            self.start("depart")
-            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._departures)
-            self._go_to(self.let(f"phi i64 {pcs}"))
         for label, pc, reason, registers in self._leaves:
             self.start(label)
             self._spill(registers | PASSED)
             self.state_store("pc", pc)
             self.state_store("reason", int(reason))
-            if self._quick:
-                self.say("br label %return")
-            else:
-                self._return()
+            self._return()
         if self._faults:
             # Where the guest catches faults its registers are in the state buffer; else it ends here.
             self.start("fault")
@@ -468,9 +407,6 @@ class RegionEmitter(RegisterEmitter):
             self.state_store("fault_address", address)
             self.state_store("fault_pc", pc)
             self.state_store("reason", int(Exit.FAULT))
-            self._return()
-        if self._quick:
-            self.start("return")
             self._return()
 
     def _return(self) -> None:

@@ -28,8 +28,7 @@ class RegisterEmitter(FloatEmitter):
         self._sound: set[int] = set()  # registers that were found to hold addresses before it
 
     def _place(self, n: int) -> str:
-        """Where register ``n`` is between blocks. In the state buffer each use names the place anew: the quick
-        code generator folds an address into the access only within one LLVM block."""
+        """Where register ``n`` is between blocks."""
         return self.let(f"getelementptr i8, ptr %st, i64 {8 * n}") if self._resident else f"%r{n}"
 
     def _forget(self) -> None:

@@ -53,7 +53,8 @@ class Remembered:
         self._stretch[
             ~np.broadcast_to(inside, len(blocks))
         ] = -1  # blocks whose code was gone when it was saved
-        self._row_of = {pc: row for row, pc in enumerate(blocks["pc"].tolist()) if self._stretch[row] >= 0}
+        rows = np.flatnonzero(self._stretch >= 0)
+        self._row_of = dict(zip(blocks["pc"][rows].tolist(), rows.tolist(), strict=True))
         self._waiting = set(range(len(saved.code)))
         self._here = np.zeros(len(saved.code) + 1, np.bool_)  # the last one for -1
 
@@ -127,7 +128,7 @@ def emits_numbers(selection: TraceSelection) -> bool:
 
 def code_to_save(
     cache: BlockCache,
-    operations: Mapping[int, NDArray[np.void]],
+    operations: Mapping[int, bytes],
     call_targets: Iterable[int],
     source: CodeSource,
     alone: bool,
@@ -153,8 +154,10 @@ def code_to_save(
         instructions = instructions[firsts + np.arange(lengths.sum()) - np.repeat(begins, lengths)]
         blocks["first_instruction"] = begins
     met = [operations.get(number) for number in rows.tolist()]
-    n_operations = np.array([0 if one is None else len(one) for one in met], np.uint32)
-    raw = b"".join(one.tobytes() for one in met if one is not None)  # numpy compares the types of each
+    n_operations = (
+        np.array([0 if one is None else len(one) for one in met], np.uint32) // OPERATION_DTYPE.itemsize
+    )
+    raw = b"".join(one for one in met if one is not None)
     return SavedCode(
         blocks, instructions, np.frombuffer(raw, OPERATION_DTYPE), n_operations, tuple(call_targets),
         tuple(stretches),

@@ -38,6 +38,7 @@ _FIELDS = (
     ("host_pc", 8),  # where the host faulted
     ("miss", 8),  # the host function to go on with where there is none: returns to Python
     ("values", 8),  # where the next word of the stream of values goes (host address)
+    ("values_ahead", 8),  # the same while a block runs from a template
     ("touches", 8),  # table of u32: when each line was touched last
     ("discover", 8),  # the kernel that discovers blocks, 0 while Python is to do it
     ("discovery", 8),  # its argument
@@ -50,7 +51,7 @@ _FIELDS = (
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
     "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "miss",
-    "touches", "inline", "inline_map", "discover", "discovery",
+    "values_ahead", "touches", "inline", "inline_map", "discover", "discovery",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}

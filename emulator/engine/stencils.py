@@ -82,11 +82,6 @@ class StencilSet(NamedTuple):
     holes: NDArray[np.void]
 
 
-def takes(selection: TraceSelection) -> bool:
-    """Whether there are stencils for ``selection``: not where the interpreter itself has to look things up."""
-    return not (selection.ranges or selection.hooks or selection.inline or selection.exact_faults)
-
-
 class StencilEmitter(InterpreterEmitter):
     """Emits the stencils for one selection as functions ``s0``, ``s1`` ..."""
 
@@ -152,9 +147,7 @@ class StencilEmitter(InterpreterEmitter):
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
         if self._masks:
-            self.say(f"%vv = getelementptr i8, ptr {self.state_pointer('values')}, i64 0")
-        if self.selection.line_bits:
-            self.say(f"store i32 {self._time_of_block()}, ptr %vt")
+            self.say(f"%vv = getelementptr i8, ptr {self.state_pointer('values_ahead')}, i64 0")
         self._failures = []
 
     def _end(self) -> None:
@@ -180,13 +173,18 @@ class StencilEmitter(InterpreterEmitter):
         self.say(f"br i1 {spent}, label %outofbudget, label %counting, {RARELY}")
         self.start("counting")
         self._begin_block(budget, self._far("descriptor"))
+        if self._masks:
+            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
         self._step()
-        self.start("outofbudget")
-        self._leave(self._field("pc"), Exit.BUDGET)
-        self.start("washot")
-        self._leave(self._field("pc"), Exit.HOT)
+        for label, reason in (("outofbudget", Exit.BUDGET), ("washot", Exit.HOT)):
+            self.start(label)
+            self._return(self._field("pc"), reason)
 
     def _leave(self, pc: V, reason: Exit) -> None:
+        super()._store_values()
+        self._return(pc, reason)
+
+    def _return(self, pc: V, reason: Exit) -> None:
         self.state_store("pc", pc)
         self.state_store("reason", int(reason))
         self.state_store("budget", self.let("load i64, ptr %vb"))
@@ -194,19 +192,22 @@ class StencilEmitter(InterpreterEmitter):
         self.say("ret void")
 
     def _store_values(self) -> None:
-        """They are in the state."""
+        """What a block has put down so far counts when it ends: a fault takes it back."""
 
     def _time_of_block(self) -> str:
         """The time (an i32) of the block's first instruction, from the budget that was left by `HEAD`."""
         fields = DESCRIPTOR_DTYPE.fields
         assert fields is not None
-        pointer = self.let(f"getelementptr i8, ptr {self._far('descriptor')}, i64 {fields['n_instructions'][1]}")
+        pointer = self.let(
+            f"getelementptr i8, ptr {self._far('descriptor')}, i64 {fields['n_instructions'][1]}"
+        )
         length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
         return self.time_before(self.let(f"add i64 %budget, {length}"))
 
     # --- from block to block
     def _block_end(self, pc: V) -> None:
         """Go on at ``pc``: with the template of the block there if it has one."""
+        super()._store_values()
         pc, slot = _KNOWN.get(pc, (pc, ""))
         self.state_store("pc", pc)
         if not slot:
@@ -260,17 +261,24 @@ class StencilEmitter(InterpreterEmitter):
 
     # --- memory
     def check_address(self, base: V, address: V) -> None:
-        self.state_store("fault_pc", self._field("pc"))  # for the host's own fault, too
         self.fault_if(self.let(f"icmp ugt i64 {address}, {ADDRESS_LIMIT}"), address)
 
     def fault_if(self, condition: V, address: V) -> None:
+        self.state_store("fault_pc", self._field("pc"))  # for the host's own fault, too
         fine, wild = self.fresh_label("at"), self.fresh_label("wild")
         self._failures.append((wild, address))
         self.say(f"br i1 {condition}, label %{wild}, label %{fine}, {RARELY}")
         self.start(fine)
 
+    def record_access(self, address: V) -> None:
+        if self.selection.line_bits:
+            self.say(f"store i32 {self._time_of_block()}, ptr %vt")
+        super().record_access(address)
+
     # --- fields
     def _field(self, name: str) -> V:
+        if name == "noted":  # LLVM takes it that no symbol is at 0
+            return self.let(f'call i64 asm "", "=r,0"(i64 {_hole(name)})')
         if name in ("rd", "rs1", "rs2", "rs3"):
             return self.let(f"lshr i64 {_hole(name)}, 3")
         return _hole(name)
@@ -299,11 +307,6 @@ def stencils_for(compiler: Compiler, selection: TraceSelection) -> StencilSet:
     """The stencils for ``selection``, compiled if no earlier process has done it."""
     image = compiler.compile_object(lambda: StencilEmitter(selection).emit(), 2, _key(selection), near=True)
     return _read(image)
-
-
-def stencils_are_cached(compiler: Compiler, selection: TraceSelection) -> bool:
-    """Whether an earlier process has compiled them."""
-    return compiler.is_cached(_key(selection), 2)
 
 
 def _key(selection: TraceSelection) -> str:

@@ -43,12 +43,16 @@ _CODE_ALIGNMENT = 64
 
 
 class Templates:
-    """The templates of one tier. ``descriptors``, ``index``: addresses of the interpreter's tables; ``slots``: of the
-    tier's entry points. Raises `OSError` where the host gives no memory to write code to."""
+    """The templates of one tier that run blocks instead of ``runner``.
+
+    ``descriptors``, ``index``: addresses of the interpreter's tables; ``slots``: of the tier's entry points. Raises
+    `OSError` where the host gives no memory to write code to.
+    """
 
     def __init__(
-        self, compiler: Compiler, stencils: StencilSet, descriptors: int, index: int, slots: int
+        self, compiler: Compiler, stencils: StencilSet, runner: int, descriptors: int, index: int, slots: int
     ) -> None:
+        self.runner = runner
         self._stencils = stencils
         protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
@@ -79,6 +83,7 @@ class Templates:
         ):
             table[at] = array.ctypes.data
         table[_DESCRIPTORS], table[_INDEX], table[_SLOTS] = descriptors, index, slots
+        table[_RUNNER] = runner
         table[_ENTRIES] = self._entries_table.address
         table[_OUT] = self._start + -(-len(constants) // _CODE_ALIGNMENT) * _CODE_ALIGNMENT
         table[_LIMIT] = self._start + _PIECE_BYTES - _MARGIN_BYTES
@@ -87,12 +92,16 @@ class Templates:
             if place(table.ctypes.data, stencil) == ABSENT:
                 raise OSError("the host's code for leaving a template needs what is not there")
 
-    def lay(self, n_descriptors: int, runner: int) -> None:
-        """Lay the blocks of all descriptors up to that one, and let them be run where ``runner`` is to run them now."""
+    def lay(self, n_descriptors: int) -> None:
+        """Lay the blocks of all descriptors up to that one, and let them run where the runner is to run them now."""
         self._table[_FIRST], self._table[_END] = self.laid + 1, n_descriptors + 1
-        self._table[_RUNNER] = runner
         self._lay(self._table.ctypes.data)
         self.laid = n_descriptors
+
+    @property
+    def code_bytes(self) -> int:
+        """Size of the host code so far."""
+        return int(self._table[_OUT]) - self._start
 
     def covers(self, address: int) -> bool:
         """Whether ``address`` of the host is in a template."""

@@ -6,10 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
 from emulator.engine.blocks import Block
-from emulator.engine.stencils import StencilSet
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.templates import Templates
 from emulator.events import TraceSelection
@@ -26,11 +23,8 @@ class Region:
     entries: list[int]
     pcs: tuple[int, ...]
     blocks: dict[int, Block]
-    optimised: bool
     address: int = 0
     image: bytes = b""
-    counts: np.ndarray | None = None  # executions of the blocks, in their order, by the quick translation
-    loaded: list[int] = field(default_factory=list)  # addresses to unload
 
     @cached_property
     def code_bytes(self) -> int:
@@ -38,11 +32,6 @@ class Region:
         from emulator.engine.fault_location import function_size
 
         return function_size(self.image, self.name)
-
-    @cached_property
-    def place(self) -> dict[int, int]:
-        """The place of each block in ``counts``."""
-        return {pc: place for place, pc in enumerate(self.pcs)}
 
 
 @dataclass
@@ -52,10 +41,9 @@ class Tier:
     ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``:
     the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
     everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``templates``: of blocks,
-    None while there are none; ``ready``: what they are to be made from, once it is there. ``quick``: the quick
-    translation that a block is in; ``optimised``: entries of optimised translations, also of one being compiled;
-    ``copies``: in how many of those a block is; ``covered``: how often a block had been executed outside of them when
-    the last one with it was published; ``taken``: names of those that an earlier process has left.
+    for each of the interpreters. ``optimised``: entries of regions, also of one being compiled; ``copies``: in how many
+    regions a block is; ``covered``: how often it had been executed outside of them when the last one with it was
+    published; ``taken``: names of those that an earlier process has left.
     """
 
     selection: TraceSelection
@@ -66,9 +54,7 @@ class Tier:
     hooked: set[int] = field(default_factory=set)
     slots: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
     regions: list[Region] = field(default_factory=list)
-    templates: Templates | None = None
-    ready: StencilSet | None = None
-    quick: dict[int, Region] = field(default_factory=dict)
+    templates: list[Templates] = field(default_factory=list)
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
     covered: dict[int, int] = field(default_factory=dict)
@@ -92,15 +78,10 @@ class Tier:
             for entry in region.entries:
                 if slots[entry >> 1] == region.address:
                     slots[entry >> 1] = 0
-            if region.optimised:
-                self.copies.subtract(region.pcs)
-                self.optimised.difference_update(region.entries)
-            else:
-                for pc in region.pcs:
-                    self.quick.pop(pc, None)
-            loaded += region.loaded
+            self.copies.subtract(region.pcs)
+            self.optimised.difference_update(region.entries)
+            loaded.append(region.address)
             left.update(region.pcs)
-            region.counts = None
         self.regions = kept
         self.hooked -= pcs
         self.optimised -= pcs
@@ -110,9 +91,7 @@ class Tier:
 
     def close(self) -> list[int]:
         """Nobody runs any of this again. Addresses of what may be unloaded."""
-        loaded = [address for region in self.regions for address in region.loaded]
-        for region in self.regions:
-            region.counts = None
+        loaded = [region.address for region in self.regions]
         self.regions.clear()
-        self.quick.clear()
+        self.templates.clear()
         return loaded

@@ -1,11 +1,10 @@
 """Tiers: which code runs interpreted, which translated, and when it moves up.
 
 The table of entry points (``slots``) has one host function for every guest pc that control may arrive at: none
-(nothing known: back to Python), the interpreter (decoded), or a translation. A block that has been executed a
-number of times is wanted optimised, with the hot blocks around it: a background thread takes the hottest of the
-wanted ones, compiles, and publishes by storing into the table. What gets hotter still before its turn has come
-is translated quickly, in the foreground. One `Tier` exists for each `TraceSelection`; switching between
-selections changes one pointer.
+(nothing known: back to Python), the interpreter (decoded), a template (since Python knows of the block), or a region.
+A block that has been executed a number of times is wanted optimised, with the hot blocks around it: a background
+thread takes the hottest of the wanted ones, compiles, and publishes by storing into the table. One `Tier` exists for
+each `TraceSelection`; switching between selections changes one pointer.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive, SavedRegion, sources_identity
 from emulator.engine.blocks import Block, BlockCache
@@ -28,19 +28,17 @@ from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.known import KnownCode
 from emulator.engine.llvm import Compiler
 from emulator.engine.operations import OPERATION_DTYPE
-from emulator.engine.region import COUNTS, RegionEmitter
+from emulator.engine.region import RegionEmitter
 from emulator.engine.remembered import CodeSource, emits_numbers
 from emulator.engine.state import Hart
-from emulator.engine.stencils import StencilSet, stencils_are_cached, stencils_for, takes
+from emulator.engine.stencils import stencils_for
 from emulator.engine.templates import Templates
 from emulator.engine.tiers import Region, Tier
 from emulator.events import InlineCall, Ranges, TraceSelection
 
-# An optimised translation costs some 200 us an instruction, but another processor's; a quick one 50 us; and an
-# instruction takes 3 ns interpreted, 1 ns after quick translation and 0.2 ns after an optimised one.
-OPTIMISE_EXECUTIONS = 5000  # interpreted or in a quick translation, before an optimised one is wanted
-HOT_EXECUTIONS = 100_000  # interpreted, before a quick translation is made in the foreground
-QUICK_LEVEL, OPTIMISED_LEVEL = 0, 2
+# An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
+# interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
+OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
 
@@ -48,8 +46,8 @@ class Translator:
     """Keeps the tables of one machine and promotes hot code.
 
     ``background``: compile optimised translations in another thread while the guest goes on (the default);
-    otherwise compile at once, which tests use to know what ran. ``archive``: begin with what an earlier process
-    translated of this program; `save` leaves it to the next.
+    otherwise compile at once, which tests use to know what ran. ``templates``: whether there are any. ``archive``:
+    begin with what an earlier process translated of this program; `save` leaves it to the next.
     """
 
     def __init__(
@@ -58,14 +56,14 @@ class Translator:
         cache: BlockCache,
         *,
         background: bool = True,
-        hot_executions: int = HOT_EXECUTIONS,
+        templates: bool = True,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
         archive: Archive | None = None,
         source: CodeSource | None = None,
     ) -> None:
         self.hart = hart
         self.cache = cache
-        self.hot_executions = hot_executions
+        self.templates = templates
         self.optimise_executions = optimise_executions
         self.background = background
         self._entry = Entry.get()
@@ -73,7 +71,7 @@ class Translator:
         self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
         self.code = KnownCode(hart, cache, source, self._compiler)
-        self._former = RegionFormer(cache, self.code.call_targets, self._executions)
+        self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
         self.tier: Tier
@@ -83,7 +81,6 @@ class Translator:
         self._publishing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
-        self._poor: list[Tier] = []  # tiers whose interpreter has better code to come
         self._condition = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -93,14 +90,9 @@ class Translator:
         """Run with ``selection`` from now on; translations of other selections stay."""
         tier = self._tiers.get((selection, False))
         if tier is None:
-            # Good code for it takes 150 ms and runs not twice as fast: the first process does without at first.
-            good = not self.background or self._compiler.is_cached(
-                _interpreter_key(selection), OPTIMISED_LEVEL
-            )
-            level = OPTIMISED_LEVEL if good else QUICK_LEVEL
-            tier = Tier(selection, self._compile_interpreter(selection, level), False)
+            tier = Tier(selection, self._compile_interpreter(selection), False)
             if selection.ranges:
-                tier.plain = self._compile_interpreter(selection.unrecorded, level)
+                tier.plain = self._compile_interpreter(selection.unrecorded)
             if selection.hooks:
                 tier.hook = self._entry.hook
             if self._archive is not None and not self._tiers:
@@ -109,10 +101,8 @@ class Translator:
             if not self._take_arrived():
                 self._take_regions(tier)
                 self._interpret_known(tier)
-            if not good:
-                self._poor.append(tier)
-            elif takes(selection) and (not self.background or stencils_are_cached(self._compiler, selection)):
-                self._use_templates(tier, stencils_for(self._compiler, selection))
+            if self.templates:
+                self._use_templates(tier)
         if selection.inline:
             self._enter_inline(selection.inline)
         self._translating = tier
@@ -125,17 +115,24 @@ class Translator:
         self.hart.set("slots", tier.slots.address)
         return tier
 
-    def _use_templates(self, tier: Tier, stencils: StencilSet) -> None:
+    def _use_templates(self, tier: Tier) -> None:
         """Lay every block that is known in ``tier``, and from now on every new one."""
-        tables = self.hart.get("blocks"), self.hart.get("block_index")
+        runners = [(tier.interpreter, tier.selection)]
+        if tier.plain:
+            runners.append((tier.plain, tier.selection.unrecorded))
+        tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.slots.address
         with contextlib.suppress(OSError):  # a host that does not let us write code
-            tier.templates = Templates(self._compiler, stencils, *tables, tier.slots.address)
-            self._lay(tier)
+            tier.templates = [
+                Templates(self._compiler, stencils_for(self._compiler, _emitted(selection)), runner, *tables)
+                for runner, selection in runners
+            ]
+        self._lay(tier)
 
     def _lay(self, tier: Tier) -> None:
-        if tier.templates is not None and tier.templates.laid < len(self.code):
-            with self._publishing:
-                tier.templates.lay(len(self.code), tier.interpreter)
+        for templates in tier.templates:
+            if templates.laid < len(self.code):
+                with self._publishing:
+                    templates.lay(len(self.code))
 
     def _enter_inline(self, calls: tuple[InlineCall, ...]) -> None:
         tables = self._inline.get(calls)
@@ -178,12 +175,7 @@ class Translator:
         places = self.code.places()
         places = places[slots[places] == 0]
         slots[places] = tier.interpreter
-        if tier.templates is not None:
-            laid = tier.templates.entries[self.code.numbers_at(places)]
-            slots[places[laid != 0]] = laid[laid != 0]
-        if not len(places) or not (tier.plain or tier.hook):
-            return
-        facts = self.code.facts_at(places)
+        facts = self.code.facts_at(places) if tier.plain or tier.hook else np.zeros(0)
         if tier.plain:
             slots[places[~reaching(facts, tier.selection.ranges)]] = tier.plain
         if tier.hook:
@@ -192,6 +184,15 @@ class Translator:
             )
             for place in places[inside]:
                 slots[place] = self._runner(tier, self.cache.get(2 * int(place)))
+        self._run_laid(tier, places)
+
+    def _run_laid(self, tier: Tier, places: NDArray[np.int64]) -> None:
+        """Let templates run the blocks at ``places`` that an interpreter is to run."""
+        slots = tier.slots.view("u8")
+        for templates in tier.templates:
+            laid = templates.entries[self.code.numbers_at(places)]
+            instead = (laid != 0) & (slots[places] == templates.runner)
+            slots[places[instead]] = laid[instead]
 
     def _runner(self, tier: Tier, block: Block) -> int:
         """What runs ``block`` in ``tier`` while it is not translated."""
@@ -201,36 +202,19 @@ class Translator:
             return tier.hook
         return tier.interpreter if not tier.plain or selection.covers(block.pc, block.end_pc) else tier.plain
 
-    def _compile_interpreter(self, selection: TraceSelection, level: int) -> int:
+    def _compile_interpreter(self, selection: TraceSelection) -> int:
         name = "interpreter"
 
         def text() -> str:
             return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
 
-        address = self._compiler.compile(text, [name], level, _interpreter_key(selection))[name]
+        address = self._compiler.compile(text, [name], key=_interpreter_key(selection))[name]
         self._interpreters.append(address)
         return address
 
-    def _improve_interpreter(self, tier: Tier) -> None:
-        """Replace an interpreter of poor code by a good one."""
-        good = self._compile_interpreter(tier.selection, OPTIMISED_LEVEL)
-        plain = self._compile_interpreter(tier.selection.unrecorded, OPTIMISED_LEVEL) if tier.plain else 0
-        slots = tier.slots.view("u8")
-        with self._publishing:
-            known = self.code.places()
-            poor = slots[known] == tier.interpreter, slots[known] == tier.plain
-            slots[known[poor[0]]] = good
-            tier.interpreter = good
-            if tier.plain:
-                slots[known[poor[1]]] = plain
-                tier.plain = plain
-        if takes(tier.selection):
-            tier.ready = stencils_for(self._compiler, tier.selection)
-
     def _next_threshold(self, executions: int) -> int:
-        """At how many executions the interpreter reports a block again; 0 for never."""
-        steps = (self.optimise_executions, self.hot_executions)
-        return min((step for step in steps if step > executions), default=0) & 0xFFFFFFFF
+        """At how many executions a block is reported again; 0 for never."""
+        return self.optimise_executions & 0xFFFFFFFF if executions < self.optimise_executions else 0
 
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
@@ -247,6 +231,8 @@ class Translator:
             if not slots[pc >> 1]:
                 slots[pc >> 1] = self._runner(self.tier, block)
         self._lay(self.tier)
+        if slots[pc >> 1] in self.tier.interpreters:  # it was laid while another tier was in force
+            self._run_laid(self.tier, np.array([pc >> 1]))
 
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
@@ -259,11 +245,7 @@ class Translator:
     def end(self) -> None:
         """The guest has run."""
         self.code.end()
-        tier = self.tier
-        if tier.ready is not None:
-            ready, tier.ready = tier.ready, None
-            self._use_templates(tier, ready)
-        self._lay(tier)
+        self._lay(self.tier)
 
     def discover_nothing(self) -> None:
         """Let the guest come back wherever nothing is known, until `begin`."""
@@ -275,29 +257,18 @@ class Translator:
         return pc & 1 == 0 and bool(self.tier.slots.view("u8")[pc >> 1])
 
     def heat(self, pc: int) -> None:
-        """The block at ``pc`` has reached a threshold, in the interpreter or in a quick translation."""
+        """The block at ``pc`` has been executed often enough to be wanted."""
         if self._failure is not None:
             raise self._failure
         tier = self._translating
-        interpreted = self.code.executions(pc)
-        self.code.report_at(pc, self._next_threshold(interpreted))
-        if tier.interpret_only:
+        executions = self.code.executions(pc)
+        self.code.report_at(pc, self._next_threshold(executions))
+        if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
-        if self._executions(tier, pc) >= self.optimise_executions and pc not in tier.optimised:
-            if self.background:
-                self._want(tier, pc)
-            else:
-                self._optimise(tier, pc)
-        translated = tier.slots.view("u8")[pc >> 1] not in (0, *tier.interpreters)
-        if (
-            not translated
-            and interpreted >= self.hot_executions
-            and pc not in tier.quick
-            and not tier.templates
-        ):
-            region = self._former.quick(tier, pc)
-            self._compile(tier, region)
-            tier.quick.update(dict.fromkeys(region.blocks, region))
+        if self.background:
+            self._want(tier, pc)
+        else:
+            self._optimise(tier, pc)
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
@@ -332,10 +303,7 @@ class Translator:
         slots = tier.slots.view("u8")
         with self._publishing:
             for one in regions:
-                region = Region(
-                    one.name, list(one.entries), one.blocks, {}, True, addresses[one.name], one.image
-                )
-                region.loaded.append(region.address)
+                region = Region(one.name, list(one.entries), one.blocks, {}, addresses[one.name], one.image)
                 tier.regions.append(region)
                 tier.taken.add(one.name)
                 tier.copies.update(one.blocks)
@@ -361,7 +329,7 @@ class Translator:
                 kept = [
                     SavedRegion(region.name, tuple(region.entries), region.pcs, region.image)
                     for region in tier.regions
-                    if region.optimised and any(slots[pc >> 1] == region.address for pc in region.entries)
+                    if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
                 if any(region.name not in tier.taken for region in kept):
@@ -374,50 +342,28 @@ class Translator:
             self._compiler.unload(tier.close())
         self._compiler.unload(self._interpreters)
 
-    # --- counts
-    def _executions(self, tier: Tier, pc: int) -> int:
-        """How often the block at ``pc`` was executed so far, interpreted or by its quick translation."""
-        region = tier.quick.get(pc)
-        quick = 0 if region is None or region.counts is None else int(region.counts[region.place[pc]])
-        return self.code.executions(pc) + quick
-
     # --- compiling
     def _optimise(self, tier: Tier, pc: int) -> None:
-        region = self._former.optimised(tier, pc)
+        region = self._former.around(tier, pc)
         tier.copies.update(region.blocks.keys())
         tier.optimised.update(region.entries)
         self._compile(tier, region)
 
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
-        level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
         # In the background it depends on the moment which blocks are in a region: the same one will hardly come again.
-        region.image = self._compiler.compile_object(
-            self._text(tier, region), level, keep=not self.background
-        )
-        names = [region.name] if region.optimised else [region.name, COUNTS]
-        addresses = self._compiler.load(region.image, names)
-        region.address = addresses[region.name]
-        region.loaded += addresses.values()
-        if not region.optimised:
-            counts = (ctypes.c_uint32 * len(region.blocks)).from_address(addresses[COUNTS])
-            region.counts = np.frombuffer(memoryview(counts), np.uint32)
+        region.image = self._compiler.compile_object(self._text(tier, region), keep=not self.background)
+        region.address = self._compiler.load(region.image, [region.name])[region.name]
         slots = tier.slots.view("u8")
         with self._publishing:
-            for entry in region.entries:
-                if region.optimised or slots[entry >> 1] in (0, *tier.interpreters):
-                    slots[entry >> 1] = region.address
+            slots[np.array(region.entries) >> 1] = region.address
             tier.regions.append(region)
-        if region.optimised:
-            tier.covered.update((pc, self._executions(tier, pc)) for pc in region.pcs)
+        tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
-        text = RegionEmitter(
-            blocks, region.entries, tier.selection, region.name, not region.optimised,
-            self.optimise_executions, locate,
-        ).emit()  # fmt: skip
-        inlined = texts_of(tier.selection.inline) if region.optimised else ""
+        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
+        inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
 
     # --- in the background
@@ -433,19 +379,15 @@ class Translator:
         try:
             while True:
                 with self._condition:
-                    while not (self._wanted or self._poor or self._stopping):
+                    while not (self._wanted or self._stopping):
                         self._condition.wait()
                     if self._stopping:
                         return
-                    poor = self._poor.pop() if self._poor else None
-                    hottest = None if poor else self._hottest()
-                    if poor is None and hottest is None:
+                    hottest = self._hottest()
+                    if hottest is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
-                if poor is not None:
-                    self._improve_interpreter(poor)
-                elif hottest is not None:
-                    self._optimise(*hottest)
+                self._optimise(*hottest)
         except BaseException as failure:  # reported by the next call from the machine's thread
             self._failure = failure
 
@@ -458,7 +400,7 @@ class Translator:
         self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
         if not self._wanted:
             return None
-        heat = [self._executions(tier, pc) - tier.covered.get(pc, 0) for tier, pc in self._wanted]
+        heat = [self.code.executions(pc) - tier.covered.get(pc, 0) for tier, pc in self._wanted]
         most = max(heat)
         return self._wanted.pop(heat.index(most)) if most >= self.optimise_executions else None
 
@@ -489,10 +431,10 @@ class Translator:
                 if 0 <= offset < region.code_bytes:
                     if tier.selection.exact_faults:
                         return self.hart.get("fault_pc")
-                    level = OPTIMISED_LEVEL if region.optimised else QUICK_LEVEL
-                    located = self._compiler.compile_object(self._text(tier, region, locate=True), level)
+                    text = self._text(tier, region, locate=True)
+                    located = self._compiler.compile_object(text)
                     return pc_at(located, region.image, offset)
-            if tier.templates is not None and tier.templates.covers(host_pc):
+            if any(templates.covers(host_pc) for templates in tier.templates):
                 return self.hart.get("fault_pc")
         operation = self.hart.get("operation")  # of an interpreter
         if operation:
@@ -518,5 +460,9 @@ def is_hooked(selection: TraceSelection, block: Block) -> bool:
 
 
 def _interpreter_key(selection: TraceSelection) -> str:
-    emitted = replace(selection, hooks=(), hook_ranges=(), exact_faults=False)
-    return f"interpreter {emitted} {sources_identity()}"
+    return f"interpreter {_emitted(selection)} {sources_identity()}"
+
+
+def _emitted(selection: TraceSelection) -> TraceSelection:
+    """As far as it matters to what runs blocks that are not in regions: which blocks it runs is in the entry points."""
+    return replace(selection, hooks=(), hook_ranges=(), ranges=(), exact_faults=False)

@@ -96,12 +96,14 @@ class TierCost:
 
 @dataclass
 class Watcher:
-    """Stands around a translator's compiling and notes what it takes, by tier: quick, optimised."""
+    """Stands around a translator's work and notes what it takes, by tier: templates, optimised."""
 
-    costs: dict[str, TierCost] = field(default_factory=lambda: {"quick": TierCost(), "optimised": TierCost()})
+    costs: dict[str, TierCost] = field(
+        default_factory=lambda: {"templates": TierCost(), "optimised": TierCost()}
+    )
 
     def watch(self, translator: Translator) -> None:
-        compiling, writing = translator._compile, translator._text
+        compiling, writing, laying = translator._compile, translator._text, translator._lay
         of_thread = threading.local()
 
         def text(tier: Tier, region: Region, *rest: Any) -> str:
@@ -113,14 +115,26 @@ class Watcher:
         def compile_region(tier: Tier, region: Region) -> None:
             start = time.thread_time()
             compiling(tier, region)
-            cost = self.costs["optimised" if region.optimised else "quick"]
+            cost = self.costs["optimised"]
             cost.seconds += time.thread_time() - start
             cost.text_seconds += of_thread.seconds
             cost.regions += 1
             cost.instructions += sum(len(block.instructions) for block in region.blocks.values())
             cost.host_bytes += function_size(region.image, region.name)
 
+        def lay(tier: Tier) -> None:
+            cost = self.costs["templates"]
+            before = [(templates.laid, templates.code_bytes) for templates in tier.templates]
+            start = time.thread_time()
+            laying(tier)
+            cost.seconds += time.thread_time() - start
+            for templates, (laid, code_bytes) in zip(tier.templates, before, strict=True):
+                cost.regions += templates.laid - laid
+                cost.instructions += translator.code.n_instructions(laid + 1, templates.laid + 1)
+                cost.host_bytes += templates.code_bytes - code_bytes
+
         translator._compile, translator._text = compile_region, text  # type: ignore[method-assign]
+        translator._lay = lay  # type: ignore[method-assign]
 
 
 def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, Any]:
@@ -176,8 +190,7 @@ def executed_where(translator: Translator, counts: dict[int, int]) -> dict[str, 
     of a block, on average; ``translated``: the share of instructions whose block has an optimised translation then."""
     owner: dict[int, Region] = {}
     for region in translator.tier.regions:
-        if region.optimised:
-            owner.update(dict.fromkeys(region.blocks, region))
+        owner.update(dict.fromkeys(region.blocks, region))
     sizes = {id(region): _expansion(region) for region in _each_once(owner)}
     total = translated = 0
     guest = host = executions = 0.0

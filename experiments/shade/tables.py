@@ -213,12 +213,12 @@ def _parts(campaign: Campaign, tables: dict[str, pd.DataFrame]) -> Iterator[str]
     fourth = tables["table4"]
     rows = _papers(campaign, "cost", "{:g}", ", instructions for one generated")
     for program in campaign.programs:
-        for tier in ("quick", "optimised"):
+        for tier in ("templates", "optimised"):
             mine = fourth[(fourth["program"] == program) & (fourth["tier"] == tier)].set_index("level")
             cells = []
             for level in campaign.levels:
                 n = mine["instructions"].get(level, 0)
-                cells.append(f"{mine['microseconds_each'][level]:.0f} ({n:,.0f})" if n else "-")
+                cells.append(f"{mine['microseconds_each'][level]:.3g} ({n:,.0f})" if n else "-")
             rows.append([f"{program}, {tier} (instructions)", *cells])
     yield markdown_table(header, rows)
 

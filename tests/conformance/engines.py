@@ -20,7 +20,7 @@ class Engine:
 
     name: str
     kind: str = "translated"
-    hot_executions: int = NEVER
+    templates: bool = False
     optimise_executions: int = NEVER
     rounds: int = 1
 
@@ -28,8 +28,8 @@ class Engine:
 ENGINES = (
     Engine("oracle", "oracle"),
     Engine("interpreter", rounds=2),
-    Engine("quick", hot_executions=1, rounds=3),
-    Engine("optimised", hot_executions=1, optimise_executions=2, rounds=5),
+    Engine("templates", templates=True, rounds=2),
+    Engine("optimised", templates=True, optimise_executions=2, rounds=5),
 )
 
 
@@ -46,7 +46,7 @@ def run(program: bytes, engine: Engine) -> Outcome:
     """Run ``program`` (see env/rounds.S) on ``engine``."""
     with Machine(
         program, ["round"] * (engine.rounds - 1), engine=engine.kind, background=False,
-        hot_executions=engine.hot_executions, optimise_executions=engine.optimise_executions,
+        templates=engine.templates, optimise_executions=engine.optimise_executions,
         limit_instructions=LIMIT_INSTRUCTIONS,
     ) as machine:  # fmt: skip
         try:

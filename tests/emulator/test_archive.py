@@ -50,7 +50,7 @@ class Blocks:
 
 def run(program: Path | bytes, consumers: list[Any], save: bool = True, **options: Any) -> Machine:
     with Machine(
-        program, ["1"], consumers=consumers, keep_translations=True, hot_executions=2, background=False,
+        program, ["1"], consumers=consumers, keep_translations=True, background=False,
         optimise_executions=4, **options,
     ) as machine:  # fmt: skip
         machine.run()
@@ -80,7 +80,7 @@ def test_the_second_process_optimises_nothing(
     assert len([path for path in empty_cache.rglob("*") if path.is_file()]) == 2
     names = compiled(monkeypatch)
     after = run(mixture, [second] if traced else [])
-    assert not [name for name in names if name.startswith("o")]  # quick translations are not kept
+    assert not [name for name in names if name.startswith("o")]  # nor are templates
     assert after.files.output(1) == before.files.output(1)
     assert after.instructions == before.instructions
     assert second.words == first.words
@@ -141,7 +141,7 @@ def test_faults_in_kept_translations_are_precise(empty_cache: Path) -> None:
 
     def fault() -> str:
         with Machine(
-            program, ["hot"], keep_translations=True, hot_executions=2, background=False,
+            program, ["hot"], keep_translations=True, background=False,
             optimise_executions=4,
         ) as machine:  # fmt: skip
             ending = machine.run()

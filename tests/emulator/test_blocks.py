@@ -50,7 +50,7 @@ def test_restored_blocks_keep_their_numbers() -> None:
     first.get(0x2004)
     _, second = discover([NOP, JAL_RA])
     fresh = BlockCache(second._fetch, lambda pc, raw: ValueError())
-    fresh.take(range(fresh.facts.extend(first.facts.blocks, first.facts.instructions), 2))
+    fresh.take(np.arange(fresh.facts.extend(first.facts.blocks, first.facts.instructions), 2))
     assert fresh.known(0x2008) is None
     block = fresh.known(0x2004)
     assert block is not None

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.engine import discovery_kernel as k
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Discovery
 from emulator.engine.entry import Entry
-from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
+from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.isa.decode import assemble
 from emulator.isa.table import TABLE
@@ -50,14 +51,16 @@ class Twin:
         assert kernel.discover(at)
         assert not kernel.discover(at)  # it is known
         assert kernel.has_found
-        (operations,), _, ((start, decoded),) = kernel.collect()
+        operations, _, ((start, decoded),) = kernel.collect()
         assert not kernel.has_found
         assert (start, decoded) == (at, self.memory.fetch(at, block.end_pc - at))
         expected = operations_of(block)
         assert operations.tolist() == expected.tolist()
         assert space.cache.facts.blocks.tolist() == other.cache.facts.blocks.tolist()
         assert space.cache.facts.instructions.tolist() == other.cache.facts.instructions.tolist()
-        assert descriptors[1].tolist()[:5] == (operations.ctypes.data, 0, len(block.instructions), 0, 77)
+        assert descriptors[1].tolist() == (
+            operations.ctypes.data, 0, len(block.instructions), 0, 77, at, len(operations)
+        )  # fmt: skip
         assert self.index.view("u4")[at >> 1] == 1
         assert self.slots.view("u8")[at >> 1] == RUNNER
         assert space.cache.get(at) == block  # decoded when somebody asks, under the same number
@@ -134,11 +137,16 @@ def test_where_nothing_may_be_executed(twin: Twin) -> None:
         twin.memory.protect(CODE + PAGE, PAGE, READ | WRITE | EXEC)
 
 
-def found_by(kernel: Discovery) -> list[tuple[Any, int]]:
+def found_by(kernel: Discovery, descriptors: Any) -> list[tuple[Any, int]]:
     if not kernel.has_found:
         return []
     operations, blocks, _ = kernel.collect()
-    return list(zip(operations, blocks["pc"].tolist(), strict=True))
+    rows = descriptors[int(kernel._job[k.N_DESCRIPTORS]) - len(blocks) :][: len(blocks)]
+    first = (rows["operations"].astype(np.int64) - operations.ctypes.data) // OPERATION_DTYPE.itemsize
+    assert rows["pc"].tolist() == blocks["pc"].tolist()
+    ends = first + rows["n_operations"]
+    assert [0, *ends.tolist()] == [*first.tolist(), len(operations)]
+    return [(operations[a:b], pc) for a, b, pc in zip(first, ends, blocks["pc"].tolist(), strict=True)]
 
 
 def test_a_table_that_grows(twin: Twin) -> None:
@@ -154,10 +162,10 @@ def test_a_table_that_grows(twin: Twin) -> None:
     for place in range(1700):
         if not kernel.discover(CODE + 2 * place):
             if kernel.has_found:
-                kept += [(pc, one.copy(), one) for one, pc in found_by(kernel)]
+                kept += [(pc, one.copy(), one) for one, pc in found_by(kernel, view)]
             kernel.begin(RUNNER, twin.slots.address, 0, len(kept))
             kernel.discover(CODE + 2 * place)
-    kept += [(pc, one.copy(), one) for one, pc in found_by(kernel)]
+    kept += [(pc, one.copy(), one) for one, pc in found_by(kernel, view)]
     other = BlockCache(space.fetch, lambda pc, raw: ValueError())
     for pc, copy, live in kept:
         block = other.get(pc)

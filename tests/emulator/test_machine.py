@@ -66,11 +66,11 @@ def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
     reference = record_of(mixture, "1", engine="oracle")
     assert reference[1] > 100_000
     for options in (
-        {"hot_executions": 1 << 30},  # interpreted only
-        {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30},
-        {"hot_executions": 2, "background": False, "optimise_executions": 4},
-        {"hot_executions": 20},
-        {"hot_executions": 20, "step": 777},
+        {"templates": False},  # interpreted only
+        {"background": False, "optimise_executions": 1 << 30},
+        {"background": False, "optimise_executions": 4},
+        {},
+        {"step": 777},
     ):
         assert record_of(mixture, "1", **options) == reference, options  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def test_probes_count_what_the_oracle_counts(mixture: Path) -> None:
     ],
 )
 def test_how_a_guest_ends(faults: Path, what: str, status: int, words: list[str]) -> None:
-    for options in ({}, {"background": False, "optimise_executions": 10, "hot_executions": 5}):
+    for options in ({}, {"background": False, "optimise_executions": 10}):
         with Machine(faults, [what], **options) as machine:  # type: ignore[arg-type]
             ending = machine.run()
         assert ending.status == status
@@ -200,9 +200,7 @@ def test_a_program_that_is_none(tmp_path: Path) -> None:
         Machine(b"\x7fELF")
 
 
-@pytest.mark.parametrize(
-    "hot", [{"hot_executions": 1 << 30}, {"hot_executions": 2, "optimise_executions": 4}, {}]
-)
+@pytest.mark.parametrize("hot", [{"templates": False}, {"optimise_executions": 4}, {}])
 def test_counts_are_those_of_the_record(mixture: Path, hot: dict[str, int]) -> None:
     counter = BlockCounter()
     with Machine(mixture, ["1"], consumers=[counter], engine="oracle") as machine:
@@ -230,7 +228,7 @@ def test_intervals_end_at_the_same_instruction_in_every_tier(mixture: Path) -> N
     reference = boundaries(TraceSelection(), engine="oracle")
     assert len(reference) > 20
     for selection in (TraceSelection(), TraceSelection(counts=True), FULL_RECORD):
-        for options in ({"hot_executions": 1 << 30}, {"hot_executions": 2, "optimise_executions": 4}):
+        for options in ({"templates": False}, {"optimise_executions": 4}):
             assert boundaries(selection, **options) == reference
 
 

@@ -73,10 +73,10 @@ def by_pc(machine: Machine) -> dict[int, int]:
 
 
 TIERS: dict[str, dict[str, Any]] = {
-    "interpreted": {"hot_executions": 1 << 30, "optimise_executions": 1 << 30, "background": False},
-    "quick": {"hot_executions": 2, "optimise_executions": 1 << 30, "background": False},
-    "optimised": {"hot_executions": 2, "optimise_executions": 4, "background": False},
-    "background": {"hot_executions": 50, "optimise_executions": 20},
+    "interpreted": {"templates": False, "optimise_executions": 1 << 30, "background": False},
+    "templates": {"optimise_executions": 1 << 30, "background": False},
+    "optimised": {"optimise_executions": 4, "background": False},
+    "background": {"optimise_executions": 20},
 }
 
 
@@ -131,7 +131,7 @@ def told(found: Intervals) -> list[dict[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("tier", "at_most"), [("interpreted", 7), ("quick", 1), ("optimised", 64), ("background", 5)]
+    ("tier", "at_most"), [("interpreted", 7), ("templates", 1), ("optimised", 64), ("background", 5)]
 )
 def test_intervals_are_the_same_from_every_tier(
     mixture: Path, expected: Twin, tier: str, at_most: int

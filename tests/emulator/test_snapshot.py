@@ -85,8 +85,8 @@ def rest(machine: Machine) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("options", [
-    {"background": False, "hot_executions": 4, "optimise_executions": 8},
-    {"background": False, "hot_executions": 1 << 30, "optimise_executions": 1 << 30},
+    {"background": False, "optimise_executions": 8},
+    {"background": False, "templates": False, "optimise_executions": 1 << 30},
     {"engine": "oracle"},
 ])  # fmt: skip
 @pytest.mark.parametrize("at", [5_000, 180_000, 400_000])

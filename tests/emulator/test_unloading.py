@@ -34,7 +34,7 @@ def program(fences: int) -> bytes:
 
 def translating(fences: int) -> Machine:
     """A machine that translates every block twice over."""
-    return Machine(program(fences), background=False, hot_executions=1, optimise_executions=2)
+    return Machine(program(fences), background=False, optimise_executions=2)
 
 
 def run(fences: int) -> int:

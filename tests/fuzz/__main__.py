@@ -25,7 +25,7 @@ from tests.fuzz.programs import random_program
 from tests.fuzz.sequences import check_sequence
 
 BATCH = {"engines": 40, "float": 200, "compressed": 200, "elf": 300, "calls": 100, "sequences": 60}
-UNTRACED = ("interpreter", "quick", "optimised")
+UNTRACED = ("interpreter", "templates", "optimised")
 PROGRAMS = {"engines": random_program, "float": float_program, "compressed": compressed_program}
 BATCH_SECONDS = 600
 MOST_BYTES = 4 << 30  # of host memory in one batch

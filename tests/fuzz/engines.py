@@ -21,14 +21,14 @@ from tests.fuzz.programs import CODE, DATA, DATA_BYTES, Program
 
 NEVER = 1 << 30
 LIMIT_INSTRUCTIONS = 20_000
-# Executions before a quick and an optimised translation, and whether the record is compared.
-ENGINES: dict[str, tuple[int, int, bool]] = {
-    "interpreter": (NEVER, NEVER, False),
-    "interpreter, traced": (NEVER, NEVER, True),
-    "quick": (1, NEVER, False),
-    "quick, traced": (1, NEVER, True),
-    "optimised": (1, 2, False),
-    "optimised, traced": (1, 2, True),
+# Whether there are templates, executions before an optimised translation, and whether the record is compared.
+ENGINES: dict[str, tuple[bool, int, bool]] = {
+    "interpreter": (False, NEVER, False),
+    "interpreter, traced": (False, NEVER, True),
+    "templates": (True, NEVER, False),
+    "templates, traced": (True, NEVER, True),
+    "optimised": (True, 2, False),
+    "optimised, traced": (True, 2, True),
 }
 CASES = Path(__file__).parent.parent / "emulator" / "isa" / "cases"
 
@@ -58,11 +58,11 @@ class Outcome:
 
 def run(program: Program, engine: str) -> Outcome:
     """``engine``: one of ENGINES, or "oracle"."""
-    hot, optimise, traced = ENGINES.get(engine, (NEVER, NEVER, True))
+    templates, optimise, traced = ENGINES.get(engine, (False, NEVER, True))
     record = Record()
     with Machine(
         program.elf(), engine="oracle" if engine == "oracle" else "translated", background=False,
-        hot_executions=hot, optimise_executions=optimise, limit_instructions=LIMIT_INSTRUCTIONS,
+        templates=templates, optimise_executions=optimise, limit_instructions=LIMIT_INSTRUCTIONS,
         consumers=[record] if traced else [],
     ) as machine:  # fmt: skip
         hart = machine.hart

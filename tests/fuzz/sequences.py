@@ -30,7 +30,7 @@ _WRONG = 0.06  # share of arguments that make no sense
 _PROGRAM = "/directory/program"
 _STATUS = 7  # of the program that children execute
 _HANDLED = 10  # SIGUSR1
-HOT = {"hot_executions": 1, "optimise_executions": 2}
+HOT = {"optimise_executions": 2}
 _T0, _A0, _A7 = 5, 10, 17
 
 

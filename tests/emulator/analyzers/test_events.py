@@ -17,9 +17,9 @@ from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
 from emulator.machine import Machine
 
 TIERS: tuple[dict[str, Any], ...] = (
-    {"hot_executions": 1 << 30},
-    {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30},
-    {"hot_executions": 2, "background": False, "optimise_executions": 4},
+    {"templates": False},
+    {"background": False, "optimise_executions": 1 << 30},
+    {"background": False, "optimise_executions": 4},
     {"engine": "oracle"},
 )
 

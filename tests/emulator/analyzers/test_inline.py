@@ -18,9 +18,9 @@ from emulator.machine import Machine
 from instrumenter.build import build_program
 
 ENGINES: dict[str, dict[str, Any]] = {
-    "interpreter": {"hot_executions": 1 << 30, "optimise_executions": 1 << 30},
-    "quick": {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30},
-    "optimised": {"hot_executions": 2, "background": False, "optimise_executions": 4},
+    "interpreter": {"templates": False, "optimise_executions": 1 << 30},
+    "templates": {"background": False, "optimise_executions": 1 << 30},
+    "optimised": {"background": False, "optimise_executions": 4},
     "oracle": {"engine": "oracle"},
 }
 BEFORE = tuple(name for name in FIELDS if name not in AFTER)
@@ -149,7 +149,7 @@ class Averages(Analyzer):
         state[1] += 1.0
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "quick", "optimised"])
+@pytest.mark.parametrize("engine", ["interpreter", "templates", "optimised"])
 def test_floating_point_of_a_function_is_not_the_guests(mixture: Path, engine: str) -> None:
     with Machine(mixture, ["1"]) as machine:
         machine.run()

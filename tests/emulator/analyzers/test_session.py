@@ -17,8 +17,8 @@ from emulator.machine import Machine
 from tests.emulator.dynamic_root import build_root
 
 ENGINES: tuple[dict[str, Any], ...] = (
-    {"hot_executions": 1 << 30},
-    {"hot_executions": 2, "background": False, "optimise_executions": 4},
+    {"templates": False},
+    {"background": False, "optimise_executions": 4},
     {"engine": "oracle"},
 )
 
@@ -169,7 +169,7 @@ def test_before_and_after(small: Path, steps: list[Any], options: dict[str, Any]
 
 def test_functions_may_change_registers_and_memory(small: Path) -> None:
     def output(analyzers: list[Analyzer]) -> tuple[bytes, int]:
-        with Machine(small, ["3"], hot_executions=2, background=False, optimise_executions=4) as machine:
+        with Machine(small, ["3"], background=False, optimise_executions=4) as machine:
             session = Session(machine, analyzers)
             session.run()
             session.finish()

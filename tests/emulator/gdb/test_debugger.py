@@ -247,7 +247,7 @@ def test_faults_in_translations_stop_as_the_oracles_do(serving: Any) -> None:
     found = []
     for options in (
         {"engine": "oracle"},
-        {"background": False, "hot_executions": 1, "optimise_executions": 2},
+        {"background": False, "optimise_executions": 2},
     ):
         served = serving("fault", "64", **options)
         served.client.insert(0, served.address("main"))

@@ -95,7 +95,7 @@ def program(kernels: Sequence[Kernel]) -> bytes:
 
 def machine_for(kernels: Sequence[Kernel], engine: Engine) -> Machine:
     return Machine(
-        program(kernels), engine=engine.kind, background=False, hot_executions=engine.hot_executions,
+        program(kernels), engine=engine.kind, background=False, templates=engine.templates,
         optimise_executions=engine.optimise_executions, limit_instructions=LIMIT_INSTRUCTIONS,
     )  # fmt: skip
 

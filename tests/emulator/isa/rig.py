@@ -59,7 +59,7 @@ class NoEnvironment:
 
 
 class Rig:
-    """``engine``: "oracle", "interpreter", "quick" or "optimised"."""
+    """``engine``: "oracle", "interpreter", "templates" or "optimised"."""
 
     def __init__(self, engine: str, traced: bool = False) -> None:
         self.engine = engine
@@ -80,7 +80,7 @@ class Rig:
         self.place = self.entry.register(self.hart.address)
         self.translator = Translator(
             self.hart, self.cache, background=False,
-            hot_executions=NEVER if engine == "interpreter" else 1,
+            templates=engine != "interpreter",
             optimise_executions=2 if engine == "optimised" else NEVER,
         )  # fmt: skip
         self.translator.select(FULL_RECORD if traced else NOTHING)

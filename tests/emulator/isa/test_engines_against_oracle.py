@@ -11,7 +11,7 @@ from rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
 from emulator.isa.table import ROWS
 
-STATES = {"interpreter": 60, "quick": 40, "optimised": 60}
+STATES = {"interpreter": 60, "templates": 40, "optimised": 60}
 SPACING = 8  # bytes between instances in the code page
 
 
@@ -61,7 +61,7 @@ def test_rows(engine: str, group: int, oracle: Rig) -> None:
     assert not failures, "\n" + "\n".join(failures)
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "quick", "optimised"])
+@pytest.mark.parametrize("engine", ["interpreter", "templates", "optimised"])
 def test_random_sequences(engine: str, oracle: Rig) -> None:
     """Straight-line mixtures: values that stay in host registers between instructions."""
     candidates = [row for row in PLAIN_ROWS if not row.access and not row.ends_block]

@@ -39,7 +39,7 @@ def run(code: bytes | list[int], engine: str, writable: bool = False) -> End:
     program[64 + 4] |= 2 * writable
     chosen = engine_named(engine)
     with Machine(
-        bytes(program), engine=chosen.kind, background=False, hot_executions=chosen.hot_executions,
+        bytes(program), engine=chosen.kind, background=False, templates=chosen.templates,
         optimise_executions=chosen.optimise_executions, limit_instructions=100_000,
     ) as machine:  # fmt: skip
         ending = machine.run()

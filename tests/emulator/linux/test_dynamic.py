@@ -72,7 +72,7 @@ def test_translations_of_libraries_are_kept_too(
         files = VirtualFiles(root=root, mapped={INTERPRETER: loader})
         with Machine(
             root / "program", ["x"], files=files, keep_translations=True, background=False,
-            hot_executions=1 << 30, optimise_executions=2,
+            templates=False, optimise_executions=2,
         ) as machine:  # fmt: skip
             assert machine.run().status == 5
             machine.save_translations()

@@ -18,11 +18,12 @@ from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 
 SOURCE = Path(__file__).with_name("guest_tasks.c")
-INTERPRETED = {"hot_executions": 1 << 30}
-QUICK = {"hot_executions": 2, "background": False, "optimise_executions": 1 << 30}
-OPTIMISED = {"hot_executions": 2, "background": False, "optimise_executions": 4}
+INTERPRETED = {"templates": False}
+TEMPLATES = {"background": False, "optimise_executions": 1 << 30}
+OPTIMISED = {"background": False, "optimise_executions": 4}
 ENGINES: dict[str, dict[str, Any]] = {
-    "default": {}, "interpreted": INTERPRETED, "quick": QUICK, "optimised": OPTIMISED, "oracle": {"engine": "oracle"},
+    "default": {}, "interpreted": INTERPRETED, "templates": TEMPLATES, "optimised": OPTIMISED,
+    "oracle": {"engine": "oracle"},
 }  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def test_turns_end_at_the_same_instruction_in_every_engine(
     monkeypatch.setattr(scheduler, "TURN_INSTRUCTIONS", 4000)
     reference = ended(program, "race", engine="oracle")
     assert reference[0] == 0
-    for options in ({}, INTERPRETED, QUICK, OPTIMISED, {**OPTIMISED, "step": 777}):
+    for options in ({}, INTERPRETED, TEMPLATES, OPTIMISED, {**OPTIMISED, "step": 777}):
         assert ended(program, "race", **options) == reference, options  # type: ignore[arg-type]
     monkeypatch.setattr(scheduler, "TURN_INSTRUCTIONS", 4321)
     assert ended(program, "race")[1] != reference[1]
