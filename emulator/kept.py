@@ -16,8 +16,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 DEFAULT_LIMIT_BYTES = 2 << 30
 LIMIT_VARIABLE = "PERTURBATION_CACHE_LIMIT"
@@ -34,8 +34,7 @@ _DISK_BYTES = 4096
 _FACTORS = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-@dataclass(frozen=True)
-class KeptFile:
+class KeptFile(NamedTuple):
     """A file of ours. ``kind``: "object", or what it has of a program; ``used``: when last, seconds of the epoch."""
 
     path: Path
