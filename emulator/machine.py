@@ -10,9 +10,9 @@ one cycle of a 1 GHz clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,7 @@ class CounterFile(Protocol):
     def write_control(self, value: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """How a guest ended: ``status`` as a shell shows it; a message when a fault or signal ended it."""
 
     status: int

@@ -53,12 +53,11 @@ _MACHINES = {
 _REMEDY = "compile it with `zig cc -target riscv64-linux-musl -static`"
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """Part of the file to be mapped: ``data`` at ``address``, then zeros up to ``memory_bytes``."""
 
     address: int
-    data: memoryview = field(repr=False)
+    data: memoryview
     memory_bytes: int
     prot: int  # READ | WRITE | EXEC
     offset: int = 0  # of the data in the file
