@@ -68,13 +68,13 @@ def limit_bytes() -> int:
 def read_checked(path: Path) -> bytes | None:
     """What `write_checked` wrote; None when there is nothing, or it is damaged. The file counts as used now."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            head, body = file.read(_HEAD.size), file.read()
     except OSError:
         return None
-    if len(raw) < _HEAD.size:
+    if len(head) < _HEAD.size:
         return None
-    magic, checksum = _HEAD.unpack_from(raw)
-    body = raw[_HEAD.size :]
+    magic, checksum = _HEAD.unpack(head)
     if magic != _MAGIC or checksum != zlib.crc32(body):
         return None
     with contextlib.suppress(OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -101,11 +101,11 @@ class BlockCache:
         self._restored.update(zip(pcs, range(first, first + len(pcs)), strict=True))
         self.newest = first + len(pcs) - 1
 
-    def take(self, numbers: Iterable[int]) -> None:
+    def take(self, numbers: Sequence[int]) -> None:
         """Take these rows of the facts, from an earlier process, for blocks that are not known."""
-        for number, pc in zip(numbers, self.facts.blocks["pc"][np.asarray(numbers)].tolist(), strict=True):
-            if pc not in self.by_pc:
-                self._restored[pc] = number
+        pcs = self.facts.blocks["pc"][np.array(numbers, np.int64)].tolist()
+        by_pc = self.by_pc
+        self._restored.update((pc, n) for pc, n in zip(pcs, numbers, strict=True) if pc not in by_pc)
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""

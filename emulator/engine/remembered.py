@@ -53,7 +53,8 @@ class Remembered:
         self._stretch[
             ~np.broadcast_to(inside, len(blocks))
         ] = -1  # blocks whose code was gone when it was saved
-        self._row_of = {pc: row for row, pc in enumerate(blocks["pc"].tolist()) if self._stretch[row] >= 0}
+        rows = np.flatnonzero(self._stretch >= 0)
+        self._row_of = dict(zip(blocks["pc"][rows].tolist(), rows.tolist(), strict=True))
         self._waiting = set(range(len(saved.code)))
         self._here = np.zeros(len(saved.code) + 1, np.bool_)  # the last one for -1
 
