@@ -104,8 +104,10 @@ class BlockCache:
     def take(self, numbers: Sequence[int]) -> None:
         """Take these rows of the facts, from an earlier process, for blocks that are not known."""
         pcs = self.facts.blocks["pc"][np.array(numbers, np.int64)].tolist()
-        by_pc = self.by_pc
-        self._restored.update((pc, n) for pc, n in zip(pcs, numbers, strict=True) if pc not in by_pc)
+        taken = dict(zip(pcs, numbers, strict=True))
+        for pc in self.by_pc.keys() & taken.keys():
+            del taken[pc]
+        self._restored.update(taken)
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""
