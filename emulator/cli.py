@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,31 +128,32 @@ def main(
 
     Dynamically linked programs find their interpreter and libraries below --root.
     """
-    from emulator.errors import EmulatorError
-    from emulator.events import TraceSelection
-    from emulator.linux.files import VirtualFiles
-    from emulator.machine import Machine
-
     if gdb_port is not None and names:
         raise click.UsageError("--gdb and --analyzer both stop the program where they want: use one of them")
     mapped = dict(_mapping(value) for value in maps)
     environment = dict(item.partition("=")[::2] for item in env)
     limit_instructions = _count(limit) if limit else None
-    try:
-        core, clock_hz = _timing(machine_path, seed)
-        files = VirtualFiles(
-            root=root, mapped=mapped, writable=writable, stdin=0, stdout=1, stderr=2, seed=seed
-        )
-        machine = Machine(
-            program, arguments, environment=environment, files=files, core=core, clock_hz=clock_hz, seed=seed,
-            limit_instructions=limit_instructions, engine=engine, keep_translations=True,
-        )  # fmt: skip
-        if stats and core is None:
-            machine.observe(TraceSelection(counts=True))
-        session = _session(machine, names, selection, first is not None)
-        _bounds(session, first, last)
-    except EmulatorError as error:
-        raise SystemExit(_complain(error, USAGE_ERROR)) from None
+    with _starting():
+        from emulator.errors import EmulatorError
+        from emulator.events import TraceSelection
+        from emulator.linux.files import VirtualFiles
+        from emulator.machine import Machine
+
+        try:
+            core, clock_hz = _timing(machine_path, seed)
+            files = VirtualFiles(
+                root=root, mapped=mapped, writable=writable, stdin=0, stdout=1, stderr=2, seed=seed
+            )
+            machine = Machine(
+                program, arguments, environment=environment, files=files, core=core, clock_hz=clock_hz, seed=seed,
+                limit_instructions=limit_instructions, engine=engine, keep_translations=True,
+            )  # fmt: skip
+            if stats and core is None:
+                machine.observe(TraceSelection(counts=True))
+            session = _session(machine, names, selection, first is not None)
+            _bounds(session, first, last)
+        except EmulatorError as error:
+            raise SystemExit(_complain(error, USAGE_ERROR)) from None
     status = _run(machine, session, first, last, core, stats, gdb_port)
     machine.save_translations()
     # Leave at once: a translation that is still being compiled is of no use to anyone.
@@ -158,16 +162,35 @@ def main(
     os._exit(status)
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """While modules are loaded and the machine is set up.
+
+    Nothing of that becomes garbage, and looking for some takes a tenth of the time. Nor does the emulator need numpy's
+    linear algebra: as soon as it is loaded its threads would spin on the other processors for tens of milliseconds, in
+    case that there is work for them. They shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()  # what there is now need not be looked through later either
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _session(machine: Machine, names: tuple[str, ...], selection: str | None, paused: bool) -> Session | None:
     """The analyzers that were asked for, watching the machine."""
-    import shlex
-
     if not names:
         if selection:
             raise click.BadParameter(
                 "expected --analyzer with it: see --list-analyzers", param_hint="--select"
             )
         return None
+    import shlex
+
     from emulator.analyzers.registry import make
     from emulator.analyzers.session import Session
 

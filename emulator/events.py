@@ -164,9 +164,9 @@ class BlockFacts:
     def reserve(self, n_instructions: int) -> None:
         """Make room for a block of so many."""
         if self.n_instructions + n_instructions > len(self._instructions):
-            self._instructions = np.concatenate([self._instructions, np.zeros_like(self._instructions)])
+            self._instructions = _joined(self._instructions, self._instructions[:0], len(self._instructions))
         if self.n_blocks == len(self._blocks):
-            self._blocks = np.concatenate([self._blocks, np.zeros_like(self._blocks)])
+            self._blocks = _joined(self._blocks, self._blocks[:0], len(self._blocks))
 
     def add(self, n_blocks: int, n_instructions: int) -> int:
         """There are so many more blocks, of so many instructions, in `tables`; the id of the first."""
@@ -176,15 +176,22 @@ class BlockFacts:
 
     def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> int:
         """Add the tables of an earlier process; the id of the first of the blocks."""
-        first, more = self.n_blocks, blocks.copy()
-        more["first_instruction"] += self.n_instructions
-        self._blocks = np.concatenate([self.blocks, more, np.zeros(1024, BLOCK_DTYPE)])
-        self._instructions = np.concatenate(
-            [self.instructions, instructions, np.zeros(8192, INSTRUCTION_DTYPE)]
-        )
+        first = self.n_blocks
+        self._blocks = _joined(self.blocks, blocks, 1024)
+        self._blocks["first_instruction"][first : first + len(blocks)] += self.n_instructions
+        self._instructions = _joined(self.instructions, instructions, 8192)
         self.n_blocks += len(blocks)
         self.n_instructions += len(instructions)
         return first
+
+
+def _joined(rows: NDArray[np.void], more: NDArray[np.void], room: int) -> NDArray[np.void]:
+    """Both, contiguous ones of one type, and ``room`` rows of zeros behind them."""
+    whole = np.zeros(len(rows) + len(more) + room, rows.dtype)
+    raw = whole.view(np.uint8)  # numpy would copy field by field
+    raw[: rows.nbytes] = rows.view(np.uint8)
+    raw[rows.nbytes : rows.nbytes + more.nbytes] = more.view(np.uint8)
+    return whole
 
 
 @dataclass(frozen=True)

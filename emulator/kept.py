@@ -16,8 +16,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 DEFAULT_LIMIT_BYTES = 2 << 30
 LIMIT_VARIABLE = "PERTURBATION_CACHE_LIMIT"
@@ -34,8 +34,7 @@ _DISK_BYTES = 4096
 _FACTORS = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-@dataclass(frozen=True)
-class KeptFile:
+class KeptFile(NamedTuple):
     """A file of ours. ``kind``: "object", or what it has of a program; ``used``: when last, seconds of the epoch."""
 
     path: Path
@@ -69,13 +68,13 @@ def limit_bytes() -> int:
 def read_checked(path: Path) -> bytes | None:
     """What `write_checked` wrote; None when there is nothing, or it is damaged. The file counts as used now."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            head, body = file.read(_HEAD.size), file.read()
     except OSError:
         return None
-    if len(raw) < _HEAD.size:
+    if len(head) < _HEAD.size:
         return None
-    magic, checksum = _HEAD.unpack_from(raw)
-    body = raw[_HEAD.size :]
+    magic, checksum = _HEAD.unpack(head)
     if magic != _MAGIC or checksum != zlib.crc32(body):
         return None
     with contextlib.suppress(OSError):

@@ -10,9 +10,9 @@ one cycle of a 1 GHz clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from emulator.events import (
     TraceSelection,
 )
 from emulator.faults import explain, fault_of, place_of, reported_fault, signal_code
-from emulator.intervals import Intervals, IntervalWriter
 from emulator.isa.decode import Instruction, decode
 from emulator.linux.abi import Signal, signal_name
 from emulator.linux.elf import ElfImage, load_image
@@ -50,8 +49,11 @@ from emulator.memory import (
     MemoryFault,
 )
 from emulator.record import BATCH_INSTRUCTIONS, Record
-from emulator.snapshot import Snapshot, return_to, take_snapshot
 from emulator.spaces import Space, Spaces
+
+if TYPE_CHECKING:
+    from emulator.intervals import Intervals, IntervalWriter
+    from emulator.snapshot import Snapshot
 
 UNTRACED_BATCH_INSTRUCTIONS = 1 << 30
 # What a translation may run beyond its budget.
@@ -75,8 +77,7 @@ class CounterFile(Protocol):
     def write_control(self, value: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """How a guest ended: ``status`` as a shell shows it; a message when a fault or signal ended it."""
 
     status: int
@@ -323,6 +324,8 @@ class Machine:
         tell what ran in each of them: block executions and reuse times, as far as they are selected and counted from
         the end of the last interval that was run so. The last one of a program is as short as it comes out.
         """
+        from emulator.intervals import IntervalWriter  # as below: a plain run starts without it
+
         writer, facts = self._intervals, self._cache.facts
         if writer is None:
             writer = self._intervals = IntervalWriter(self.hart)
@@ -350,6 +353,8 @@ class Machine:
 
         Raises `EmulatorError` for a guest that uses the host's files or streams.
         """
+        from emulator.snapshot import take_snapshot
+
         self.drain()
         self._must_be_one_process()
         without = [self, self.memory, self.image, self.process, self.hart, self.core, self.counters]
@@ -360,6 +365,8 @@ class Machine:
 
     def restore(self, saved: Snapshot) -> None:
         """Go back. Observers keep what they have seen; a timing core keeps its state."""
+        from emulator.snapshot import return_to
+
         self.drain()
         self._must_be_one_process()
         return_to(saved, self.memory, self.hart, self.facts.n_blocks, self._lines)

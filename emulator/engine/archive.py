@@ -18,9 +18,8 @@ import hashlib
 import json
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
 from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
 
 
-@dataclass(frozen=True)
-class SavedRegion:
+class SavedRegion(NamedTuple):
     """An optimised region: where it is entered, the blocks in it by pc, and its relocatable object."""
 
     name: str
@@ -40,8 +38,7 @@ class SavedRegion:
     image: bytes
 
 
-@dataclass(frozen=True)
-class SavedCode:
+class SavedCode(NamedTuple):
     """What was known about a program's code.
 
     ``blocks``, ``instructions``: rows of `BlockFacts`; ``operations``: of the interpreter, all blocks' one after

@@ -38,6 +38,7 @@ _IMMEDIATES = {
     "imm12": k.IMM_12, "simm7": k.IMM_STORE, "bimm7": k.IMM_BRANCH, "imm20": k.IMM_20, "jimm20": k.IMM_JUMP,
     "shamt6": k.IMM_SHIFT_6, "shamt5": k.IMM_SHIFT_5, "csr": k.IMM_CSR,
 }  # fmt: skip
+_COLUMNS = 1 + 1 + 4 + 8 + 8  # of the table of rows: see `_row`
 _JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
 
 
@@ -165,11 +166,6 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
 
 
 def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:
-    groups = np.zeros((1024, 2), np.int32)
-    candidates: list[tuple[int, int, int]] = []
-    for (opcode, funct3), rows in sorted(CANDIDATES.items()):
-        groups[opcode | funct3 << 7] = len(candidates), len(candidates) + len(rows)
-        candidates += [(row.mask, row.match, row.index) for row in rows]
     rounding = np.zeros(8, np.int64)
     for mode, bits in MXCSR_ROUNDING.items():
         rounding[mode] = bits
@@ -184,8 +180,34 @@ def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:
     ):  # fmt: skip
         numbers[place] = value
     made = np.zeros((32, 1 + MAX_BLOCK_INSTRUCTIONS), np.int64)
-    rows_table = np.array([_row(row) for row in TABLE], np.int64)
-    return _expanded(), groups, np.array(candidates, np.int64), rows_table, rounding, numbers, made
+    return *_instruction_tables(), rounding, numbers, made
+
+
+def _instruction_tables() -> tuple[NDArray[Any], ...]:
+    """The 32-bit instruction for each 16-bit one, 0 for none; where the candidates for each opcode and funct3 are;
+    the candidates; the rows. They follow from the sources and are kept, for there are 65,536 of the first."""
+    path = cache_directory() / OBJECTS / f"instructions-{sources_identity()[:32]}"
+    raw = read_checked(path)
+    if raw is None:
+        raw = b"".join(array.tobytes() for array in _make_instruction_tables())
+        write_checked(path, raw)
+    words = np.frombuffer(raw, np.int64)
+    expanded, groups, rows = (1 << 16) // 2, 1024, len(words) - _COLUMNS * len(TABLE)
+    return (
+        words[:expanded].view(np.uint32), words[expanded : expanded + groups].view(np.int32).reshape(-1, 2),
+        words[expanded + groups : rows].reshape(-1, 3), words[rows:].reshape(-1, _COLUMNS),
+    )  # fmt: skip
+
+
+def _make_instruction_tables() -> tuple[NDArray[Any], ...]:
+    expanded = np.array([expand_compressed(half) or 0 for half in range(1 << 16)], np.uint32)
+    groups = np.zeros((1024, 2), np.int32)
+    candidates: list[tuple[int, int, int]] = []
+    for (opcode, funct3), rows in sorted(CANDIDATES.items()):
+        groups[opcode | funct3 << 7] = len(candidates), len(candidates) + len(rows)
+        candidates += [(row.mask, row.match, row.index) for row in rows]
+    table = np.array([_row(row) for row in TABLE], np.int64).reshape(-1, _COLUMNS)
+    return expanded, groups, np.array(candidates, np.int64), table
 
 
 def _row(row: Row) -> list[int]:
@@ -198,13 +220,3 @@ def _row(row: Row) -> list[int]:
         "rm" in fields, rounds_as_told(row), _JUMPS.get(row.mnemonic, k.NO_JUMP),
         *(HANDLERS.get((row.index, mode), dynamic) for mode in range(8)),
     ]  # fmt: skip
-
-
-def _expanded() -> NDArray[np.uint32]:
-    """The 32-bit instruction for each 16-bit one, 0 for none; kept, for there are 65,536."""
-    path = cache_directory() / OBJECTS / f"expanded-{sources_identity()[:32]}"
-    raw = read_checked(path)
-    if raw is None:
-        raw = np.array([expand_compressed(half) or 0 for half in range(1 << 16)], np.uint32).tobytes()
-        write_checked(path, raw)
-    return np.frombuffer(raw, np.uint32)

@@ -7,6 +7,7 @@ compared, and what is equal is known from there on, with the optimised regions t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -48,20 +49,20 @@ class Remembered:
         starts = np.array([start for start, _ in saved.code], np.int64)
         ends = np.array([start + len(code) for start, code in saved.code], np.int64)
         blocks = saved.blocks
-        self._stretch = np.searchsorted(starts, blocks["pc"].astype(np.int64), side="right") - 1
+        self._pcs = blocks["pc"].astype(np.int64)
+        self._stretch = np.searchsorted(starts, self._pcs, side="right") - 1
         inside = (self._stretch >= 0) & (blocks["end_pc"] <= ends[self._stretch]) if len(ends) else False
         self._stretch[
             ~np.broadcast_to(inside, len(blocks))
         ] = -1  # blocks whose code was gone when it was saved
-        rows = np.flatnonzero(self._stretch >= 0)
-        self._row_of = dict(zip(blocks["pc"][rows].tolist(), rows.tolist(), strict=True))
+        self._starts = starts.tolist()
         self._waiting = set(range(len(saved.code)))
         self._here = np.zeros(len(saved.code) + 1, np.bool_)  # the last one for -1
 
     def awaits(self, pc: int) -> bool:
         """Whether the block at ``pc`` is in code that has not been in memory yet."""
-        row = self._row_of.get(pc)
-        return row is not None and int(self._stretch[row]) in self._waiting
+        place = bisect_right(self._starts, pc) - 1
+        return place in self._waiting and bool(np.any((self._pcs == pc) & (self._stretch == place)))
 
     def arrive(self) -> NDArray[np.int64]:
         """Compare what is waited for with what is in memory; rows of ``saved.blocks`` that are known now."""
@@ -89,7 +90,8 @@ class Remembered:
 
     def waiting_regions(self, selection: TraceSelection) -> list[SavedRegion]:
         """Regions in code that has not been in memory yet: of libraries that this process has not used."""
-        return [r for r in self._all(selection) if any(self.awaits(pc) for pc in r.blocks)]
+        waiting = set(self._pcs[np.isin(self._stretch, list(self._waiting))].tolist())
+        return [region for region in self._all(selection) if not waiting.isdisjoint(region.blocks)]
 
     def waiting_code(self) -> list[tuple[int, bytes]]:
         """The stretches that have not been in memory yet."""
@@ -104,12 +106,9 @@ class Remembered:
         return self._regions[selection]
 
     def _is_known(self, pc: int, cache: BlockCache) -> bool:
-        row = self._row_of.get(pc)
-        return (
-            row is not None
-            and bool(self._here[self._stretch[row]])
-            and cache.number_of(pc) == self.first + row
-        )
+        number = cache.number_of(pc)
+        row = -1 if number is None else number - self.first
+        return 0 <= row < len(self._pcs) and self._pcs[row] == pc and bool(self._here[self._stretch[row]])
 
 
 def remember(archive: Archive, cache: BlockCache, source: CodeSource) -> Remembered | None:

@@ -6,7 +6,6 @@ f0-f31, fflags, frm, fcsr. Running the guest is left to `debugger`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -80,19 +79,19 @@ def with_register(registers: Registers, number: int, value: int) -> Registers:
     if number < PC:
         x = list(registers.x)
         x[number] = value & _MASK if number else 0
-        return replace(registers, x=tuple(x))
+        return registers._replace(x=tuple(x))
     if number == PC:
-        return replace(registers, pc=value & _MASK)
+        return registers._replace(pc=value & _MASK)
     if number < FFLAGS:
         f = list(registers.f)
         f[number - F0] = value & _MASK
-        return replace(registers, f=tuple(f))
+        return registers._replace(f=tuple(f))
     fcsr = registers.fcsr
     if number == FFLAGS:
-        return replace(registers, fcsr=fcsr & ~31 | value & 31)
+        return registers._replace(fcsr=fcsr & ~31 | value & 31)
     if number == FRM:
-        return replace(registers, fcsr=fcsr & 31 | (value & 7) << 5)
-    return replace(registers, fcsr=value & 0xFF)
+        return registers._replace(fcsr=fcsr & 31 | (value & 7) << 5)
+    return registers._replace(fcsr=value & 0xFF)
 
 
 def read_memory(memory: GuestMemory, address: int, n_bytes: int) -> bytes:

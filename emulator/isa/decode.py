@@ -6,7 +6,7 @@ Compressed instructions are expanded to the 32-bit instruction that the manual d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from emulator.events import OpClass
 from emulator.isa.table import ROWS, TABLE, Row
@@ -15,8 +15,7 @@ DYNAMIC_ROUNDING = 7
 TIES_AWAY = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(NamedTuple):
     """A decoded instruction: its row and operand fields. ``imm`` is signed; ``rm`` is the rounding field.
 
     ``slow``: the oracle executes it for every engine; ``fixed``: it rounds as ``rm`` says, whatever frm is, and other

@@ -13,8 +13,8 @@ specification, "F" extension, sections on NaN generation and on subnormal arithm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt
+from typing import NamedTuple
 
 RNE, RTZ, RDN, RUP, RMM = range(5)
 """Rounding modes: nearest (ties to even), to zero, down, up, nearest (ties away from zero)."""
@@ -23,8 +23,7 @@ NX, UF, OF, DZ, NV = 1, 2, 4, 8, 16
 """Exception flags: inexact, underflow, overflow, division by zero, invalid operation."""
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """An interchange format of IEEE 754-2019, section 3.6; sizes in bits."""
 
     width: int

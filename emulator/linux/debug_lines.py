@@ -9,12 +9,10 @@ import io
 import posixpath
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, order=True)
-class LineRow:
+class LineRow(NamedTuple):
     """Instructions from ``address`` up to ``end`` come from ``line``; ``is_statement`` marks its start."""
 
     address: int

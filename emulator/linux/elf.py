@@ -3,7 +3,8 @@
 `load_image` reads a riscv64 executable - static, position-independent, or dynamically linked - and refuses
 everything else with a message that says what was got, what is expected and what to do. Damaged files raise
 `GuestImageError` and nothing else. Putting the segments into memory, and loading the interpreter of a dynamically
-linked program beside it, is left to `process`; source lines to `debug_lines`.
+linked program beside it, is left to `process`; source lines to `debug_lines`. Only few runs ask for names, so the
+symbol table is checked when the file is read, and its symbols are made when somebody asks.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from emulator.errors import GuestImageError
-from emulator.linux.debug_lines import DebugLines, LineRow
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE, page_floor
+
+if TYPE_CHECKING:
+    from emulator.linux.debug_lines import DebugLines, LineRow
 
 POSITION_INDEPENDENT_BASE = 0x1_0000
 """Where a position-independent executable is put; non-PIE ones are usually linked at the same place."""
@@ -48,12 +53,11 @@ _MACHINES = {
 _REMEDY = "compile it with `zig cc -target riscv64-linux-musl -static`"
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """Part of the file to be mapped: ``data`` at ``address``, then zeros up to ``memory_bytes``."""
 
     address: int
-    data: bytes = field(repr=False)
+    data: memoryview
     memory_bytes: int
     prot: int  # READ | WRITE | EXEC
     offset: int = 0  # of the data in the file
@@ -63,8 +67,7 @@ class Segment:
         return self.address + self.memory_bytes
 
 
-@dataclass(frozen=True, order=True)
-class Symbol:
+class Symbol(NamedTuple):
     """A named address; ``size_bytes`` is 0 when the file does not tell."""
 
     address: int
@@ -73,12 +76,19 @@ class Symbol:
     is_function: bool
 
 
+class _SymbolTable(NamedTuple):
+    """Where a symbol table and its names are in the file; both lie within it."""
+
+    entries: slice
+    names: slice
+
+
 @dataclass(frozen=True)
 class ElfImage:
     """An executable as the rest of the emulator sees it; all addresses are final guest addresses.
 
     ``phdr_address`` is where the program headers lie in memory (0 when they are not loaded); ``bias`` was
-    added to every address of a position-independent executable. ``symbols`` are sorted by address.
+    added to every address of a position-independent executable.
     """
 
     name: str
@@ -87,7 +97,7 @@ class ElfImage:
     phdr_address: int
     phdr_count: int
     phdr_entry_bytes: int
-    symbols: tuple[Symbol, ...] = field(repr=False)
+    symbol_table: _SymbolTable | None = field(repr=False)
     bias: int
     data: bytes = field(repr=False)
     interpreter: str | None = None
@@ -102,6 +112,14 @@ class ElfImage:
     def end(self) -> int:
         """Address after the last loaded byte, where the heap may begin."""
         return max(segment.end for segment in self.segments)
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """All that have a name and a place in the program, by address."""
+        if self.symbol_table is None:
+            return ()
+        entries, names = self.data[self.symbol_table.entries], self.data[self.symbol_table.names]
+        return tuple(sorted(_named(entries, names, self.bias)))
 
     @cached_property
     def _functions(self) -> tuple[list[int], list[Symbol]]:
@@ -145,6 +163,8 @@ class ElfImage:
 
     @cached_property
     def _lines(self) -> DebugLines:
+        from emulator.linux.debug_lines import DebugLines  # few runs want lines
+
         return DebugLines(self.data, self.bias)
 
     def source_line(self, pc: int) -> tuple[str, int] | None:
@@ -192,12 +212,15 @@ class _Reader:
         )
 
     def _part(self, offset: int, size: int, what: str) -> bytes:
+        return self._data[self._place(offset, size, what)]
+
+    def _place(self, offset: int, size: int, what: str) -> slice:
         if offset + size > len(self._data):
             raise self._refuse(
                 f"the file is truncated: {what} ends at byte {offset + size} of {len(self._data)}",
                 "copy or build it again",
             )
-        return self._data[offset : offset + size]
+        return slice(offset, offset + size)
 
     def _damaged(self, what: str) -> GuestImageError:
         return self._refuse(f"the file is damaged: {what}", "build it again")
@@ -225,7 +248,7 @@ class _Reader:
             phdr_address=self._phdr_address(headers, phoff, bias),
             phdr_count=len(headers),
             phdr_entry_bytes=56,
-            symbols=self._symbols(shoff, shentsize, shnum, bias),
+            symbol_table=self._symbol_table(shoff, shentsize, shnum),
             bias=bias,
             data=self._data,
             interpreter=self._interpreter(headers),
@@ -316,7 +339,7 @@ class _Reader:
                     f"the segment at {address:#x} ({memsz} bytes) lies outside the 2 GiB guest address space",
                     "link it at the default address",
                 )
-            data = self._part(offset, filesz, f"the segment at {address:#x}")
+            data = memoryview(self._data)[self._place(offset, filesz, f"the segment at {address:#x}")]
             prot = (
                 (READ if p_flags & _PF_R else 0)
                 | (WRITE if p_flags & _PF_W else 0)
@@ -340,9 +363,9 @@ class _Reader:
                 return vaddr + phoff - offset + bias
         return 0
 
-    def _symbols(self, shoff: int, shentsize: int, shnum: int, bias: int) -> tuple[Symbol, ...]:
+    def _symbol_table(self, shoff: int, shentsize: int, shnum: int) -> _SymbolTable | None:
         if shoff == 0 or shnum == 0:
-            return ()
+            return None
         if shentsize != 64:
             raise self._damaged(f"section headers of {shentsize} bytes, expected 64")
         table = self._part(shoff, shnum * shentsize, "the section header table")
@@ -354,22 +377,21 @@ class _Reader:
                 continue
             if link >= shnum or sections[link][1] == _SHT_NOBITS:
                 raise self._damaged("the symbol table has no names")
-            names = self._part(sections[link][4], sections[link][5], "the symbol names")
-            entries = self._part(offset, size - size % 24, "the symbol table")
-            return tuple(sorted(self._named(entries, names, bias)))
-        return ()
+            names = self._place(sections[link][4], sections[link][5], "the symbol names")
+            return _SymbolTable(self._place(offset, size - size % 24, "the symbol table"), names)
+        return None
 
-    def _named(self, entries: bytes, names: bytes, bias: int) -> list[Symbol]:
-        symbols = []
-        for name_offset, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", entries):
-            kind = info & 15
-            if section == 0 or section >= 0xFF00 or kind not in (_STT_NOTYPE, _STT_OBJECT, _STT_FUNC):
-                continue
-            end = names.find(b"\0", name_offset)
-            name = names[name_offset : end if end >= 0 else None].decode(errors="replace")
-            # Labels inside functions ($x and $d mark code and data for disassemblers) name nothing.
-            if not name or name[0] == "$" or name.startswith(".L"):
-                continue
-            is_function = kind == _STT_FUNC or (kind == _STT_NOTYPE and size == 0 and name == "_start")
-            symbols.append(Symbol(value + bias, size, name, is_function))
-        return symbols
+
+def _named(entries: bytes, names: bytes, bias: int) -> Iterator[Symbol]:
+    """The symbols that name something, in the order of the table."""
+    for name_offset, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", entries):
+        kind = info & 15
+        if section == 0 or section >= 0xFF00 or kind not in (_STT_NOTYPE, _STT_OBJECT, _STT_FUNC):
+            continue
+        end = names.find(b"\0", name_offset)
+        name = names[name_offset : end if end >= 0 else None].decode(errors="replace")
+        # Labels inside functions ($x and $d mark code and data for disassemblers) name nothing.
+        if not name or name[0] == "$" or name.startswith(".L"):
+            continue
+        is_function = kind == _STT_FUNC or (kind == _STT_NOTYPE and size == 0 and name == "_start")
+        yield Symbol(value + bias, size, name, is_function)

@@ -305,20 +305,28 @@ class FilePaths:
         names = self._memory.names_in(plain)
         names |= {posixpath.basename(path) for path in devices if posixpath.dirname(path) == plain}
         names |= {posixpath.basename(path) for path in self._trees if posixpath.dirname(path) == plain} - {""}
+        descriptor = None
         try:
             tree, inner = self._tree(plain)
             descriptor = tree.open(inner, os.O_RDONLY | os.O_DIRECTORY, 0).descriptor
         except OSError:
             pass  # a directory of mapped paths only
-        else:
-            try:
+        try:
+            if descriptor is not None:
                 names.update(os.listdir(descriptor))
-            finally:
+            entries = [(".", self.status(plain)), ("..", self.status(posixpath.dirname(plain)))]
+            return entries + [(name, self._status_in(plain, name, descriptor)) for name in sorted(names)]
+        finally:
+            if descriptor is not None:
                 os.close(descriptor)
-        entries = [(".", self.status(plain)), ("..", self.status(posixpath.dirname(plain)))]
-        return entries + [
-            (name, self.status(posixpath.join(plain, name), follow=False)) for name in sorted(names)
-        ]
+
+    def _status_in(self, directory: str, name: str, descriptor: int | None) -> FileStatus:
+        """Of an entry of a directory, which is ``descriptor`` as far as the host has it: without the way to it."""
+        plain = posixpath.join(directory, name)
+        is_ours = self._is_fixed(plain) or self._is_here(plain) or self._memory.may_have(plain)
+        if descriptor is None or is_ours:
+            return self.status(plain, follow=False)
+        return self._host_status(os.stat(name, dir_fd=descriptor, follow_symlinks=False))
 
     def _device_status(self, plain: str) -> FileStatus:
         return FileStatus(stat.S_IFCHR | 0o666, 0, self.inodes.number(plain))

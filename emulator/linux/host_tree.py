@@ -13,7 +13,6 @@ import posixpath
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +31,7 @@ class Opened(NamedTuple):
     is_new: bool
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """A resolved path: an open parent directory, a name in it, where that is, and what (0: nothing yet)."""
 
     parent: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from emulator.linux.open_files import OpenFile
 from emulator.linux.regular_files import RegularFile
@@ -18,8 +18,7 @@ def lock_key(file: OpenFile) -> Hashable:
     return file.key if isinstance(file, RegularFile) else file.path
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(NamedTuple):
     """``owner``: a process's number, or the open file that the lock belongs to; ``process``: for F_GETLK, or -1."""
 
     owner: Hashable

@@ -63,7 +63,7 @@ class MemoryTree:
     def add(self, path: str, contents: bytes) -> None:
         """Show the guest a file that it may not write to."""
         mode = 0o555 if contents[:4] == b"\x7fELF" or contents[:2] == b"#!" else 0o444
-        self._files[path] = MemoryNode(bytearray(contents), mode, self._budget, is_read_only=True)
+        self._files[path] = MemoryNode(contents, mode, self._budget, is_read_only=True)
         self.add_parents(path)
 
     def add_directory(self, path: str) -> None:

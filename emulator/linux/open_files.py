@@ -39,8 +39,7 @@ UNTOUCHED = FileTimes(*[DEFAULT_EPOCH_SECONDS * NANOSECONDS] * 3)
 """Of what the guest found when it started, whatever the host says: so that runs repeat."""
 
 
-@dataclass(frozen=True)
-class FileStatus:
+class FileStatus(NamedTuple):
     """What ``stat`` tells: type and permission bits, size, and the guest's own inode number."""
 
     mode: int

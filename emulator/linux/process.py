@@ -15,6 +15,7 @@ import random
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import CLOCK_TICKS_PER_SECOND, GID, UID
@@ -71,8 +72,7 @@ class Layout:
             raise EmulatorError(f"stack_bytes is {self.stack_bytes}: expected at least {16 * PAGE_BYTES}")
 
 
-@dataclass(frozen=True)
-class ProcessImage:
+class ProcessImage(NamedTuple):
     """Where everything of a new process lies; guest addresses."""
 
     image: ElfImage

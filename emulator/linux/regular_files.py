@@ -111,7 +111,7 @@ class RegularFile(_Positioned):
 class MemoryNode:
     """A file kept in this process, under any number of names. ``mode``: its permissions."""
 
-    data: bytearray
+    data: bytes | bytearray
     mode: int
     budget: MemoryBudget
     is_read_only: bool = False
@@ -125,17 +125,23 @@ class MemoryNode:
     def write(self, data: bytes, offset: int) -> int:
         if data and offset + len(data) > len(self.data):
             self.resize(offset + len(data))
-        self.data[offset : offset + len(data)] = data
+        self._changeable()[offset : offset + len(data)] = data
         return len(data)
+
+    def _changeable(self) -> bytearray:
+        """The contents, which were somebody else's bytes until somebody changes them: programs are large."""
+        if not isinstance(self.data, bytearray):
+            self.data = bytearray(self.data)
+        return self.data
 
     def resize(self, size_bytes: int) -> None:
         """Raises OSError(ENOSPC)."""
         growth = size_bytes - len(self.data)
         self.budget.take(growth)
         if growth < 0:
-            del self.data[size_bytes:]
+            del self._changeable()[size_bytes:]
         else:
-            self.data += bytes(growth)
+            self._changeable().extend(bytes(growth))
 
     def size_bytes(self) -> int:
         return len(self.data)

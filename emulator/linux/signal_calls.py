@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import struct
-from dataclasses import replace
 
 from emulator.linux.abi import N_SIGNALS, Signal, signed
 from emulator.linux.clock import VirtualClock
@@ -189,7 +188,7 @@ class SignalCalls:
     def _queued(self, signal: int, address: int) -> SignalInfo | None:
         raw = self._memory.read(address, 128)
         info = self._checked(signal, struct.unpack_from("<i", raw, 8)[0])
-        return None if info is None else replace(info, fields=raw[16:])
+        return None if info is None else info._replace(fields=raw[16:])
 
     def _send_to(self, thread: Thread | None, signal: int) -> int:
         if thread is None:

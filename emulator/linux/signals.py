@@ -9,7 +9,7 @@ Reading the guest's own structures for the system calls is left to `signal_calls
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from emulator.linux.abi import FIRST_REAL_TIME_SIGNAL, MASK_64, N_SIGNALS, PID, UID, Signal
 from emulator.linux.hart import GuestExit, Hart
@@ -41,8 +41,7 @@ _FCSR = _FLOATS + 256
 _FRAME_BYTES = _FLOATS + 528
 
 
-@dataclass(frozen=True)
-class SignalInfo:
+class SignalInfo(NamedTuple):
     """A signal that was sent; ``fields`` are the bytes of siginfo from offset 16 on."""
 
     signal: int
@@ -63,8 +62,7 @@ def fault_info(signal: int, code: int, address: int) -> SignalInfo:
     return SignalInfo(signal, code, struct.pack("<Q", address & MASK_64))
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(NamedTuple):
     """What a signal does; ``handler`` is SIG_DFL, SIG_IGN or a guest address."""
 
     handler: int = SIG_DFL
@@ -72,8 +70,7 @@ class Action:
     mask: int = 0
 
 
-@dataclass(frozen=True)
-class AlternateStack:
+class AlternateStack(NamedTuple):
     pointer: int = 0
     flags: int = SS_DISABLE
     size_bytes: int = 0
@@ -153,7 +150,7 @@ class SignalState:
         return self._actions.get(signal, Action())
 
     def set_action(self, signal: int, action: Action) -> None:
-        self._actions[signal] = replace(action, mask=action.mask & ~_UNBLOCKABLE)
+        self._actions[signal] = action._replace(mask=action.mask & ~_UNBLOCKABLE)
         if self._is_ignored(signal):
             self._pending = [info for info in self._pending if info.signal != signal]
             self.thread.pending = [info for info in self.thread.pending if info.signal != signal]
@@ -306,7 +303,7 @@ class SignalState:
         blocked = action.mask if action.flags & SA_NODEFER else action.mask | 1 << (info.signal - 1)
         self.set_mask(self.mask | blocked)
         if action.flags & SA_RESETHAND:
-            self._actions[info.signal] = replace(action, handler=SIG_DFL)
+            self._actions[info.signal] = action._replace(handler=SIG_DFL)
         if stack.flags & SS_AUTODISARM:
             self.alternate_stack = AlternateStack()
         hart.x[1] = self._trampoline

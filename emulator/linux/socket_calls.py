@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import struct
 from collections.abc import Callable
 
@@ -12,6 +11,8 @@ from emulator.linux.abi import GID, UID, signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.open_files import OpenFile, WouldBlock
 from emulator.linux.sockets import (
+    AF_INET,
+    AF_UNIX,
     BUFFER_BYTES,
     DATAGRAM,
     FAMILIES,
@@ -47,7 +48,7 @@ class SocketCalls(Transfers):
         return self._table.install(made, close_on_exec=bool(kind & os.O_CLOEXEC))
 
     def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
-        if family != socket.AF_UNIX:
+        if family != AF_UNIX:
             raise OSError(errno.EOPNOTSUPP, "socketpair")
         if not self._memory.valid_range(address, 8, WRITE):
             raise OSError(errno.EFAULT, "socketpair")
@@ -56,7 +57,7 @@ class SocketCalls(Transfers):
         return self._install_both(address, (one, other), bool(kind & os.O_CLOEXEC))
 
     def _make(self, family: int, kind: int) -> Socket:
-        known = (STREAM, DATAGRAM, SEQUENCED) if family == socket.AF_UNIX else (STREAM, DATAGRAM)
+        known = (STREAM, DATAGRAM, SEQUENCED) if family == AF_UNIX else (STREAM, DATAGRAM)
         if family not in FAMILIES or kind & _KIND not in known:
             self._scheduler.report(f"a socket of family {family} and type {kind & _KIND}")
             raise OSError(errno.EAFNOSUPPORT, "socket")
@@ -69,7 +70,7 @@ class SocketCalls(Transfers):
 
     def bind(self, fd: int, address: int, length: int) -> int:
         one = self._socket(fd)
-        if one.address and one.family == socket.AF_UNIX:
+        if one.address and one.family == AF_UNIX:
             raise OSError(errno.EINVAL, "bound")
         name = self._read_address(one, address, length)
         if isinstance(name, bytes) and name and name[0]:
@@ -135,12 +136,12 @@ class SocketCalls(Transfers):
         raw = self._memory.read(address, length)
         if int.from_bytes(raw[:2], "little") != one.family:
             raise OSError(errno.EAFNOSUPPORT, "address")
-        if one.family == socket.AF_UNIX:
+        if one.family == AF_UNIX:
             name = raw[2 : 2 + _PATH_BYTES]
             return name if not name or not name[0] else name.split(b"\0", 1)[0]
-        if length < (16 if one.family == socket.AF_INET else 28):
+        if length < (16 if one.family == AF_INET else 28):
             raise OSError(errno.EINVAL, "address")
-        host = raw[4:8] if one.family == socket.AF_INET else raw[8:24]
+        host = raw[4:8] if one.family == AF_INET else raw[8:24]
         if host[:12] == bytes(10) + b"\xff\xff":
             host = host[12:]
         if any(host) and host[0] != 127 and host not in _LOOPBACK:
@@ -151,7 +152,7 @@ class SocketCalls(Transfers):
     def _write_address(self, one: Socket, name: Address | None, address: int, length: int) -> None:
         if isinstance(name, int):
             port = name.to_bytes(2, "big")
-            if one.family == socket.AF_INET:
+            if one.family == AF_INET:
                 packed = (
                     struct.pack("<H", one.family) + port + (_LOOPBACK[0] if name else bytes(4)) + bytes(8)
                 )
@@ -208,7 +209,7 @@ class SocketCalls(Transfers):
             target = self._find(one, address)
             if target is None or target.kind != DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
-            if one.family != socket.AF_UNIX and not one.address:
+            if one.family != AF_UNIX and not one.address:
                 one.bind(0)
         waits = not one.non_blocking and not flags & _MSG_DONTWAIT
 
@@ -250,7 +251,7 @@ class SocketCalls(Transfers):
             rest = rest[length:]
         told = _MSG_TRUNC if whole > len(message.data) and one.kind != STREAM else 0
         if name:
-            sender = message.sender if one.kind == DATAGRAM else b"" if one.family == socket.AF_UNIX else 0
+            sender = message.sender if one.kind == DATAGRAM else b"" if one.family == AF_UNIX else 0
             self._write_address(one, sender, name, header + 8)
         packed, lost = self._received_files(message, n_control if control else 0, flags)
         if packed:
@@ -333,7 +334,7 @@ class SocketCalls(Transfers):
         known = {
             _SO_TYPE: one.kind, _SO_ERROR: 0, _SO_SNDBUF: BUFFER_BYTES, _SO_RCVBUF: BUFFER_BYTES,
             _SO_ACCEPTCONN: int(one.backlog is not None), _SO_DOMAIN: one.family,
-            _SO_PROTOCOL: 0 if one.family == socket.AF_UNIX else 6 if one.kind == STREAM else 17,
+            _SO_PROTOCOL: 0 if one.family == AF_UNIX else 6 if one.kind == STREAM else 17,
         }  # fmt: skip
         if (level, option) == (_SOL_SOCKET, _SO_PEERCRED):
             peer = one.peer.process if one.peer is not None else 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import stat
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ from dataclasses import dataclass, field
 from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
 
 STREAM, DATAGRAM, SEQUENCED = 1, 2, 5
-FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10  # of the guest, and of every Linux
+FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
 BUFFER_BYTES = 1 << 16
 _POLLRDHUP = 0x2000
 _FIRST_PORT, _LAST_PORT = 32768, 60999
@@ -76,7 +76,7 @@ class Names:
 
     @staticmethod
     def _group(one: Socket) -> tuple[bool, bool]:
-        return one.family == socket.AF_UNIX, one.kind == DATAGRAM
+        return one.family == AF_UNIX, one.kind == DATAGRAM
 
 
 class Socket(OpenFile):
@@ -87,7 +87,7 @@ class Socket(OpenFile):
         super().__init__(f"socket:[{inode}]", flags | os.O_RDWR, lambda: status)
         self.family = family
         self.kind = kind
-        self.address: Address = b"" if family == socket.AF_UNIX else 0
+        self.address: Address = b"" if family == AF_UNIX else 0
         self.peer: Socket | None = None
         self.peer_address: Address | None = None
         self.backlog: list[Socket] | None = None
@@ -111,7 +111,7 @@ class Socket(OpenFile):
             raise OSError(errno.EOPNOTSUPP, "listen")
         if self.peer is not None:
             raise OSError(errno.EINVAL, "connected")
-        if self.family != socket.AF_UNIX and not self.address:
+        if self.family != AF_UNIX and not self.address:
             self.bind(0)
         self._room = max(1, min(backlog, _MAX_BACKLOG))
         self.backlog = self.backlog or []
@@ -131,7 +131,7 @@ class Socket(OpenFile):
             raise OSError(errno.EPROTOTYPE, "another type of socket")
         if len(target.backlog) >= target._room:
             self.would_block("connects to a socket that nobody accepts from")
-        if self.family != socket.AF_UNIX and not self.address:
+        if self.family != AF_UNIX and not self.address:
             self.bind(0)
         other = Socket(self.family, self.kind, 0, inode(), self._names)
         other.process, other.address = target.process, target.address
@@ -197,7 +197,7 @@ class Socket(OpenFile):
         ``wait``: as the socket does, else not. An empty one is the end.
         """
         if self.kind != DATAGRAM and not self.is_connected:
-            raise OSError(errno.ENOTCONN if self.family != socket.AF_UNIX else errno.EINVAL, "not connected")
+            raise OSError(errno.ENOTCONN if self.family != AF_UNIX else errno.EINVAL, "not connected")
         if not self._inbox:
             if self.has_ended or not n_bytes:
                 return Message(b"")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import errno
 import functools
-import inspect
 import random
+import types
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
 from emulator.linux.attribute_calls import AttributeCalls
@@ -49,8 +48,7 @@ _A0, _A7 = 10, 17
 _ECALL_BYTES = 4
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     name: str
     function: Callable[..., int | None]
     n_arguments: int
@@ -270,11 +268,12 @@ def _calls(group: object) -> list[_Call]:
 def _shapes(group: Any) -> list[tuple[str, int, bool]]:
     """Name, number of arguments, and whether it takes the hart, of each call of a ``*Calls`` class."""
     shapes = []
-    for name, function in inspect.getmembers(group, callable):
-        if not name.startswith("_"):
-            parameters = list(inspect.signature(function).parameters)
-            if not isinstance(inspect.getattr_static(group, name), staticmethod):
-                del parameters[0]
-            takes_hart = parameters[:1] == ["hart"]
+    members = {name: member for kind in reversed(group.__mro__) for name, member in vars(kind).items()}
+    for name, member in members.items():
+        if not name.startswith("_") and isinstance(member, types.FunctionType | staticmethod):
+            # Every start of the emulator comes here: `inspect.signature` would take ten times as long.
+            code = getattr(group, name).__code__
+            parameters = code.co_varnames[isinstance(member, types.FunctionType) : code.co_argcount]
+            takes_hart = parameters[:1] == ("hart",)
             shapes.append((name, len(parameters) - takes_hart, takes_hart))
     return shapes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ MAX_THREADS = 1024
 """Of all processes together."""
 
 
-@dataclass(frozen=True)
-class Registers:
+class Registers(NamedTuple):
     """A hart's architectural state while another thread has the hart."""
 
     x: tuple[int, ...]

@@ -57,6 +57,8 @@ def test_restored_blocks_keep_their_numbers() -> None:
     assert block.number == 1
     assert fresh.facts.n_blocks == 2
     assert fresh.numbers() == {0, 1}
+    fresh.take(np.array([1, 0]))
+    assert fresh.known(0x2004) is block  # it was known
     assert fresh.facts.extend(first.facts.blocks, first.facts.instructions) == 2
     np.testing.assert_array_equal(fresh.facts.blocks["pc"][2:], first.facts.blocks["pc"])
     rows = fresh.facts.instructions[fresh.facts.blocks["first_instruction"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from emulator.engine import discovery_kernel as k
 from emulator.engine.blocks import BlockCache
-from emulator.engine.discovery import Discovery
+from emulator.engine.discovery import Discovery, _instruction_tables, _make_instruction_tables
 from emulator.engine.entry import Entry
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.tables import GUEST_SPACE, Table
@@ -122,6 +123,20 @@ def test_calls_by_two_instructions(twin: Twin) -> None:
             assert twin.check(b"".join(word.to_bytes(4, "little") for word in code)) == 2
     far = assemble("auipc", 6, imm=0x7FFFF000), assemble("jalr", 1, 6, imm=0)  # out of the address space
     assert twin.check(b"".join(word.to_bytes(4, "little") for word in far)) == 2
+
+
+def test_tables_that_are_kept_are_those_that_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = _make_instruction_tables()
+    for _ in range(2):  # the second time they are read
+        kept = _instruction_tables()
+        assert [(array.dtype, array.shape) for array in kept] == [
+            (array.dtype, array.shape) for array in made
+        ]
+        assert all(np.array_equal(one, other) for one, other in zip(kept, made, strict=True))
+    assert len(list(tmp_path.rglob("instructions-*"))) == 1
 
 
 def test_where_nothing_may_be_executed(twin: Twin) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emulator.cli import _starting
 from emulator.errors import GuestImageError, InstructionLimit
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.files import VirtualFiles
@@ -164,6 +167,18 @@ def test_same_seed_same_time_other_seed_other_time(mixture: Path) -> None:
 def emulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from emulator.cli import main; main()", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_starting_undoes_what_it_does_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # the other tests' objects are to go some day
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "20")
+    with _starting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(SystemExit), _starting():
+        raise SystemExit(2)
+    assert gc.isenabled()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"  # the user's own
 
 
 def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path, tmp_path: Path) -> None:

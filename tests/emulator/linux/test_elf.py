@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -137,6 +139,36 @@ def test_symbols_name_addresses(elf_file):
     assert not image.find_symbol("counter").is_function
     assert image.find_symbol("absent") is None
     assert [symbol.name for symbol in image.symbols] == ["_start", "alias", "main", "counter"]
+
+
+SYMBOLS, NAMES = -128, -64  # where the section headers begin: of the symbol table and of its names
+
+
+@pytest.mark.parametrize(
+    ("place", "layout", "value", "message"),
+    [
+        (
+            SYMBOLS + 24,
+            "<Q",
+            1 << 40,
+            "the file is truncated: the symbol table ends at byte 1099511627848 of 480",
+        ),
+        (SYMBOLS + 32, "<Q", 4800, "the file is truncated: the symbol table ends at byte 5008 of 480"),
+        (
+            NAMES + 24,
+            "<Q",
+            1 << 40,
+            "the file is truncated: the symbol names ends at byte 1099511627784 of 480",
+        ),
+        (SYMBOLS + 40, "<I", 3, "the file is damaged: the symbol table has no names"),
+        (NAMES + 4, "<I", 8, "the file is damaged: the symbol table has no names"),
+    ],
+)
+def test_a_damaged_symbol_table_is_found_when_the_file_is_read(elf_file, place, layout, value, message):
+    damaged = bytearray(elf_file(symbols=[("main", FUNCTION, 0x10004, 8), ("x", OBJECT, 0x20008, 4)]).build())
+    struct.pack_into(layout, damaged, len(damaged) + place, value)
+    with pytest.raises(GuestImageError, match=message):
+        load_image(bytes(damaged))
 
 
 def test_without_debug_information_there_are_no_lines(elf_file):

@@ -185,6 +185,39 @@ def test_a_mapped_directory_can_be_writable(tree):
     assert (tree / "x").exists()
 
 
+def test_a_listing_says_of_each_entry_what_its_path_does(tree, tmp_path):
+    files = VirtualFiles(
+        root=tree, mapped={"/etc/passwd": b"mapped", "/work/below": tmp_path}, capture=("/work/made",)
+    )
+    files.open("/work/made", CREATE, 0o600)
+    seen = {}
+    for directory in ("/", "/etc", "/work", "/work/below", "/dev"):
+        for name, status in files.open(directory, READ, 0).names():
+            path = os.path.join(directory, name)
+            seen[path] = status
+            assert status == files.status(path, follow=False), path
+    assert seen["/etc/passwd"].size_bytes == len(b"mapped")
+    assert seen["/work/below/secret.txt"].size_bytes == len(b"secret")
+    assert seen["/work/made"].mode == stat.S_IFREG | 0o600
+    assert stat.S_ISLNK(seen["/out_directory"].mode)
+    assert stat.S_ISFIFO(seen["/fifo"].mode)
+    assert stat.S_ISCHR(seen["/dev/null"].mode)
+    files.close()
+
+
+def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes():
+    contents = bytes(1000)
+    files = VirtualFiles(capture=("/mine/",))
+    files.show("/mine/program", contents)
+    file = files.open("/mine/program", READ, 0)
+    assert file.read_at(1000, 0) == contents
+    files.remove("/mine/program", False)
+    assert file.read_at(1000, 0) == contents  # open, though it has no name any more
+    file.close()
+    assert contents == bytes(1000)
+    files.close()
+
+
 def test_captured_files_stay_in_memory(tree):
     files = VirtualFiles(root=tree, capture=["/work/trace.bin", "/out/"])
     assert error_of(files.open, "/work/trace.bin", READ, 0) == "ENOENT"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import struct
 
 import pytest
@@ -32,6 +33,16 @@ def interval(value_microseconds, interval_microseconds):
 
 
 # Dispatch
+
+
+def test_every_call_gets_the_arguments_that_it_names(guest):
+    checked = 0
+    for call in guest.kernel._calls.values():
+        parameters = list(inspect.signature(call.function).parameters)
+        assert call.takes_hart == (parameters[:1] == ["hart"])
+        assert call.n_arguments == len(parameters) - call.takes_hart <= 6, call.name
+        checked += 1
+    assert checked > 200
 
 
 def test_unsupported_calls_are_answered_and_named_once(guest):
