@@ -15,20 +15,8 @@ from emulator.engine.archive import sources_identity
 from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.state import MAX_BLOCKS
-from emulator.engine.stencils import (
-    ABSENT,
-    ARRIVE,
-    DEPART,
-    ENDS,
-    FAIL,
-    HEAD,
-    HOLE_DTYPE,
-    HOLES,
-    N_VALUES,
-    PIECE_SHIFT,
-    STENCIL_DTYPE,
-    StencilSet,
-)
+from emulator.engine.stencil_set import ABSENT, ENDS, HOLE_DTYPE, STENCIL_DTYPE, StencilSet
+from emulator.engine.stencils import ARRIVE, DEPART, FAIL, HEAD, HOLES, N_VALUES, PIECE_SHIFT
 from emulator.engine.tables import Table
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
 

@@ -31,7 +31,7 @@ from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.region import RegionEmitter
 from emulator.engine.remembered import CodeSource, emits_numbers
 from emulator.engine.state import Hart
-from emulator.engine.stencils import stencils_for
+from emulator.engine.stencil_set import stencils_for
 from emulator.engine.templates import Templates
 from emulator.engine.tiers import Region, Tier
 from emulator.events import InlineCall, Ranges, TraceSelection

@@ -22,17 +22,8 @@ from emulator.engine.operations import (
     SLOW,
 )
 from emulator.engine.state import MAX_BLOCKS
-from emulator.engine.stencils import (
-    ABSENT,
-    ARRIVE,
-    ENDS,
-    GOES_ON,
-    HEAD,
-    HOLES,
-    N_STENCILS,
-    StencilSet,
-    stencils_for,
-)
+from emulator.engine.stencil_set import ABSENT, ENDS, GOES_ON, StencilSet, stencils_for
+from emulator.engine.stencils import ARRIVE, HEAD, HOLES, N_STENCILS
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.templates import Templates
 from emulator.events import NOTHING, TraceSelection
