@@ -1,18 +1,22 @@
 """Seconds of the workloads on the host itself, on our emulator (cold, warm, steady), on QEMU and on unicorn.
 
     python experiments/benchmarks/emulation_speed.py [--size large] [--repeats 3] [--out results.md]
+    python experiments/benchmarks/emulation_speed.py --short ROOT usr/bin/python3 -S -c pass
 
 Every figure but ``steady`` is a whole process, from start to exit, in wall-clock seconds; the best of several
 rounds, and each round runs all engines one after the other, so that a busy moment of the host meets them all.
 
 ``native``  the same C, compiled for the host by the same compiler with the same flags
-``cold``    ``emulate`` with an empty cache directory: the emulator's own start-up and all compilation included
+``scalar``  the same for any x86-64, without vectors or fused multiplication: the guest's program has neither
+``first``   ``emulate`` with an empty cache directory: what the emulator compiles of itself, once, included
+``cold``    ``emulate`` where nothing is kept of the program: all its translation included
 ``warm``    ``emulate`` again, with the cache that an earlier process left
 ``steady``  one process, warm: the median speed of the second half of the run, as seconds for the whole of it
 ``qemu``    ``qemu-riscv64`` (user mode), where it is installed
 ``unicorn`` unicorn's engine under our memory and system calls, where it is installed; once, it is slow
 
-Ratios are to QEMU's time (below 1: faster than QEMU) and the means geometric.
+Ratios are to QEMU's time (below 1: faster than QEMU) and the means geometric. ``--short`` times any program under a
+root (ROOT/usr/bin/python3), which has much code and little to do, instead.
 """
 
 from __future__ import annotations
@@ -35,12 +39,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from emulator.kept import PROGRAMS as KEPT
+
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "experiments" / "workloads"
 INTEGER_PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim")
 PROGRAMS = (*INTEGER_PROGRAMS, "nbody")
 FLAGS = ("-O2", "-std=c11")
-ENGINES = ("native", "cold", "warm", "steady", "qemu", "unicorn")
+SCALAR = ".scalar"
+SCALAR_FLAGS = ("-mcpu=x86_64", "-fno-vectorize", "-fno-slp-vectorize", "-ffp-contract=off")
+ENGINES = ("native", "scalar", "first", "cold", "warm", "steady", "qemu", "unicorn")
 SLICE_INSTRUCTIONS = 20_000_000
 QEMU = "qemu-riscv64"
 
@@ -48,10 +56,11 @@ Results = dict[str, dict[str, float]]  # program, engine: seconds (and "instruct
 
 
 def build(name: str, folder: Path) -> tuple[Path, Path]:
-    """The workload for the host and for the guest."""
+    """The workload for the host and for the guest; `SCALAR` beside the one for the host."""
     host, guest = folder / f"{name}.host", folder / f"{name}.guest"
     compiler = [sys.executable, "-m", "ziglang", "cc", *FLAGS, str(WORKLOADS / f"{name}.c"), "-lm"]
     subprocess.run([*compiler, "-o", str(host)], check=True)
+    subprocess.run([*compiler, *SCALAR_FLAGS, "-o", str(host.with_suffix(SCALAR))], check=True)
     subprocess.run([*compiler, "-target", "riscv64-linux-musl", "-static", "-o", str(guest)], check=True)
     return host, guest
 
@@ -74,9 +83,10 @@ def ours(guest: Path, size: str) -> list[str]:
 def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path) -> dict[str, float]:
     """The best seconds of every engine on one workload."""
     host, guest = build(name, folder)
-    cache, scratch = folder / "cache", folder / "scratch"
+    cache, scratch, empty = folder / "cache", folder / "scratch", folder / "empty"
     # Bytecode and page cache are the installation's, not the emulator's: everything runs once before.
     _, output = seconds_of([str(host), size], scratch, None)
+    seconds_of(ours(guest, size), scratch, output)
     seconds_of(ours(guest, size), cache, output)
     seconds_of(ours(guest, size), cache, output)
     found: dict[str, float] = {}
@@ -87,6 +97,8 @@ def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path
             where = cache
             if engine == "native":
                 command = [str(host), size]
+            elif engine == "scalar":
+                command = [str(host.with_suffix(SCALAR)), size]
             elif engine == "qemu":
                 command = [QEMU, str(guest), size]
             elif engine == "unicorn":
@@ -94,8 +106,11 @@ def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path
             else:
                 command = ours(guest, size)
                 if engine == "cold":
-                    shutil.rmtree(scratch, ignore_errors=True)
+                    shutil.rmtree(scratch / "perturbation" / KEPT, ignore_errors=True)
                     where = scratch
+                elif engine == "first":
+                    shutil.rmtree(empty, ignore_errors=True)
+                    where = empty
             seconds, _ = seconds_of(command, where, output)
             found[engine] = min(seconds, found.get(engine, math.inf))
         if "steady" in engines:
@@ -105,6 +120,24 @@ def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path
             found["instructions"] = told["instructions"]
             found["steady"] = min(told["seconds"], found.get("steady", math.inf))
     return found
+
+
+def measure_short(root: Path, command: list[str], repeats: int, folder: Path) -> Results:
+    """The best seconds of a program under ``root`` whose first word is its path there."""
+    program, *arguments = command
+    path = str(root / program)
+    emulate = [sys.executable, "-c", "from emulator.cli import main; main()", "--root", str(root), "--", path]
+    qemu = [QEMU, "-L", str(root), path, *arguments]
+    cache = folder / "cache"
+    first, output = seconds_of([*emulate, *arguments], cache, None)
+    found = {"first": first, "cold": math.inf, "warm": math.inf, "qemu": math.inf}
+    for _ in range(repeats):
+        for engine in ("cold", "warm", "warm", "qemu") if shutil.which(QEMU) else ("cold", "warm", "warm"):
+            if engine == "cold":
+                shutil.rmtree(cache / "perturbation" / KEPT, ignore_errors=True)
+            seconds, _ = seconds_of(qemu if engine == "qemu" else [*emulate, *arguments], cache, output)
+            found[engine] = min(found[engine], seconds)
+    return {" ".join(command): found}
 
 
 def run_steady(guest: str, size: str) -> None:
@@ -178,7 +211,7 @@ def geometric_mean(values: list[float]) -> float:
 
 def table(results: Results, engines: list[str]) -> Iterator[str]:
     """The results as lines of Markdown."""
-    reference = "qemu" if "qemu" in engines else "native"
+    reference = next(engine for engine in ("qemu", "native", engines[0]) if engine in engines)
     ratios = [engine for engine in engines if engine != reference]
     yield "Seconds:"
     yield ""
@@ -186,7 +219,8 @@ def table(results: Results, engines: list[str]) -> Iterator[str]:
     yield "|---" * (len(engines) + 2) + "|"
     for name, found in results.items():
         cells = " | ".join(f"{found[engine]:.2f}" for engine in engines)
-        yield f"| {name} | {found.get('instructions', math.nan) / 1e9:.2f} | {cells} |"
+        count = f"{found['instructions'] / 1e9:.2f}" if "instructions" in found else "-"
+        yield f"| {name} | {count} | {cells} |"
     yield ""
     yield f"Time over {reference}'s:"
     yield ""
@@ -225,6 +259,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
+    parser.add_argument(
+        "--short", nargs=argparse.REMAINDER, metavar="ROOT PROGRAM", help="time this; the last option"
+    )
     parser.add_argument("--out", type=Path, help="write the tables as Markdown, too")
     parser.add_argument("--run-steady", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)
     parser.add_argument("--run-unicorn", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)
@@ -237,10 +274,15 @@ def main() -> None:
     engines = [engine for engine in options.engines if present.get(engine, True)]
     results: Results = {}
     with working_folder() as folder:
-        for name in options.programs:
+        if options.short:
+            root, *command = options.short
+            engines = ["first", "cold", "warm", *(["qemu"] if present["qemu"] else [])]
+            results = measure_short(Path(root).resolve(), command, options.repeats, folder)
+        for name in () if options.short else options.programs:
             results[name] = measure(name, options.size, options.repeats, engines, folder)
             print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
-    lines = [f"Size `{options.size}`, best of {options.repeats}. {versions(engines)}.", ""]
+    about = "A short program" if options.short else f"Size `{options.size}`"
+    lines = [f"{about}, best of {options.repeats}. {versions(engines)}.", ""]
     lines += list(table(results, engines))
     print("\n" + "\n".join(lines))
     if options.out is not None:

@@ -11,6 +11,7 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import EmulatorError
+from emulator.kept import PROGRAMS
 from experiments.benchmarks.emulation_speed import FLAGS, WORKLOADS, build
 from experiments.shade.campaign import Campaign, load_campaign
 from experiments.shade.others import TOOLS, Place
@@ -109,10 +111,9 @@ class Bench:
             self._call([*command, size], self._warm)
 
     def forget(self) -> None:
-        """Remove the translations of the cache that has none when a run begins."""
-        self._call(
-            [sys.executable, "-c", "from emulator.cli import main; main()", "--cache-clear"], self._empty
-        )
+        """Remove what is kept of programs where nothing is to be found when a run begins; what the emulator compiles of
+        itself, once after its installation, stays."""
+        shutil.rmtree(self._empty / "perturbation" / PROGRAMS, ignore_errors=True)
 
     def _call(self, command: list[str], cache: Path) -> bytes:
         environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
