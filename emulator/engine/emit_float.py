@@ -19,6 +19,7 @@ from emulator.isa.softfloat import F32, F64, Format
 
 V = Any
 
+_ALL_ONES = "0xFFFFFFFFE0000000"  # a float's bits
 CANONICAL_NAN = "0x7FF8000000000000"  # LLVM writes floats with the bits of the double, too
 _STRICT = 'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp'
 _EXCEPT = 'metadata !"fpexcept.strict") strictfp'
@@ -94,6 +95,16 @@ class FloatEmitter(Emitter):
         boxed = self.let(f"icmp eq i64 {high}, {0xFFFFFFFF}")
         value = self.from_bits(F32, raw)
         return self.let(f"select i1 {boxed}, float {value}, float {CANONICAL_NAN}")
+
+    def boxed(self, value: V) -> V:
+        """A register, as a double, that has this single; by means of the host's vectors, where it is already."""
+        pair = self.let(f"insertelement <2 x float> <float 0.0, float {_ALL_ONES}>, float {value}, i32 0")
+        return self.let(f"bitcast <2 x float> {pair} to double")
+
+    def boxed_single(self, register: V) -> V:
+        """The single in a register, a double, that is known to have one."""
+        pair = self.let(f"bitcast double {register} to <2 x float>")
+        return self.let(f"extractelement <2 x float> {pair}, i32 0")
 
     def canonical(self, fmt: Format, value: V, invalid: V = None) -> V:
         """``value``, or the canonical NaN for any NaN. A branch: NaNs are rare and latency is not.

@@ -8,6 +8,7 @@ from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
 
 MAX_UNCHECKED_INSTRUCTIONS = 256
+_FIRST_F = 32  # the number of the first f register here
 
 
 def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
@@ -27,6 +28,23 @@ def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
     return named, written
 
 
+def writes_single(instruction: Instruction) -> bool:
+    """Whether its result is a single, which is NaN-boxed in its register."""
+    name = instruction.row.mnemonic
+    return name in ("flw", "fmv.w.x") or (
+        instruction.row.register_kinds[0] == "f" and name.split(".")[1:2] == ["s"]
+    )
+
+
+def singles_read(instruction: Instruction) -> list[int]:
+    """f registers (from 32 on) that it reads as singles: a value that is not NaN-boxed counts as a NaN."""
+    row = instruction.row
+    if not row.mnemonic.endswith(".s"):
+        return []
+    numbers = (instruction.rs1, instruction.rs2, instruction.rs3)
+    return [n + 32 for kind, n in zip(row.register_kinds[1:], numbers, strict=True) if kind == "f"]
+
+
 def accesses(block: Block) -> bool:
     """Whether it accesses memory."""
     return any(instruction.row.access for instruction in block.instructions)
@@ -37,7 +55,9 @@ class Flow:
 
     ``used``: registers that the region names, ascending. ``dirty_in``, ``dirty_out``: those that may differ from the
     state buffer before and after a block; ``sound_in``: those that were checked as bases of accesses on every way to
-    it and not written since. ``checks``: blocks that check the budget; ``loop_heads``: those that are gone back to.
+    it and not written since; ``boxed_in``: f registers that are yet to be read as singles and have one on every way to
+    it inside the region: where it is an entry, too, that has to be looked at. ``checks``: blocks that check the
+    budget; ``loop_heads``: those that are gone back to.
     ``resident``: registers are in the state buffer between blocks; ``changing``: others may write them.
     """
 
@@ -64,6 +84,10 @@ class Flow:
         self.used = sorted(used)
         self._follow()
         self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
+        # Who does not have what an entry expects is run by what runs blocks outside of regions, which must be one.
+        self.boxed_in = (
+            {pc: set() for pc in blocks} if changing or selection.ranges else self._boxed_singles()
+        )
         # An endless loop passes a loop head of the region or an entry, all of which are checked in one place.
         self.checks = set(blocks) if selection.exact_stop else self.loop_heads
         if not selection.exact_stop:
@@ -116,6 +140,42 @@ class Flow:
             ran = (0 if pc in self.checks else unchecked[pc]) + len(block.instructions)
             for successor in self._successors(block):
                 unchecked[successor] = max(unchecked[successor], ran)
+
+    def _boxed_singles(self) -> dict[int, set[int]]:
+        """Registers with a single, on every way to each block from another one, that a way from there reads as such."""
+        boxed: dict[int, dict[int, bool]] = {}  # what each block writes, and whether that is a single
+        wanted: dict[
+            int, set[int]
+        ] = {}  # read as singles before they are written, in the block and then after it
+        before: dict[int, list[int]] = {pc: [] for pc in self._blocks}
+        for pc, block in self._blocks.items():
+            written: dict[int, bool] = {}
+            read: set[int] = set()
+            for instruction in block.instructions:
+                read.update(n for n in singles_read(instruction) if n not in written)
+                target = registers_of(instruction)[1] or 0
+                if target >= _FIRST_F:
+                    written[target] = writes_single(instruction)
+            boxed[pc], wanted[pc] = written, read
+            for successor in self._successors(block):
+                before[successor].append(pc)
+        work = list(self._blocks)
+        while work:
+            pc = work.pop()
+            for previous in before[pc]:
+                passed = wanted[pc] - boxed[previous].keys() - wanted[previous]
+                if passed:
+                    wanted[previous] |= passed
+                    work.append(previous)
+        into = {pc: set(wanted[pc]) if before[pc] else set() for pc in self._blocks}
+        changed = any(into.values())
+        while changed:
+            changed = False
+            for pc, registers in into.items():
+                kept = {n for n in registers if all(boxed[p].get(n, n in into[p]) for p in before[pc])}
+                changed |= kept != registers
+                into[pc] = kept
+        return into
 
     def _sound_bases(self) -> dict[int, set[int]]:
         """Registers that were checked as bases of accesses, on every way to each block, and not written since."""

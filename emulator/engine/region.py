@@ -19,7 +19,7 @@ from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.flow import Flow, accesses
 from emulator.engine.inline import address_of, calls_of, emit_call
 from emulator.engine.lines import noted
-from emulator.engine.registers import RegisterEmitter
+from emulator.engine.registers import BOX, RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
 
@@ -129,11 +129,32 @@ class RegionEmitter(RegisterEmitter):
             leave = self._leave(pc, Exit.BUDGET)
             self.say(f"br i1 {spent}, label %{leave}, label %arrive, {RARELY}")
             self.start("arrive")
-        if len(self.entries) == 1:
-            self.say(f"br label %b{self.entries[0]:x}")
+        expected = {entry: self._flow.boxed_in[entry] for entry in self.entries}
+        labels = {entry: f"{'e' if expected[entry] else 'b'}{entry:x}" for entry in self.entries}
+        first = labels.pop(self.entries[0])
+        if labels:
+            cases = " ".join(f"i64 {entry}, label %{label}" for entry, label in labels.items())
+            self.say(f"switch i64 {pc}, label %{first} [ {cases} ]")
         else:
-            cases = " ".join(f"i64 {entry}, label %b{entry:x}" for entry in self.entries[1:])
-            self.say(f"switch i64 {pc}, label %b{self.entries[0]:x} [ {cases} ]")
+            self.say(f"br label %{first}")
+        for entry, registers in expected.items():
+            if registers:
+                self._expect_singles(entry, registers)
+        if any(expected.values()):
+            self.start("refuse")
+            runner = self.state_load("runner", "ptr")
+            passed = arguments("%budget", "%rec", {n: f"%p{n}" for n in PINNED})
+            self.say(f"musttail call {CONVENTION} void {runner}({passed})")
+            self.say("ret void")
+
+    def _expect_singles(self, entry: int, registers: set[int]) -> None:
+        """Go on at ``entry`` if these registers have singles. If not, something else runs that block."""
+        self.start(f"e{entry:x}")
+        other: V = "false"
+        for n in sorted(registers):
+            raw = self.let(f"bitcast double {self.let(f'load double, ptr %r{n}')} to i64")
+            other = self.let(f"or i1 {other}, {self.let(f'icmp ult i64 {raw}, {BOX}')}")
+        self.say(f"br i1 {other}, label %refuse, label %b{entry:x}, {RARELY}")
 
     def _load_registers(self) -> None:
         for n in self._flow.used:
@@ -150,6 +171,7 @@ class RegionEmitter(RegisterEmitter):
         self._forget()
         self._stale = set() if self._resident else set(self._flow.dirty_in[block.pc])
         self._sound = set(self._flow.sound_in[block.pc])
+        self._boxed = set(self._flow.boxed_in[block.pc])
         budget = self.let("load i64, ptr %vb")
         if block.pc in self._flow.checks:
             out = self.let(f"icmp slt i64 {budget}, 1")

@@ -26,6 +26,7 @@ class RegisterEmitter(FloatEmitter):
         self._stale: set[int] = set()  # written and not in the state buffer yet, if it is to be exact
         self._checked: set[V] = set()  # values that were found to be addresses in this block
         self._sound: set[int] = set()  # registers that were found to hold addresses before it
+        self._boxed: set[int] = set()  # f registers that were written as singles before it
 
     def _place(self, n: int) -> str:
         """Where register ``n`` is between blocks."""
@@ -39,6 +40,7 @@ class RegisterEmitter(FloatEmitter):
         self._stale.clear()
         self._checked.clear()
         self._sound.clear()
+        self._boxed.clear()
 
     def _settle(self) -> None:
         """Bring the state buffer up to date: the current instruction may fault."""
@@ -56,9 +58,10 @@ class RegisterEmitter(FloatEmitter):
                 self.say(f"store i64 {self._values[n]}, ptr {self._place(n)}")
                 continue
             fmt, value = self._fp[n]
-            if fmt is not F64:
-                raw = self._raw(n)
-                value = raw if fmt is F64 else self.let(f"bitcast i64 {raw} to double")
+            if fmt is None:
+                value = self.let(f"bitcast i64 {value} to double")
+            elif fmt is not F64:
+                value = self.boxed(value)
             self.say(f"store double {value}, ptr {self._place(n)}")
 
     def _register_value(self, kind: str, number: int) -> V:
@@ -119,6 +122,8 @@ class RegisterEmitter(FloatEmitter):
         held, value = self._fp_register(number)
         if held is fmt:
             return value
+        if fmt is not F64 and held is F64 and number in self._boxed:
+            return self.boxed_single(value)
         raw = self._raw(number)
         return self.from_bits(F64, raw) if fmt is F64 else self.unbox(raw)
 
@@ -148,9 +153,11 @@ class RegisterEmitter(FloatEmitter):
         self._fp[number] = (fmt, value)
         self._dirty.add(number)
         self._stale.add(number)
+        self._boxed.discard(number)
 
     def wf_bits(self, fmt: Format, bits: V) -> None:
         number = 32 + self.instruction.rd
-        self._fp[number] = (None, bits if fmt is F64 else self.let(f"or i64 {bits}, {BOX}"))
+        self._fp[number] = (None, bits) if fmt is F64 else (fmt, self.from_bits(fmt, bits))
         self._dirty.add(number)
         self._stale.add(number)
+        self._boxed.discard(number)

@@ -37,6 +37,7 @@ _FIELDS = (
     ("memory_start", 8),  # host address of the guard before it
     ("host_pc", 8),  # where the host faulted
     ("miss", 8),  # the host function to go on with where there is none: returns to Python
+    ("runner", 8),  # the interpreter, for a block that a translation does not want to run
     ("values", 8),  # where the next word of the stream of values goes (host address)
     ("values_ahead", 8),  # the same while a block runs from a template
     ("touches", 8),  # table of u32: when each line was touched last
@@ -51,7 +52,7 @@ _FIELDS = (
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
     "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "miss",
-    "values_ahead", "touches", "inline", "inline_map", "discover", "discovery",
+    "runner", "values_ahead", "touches", "inline", "inline_map", "discover", "discovery",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}

@@ -113,6 +113,7 @@ class Translator:
         self.tier = tier
         self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
+        self.hart.set("runner", tier.interpreter)
         return tier
 
     def _use_templates(self, tier: Tier) -> None:
