@@ -6,7 +6,7 @@ and their numbers are common to all, so that every observer sees one record.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 
@@ -43,13 +43,14 @@ class Space:
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self._pages: dict[int, tuple[bytearray, bytearray]] = {}  # decoded bytes, and which they are, by page
+        self._noted: dict[int, tuple[bytearray, bytearray]] = {}  # `_pages`, as far as they were told
+        self._untold: list[Callable[[], list[tuple[int, bytes]]]] = []
         self._in_doubt: set[int] = set()
         if like is not None:
             self.cache.facts = like.cache.facts
         if like is not None and same_code:
             self.cache.copy(like.cache)
-            self._pages = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
+            self._noted = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
         memory.on_code_change = self._code_changed
 
     def translate(self, hart: Hart, translator: Translator) -> None:
@@ -94,6 +95,20 @@ class Space:
         for first, last in _by_page(start, start + len(code)):
             self._note(first, code[first - start : last - start])
 
+    def note_later(self, decoded: Callable[[], list[tuple[int, bytes]]]) -> None:
+        """Take what it tells as decoded, when somebody wants to know."""
+        self._untold.append(decoded)
+
+    @property
+    def _pages(self) -> dict[int, tuple[bytearray, bytearray]]:
+        """By page: code as it was decoded, and which bytes of it were."""
+        if self._untold:
+            untold, self._untold = self._untold, []
+            for decoded in untold:
+                for start, code in decoded():
+                    self.note(start, code)
+        return self._noted
+
     def decoded(self, start: int, n_bytes: int) -> bytes | None:
         """Code as it was decoded; None when not all of it was."""
         parts = []
@@ -127,9 +142,9 @@ class Space:
 
     def _note(self, address: int, code: bytes) -> None:
         page, offset = address >> PAGE_SHIFT, address & (PAGE_BYTES - 1)
-        known = self._pages.get(page)
+        known = self._noted.get(page)
         if known is None:
-            known = self._pages[page] = bytearray(PAGE_BYTES), bytearray(PAGE_BYTES)
+            known = self._noted[page] = bytearray(PAGE_BYTES), bytearray(PAGE_BYTES)
         known[0][offset : offset + len(code)] = code
         known[1][offset : offset + len(code)] = b"\xff" * len(code)
 

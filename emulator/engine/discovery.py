@@ -107,9 +107,9 @@ class Discovery:
         """Whether there is something to `collect`."""
         return int(self._job[k.N_BLOCKS]) > self._cache.facts.n_blocks
 
-    def collect(self) -> tuple[NDArray[np.void], NDArray[np.void], list[tuple[int, bytes]]]:
+    def collect(self) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.void]]:
         """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, their
-        rows of the facts, and the code that they were decoded from."""
+        rows of the facts, and those of their instructions."""
         facts, job = self._cache.facts, self._job
         n = int(job[k.N_BLOCKS]) - facts.n_blocks
         operations = self._chunk[self._used : int(job[k.N_OPERATIONS])]
@@ -117,10 +117,10 @@ class Discovery:
         blocks = facts.tables[0][facts.n_blocks : facts.n_blocks + n]
         instructions = facts.tables[1][facts.n_instructions : int(job[k.N_INSTRUCTIONS])]
         self._cache.add(blocks["pc"].tolist(), int(job[k.N_INSTRUCTIONS]))
-        return operations, blocks, _code_of(blocks, instructions)
+        return operations, blocks, instructions
 
 
-def _code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tuple[int, bytes]]:
+def code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tuple[int, bytes]]:
     """The code of ``blocks``, in ascending stretches. The guest may have changed it since: it is in the facts."""
     spans = np.array(spans_of(blocks), np.int64)
     offsets = np.cumsum(spans[:, 1] - spans[:, 0])

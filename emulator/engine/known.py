@@ -6,7 +6,6 @@ an address that nothing is known of (`discovery`); and an earlier process may ha
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.discovery import Discovery, is_compiled
+from emulator.engine.discovery import Discovery, code_of, is_compiled
 from emulator.engine.discovery_kernel import ASK
 from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
@@ -22,7 +21,7 @@ from emulator.engine.remembered import CodeSource, Remembered, code_to_save, rem
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
-from emulator.events import OpClass
+from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, OpClass
 
 # Compiling the kernel, once and for all processes, takes as long as Python takes to discover so many blocks.
 KERNEL_BLOCKS = 10_000
@@ -47,6 +46,7 @@ class KnownCode:
         self.remembered: Remembered | None = None
         self._first_new = 0  # the first block that no earlier process has left
         self._ready: Tier | None = None  # what the kernel is prepared for
+        self._unnoted: list[tuple[NDArray[np.void], NDArray[np.void]]] = []  # blocks, instructions
         self._compiler = compiler
         self._kernel: Discovery | None = None
         if source is not None:
@@ -170,13 +170,22 @@ class KnownCode:
         kernel, source = self._kernel, self._source
         if kernel is None or source is None or not kernel.has_found:
             return
-        operations, blocks, code = kernel.collect()
+        operations, blocks, instructions = kernel.collect()
         self._operations.append(operations)
         self._count += len(blocks)
         self._ready = None
-        for start, decoded in code:
-            source.note(start, decoded)
+        if not self._unnoted:
+            source.note_later(self._decoded_code)
+        self._unnoted.append((blocks, instructions))
         self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
+
+    def _decoded_code(self) -> list[tuple[int, bytes]]:
+        """What was decoded since somebody asked: at once, for most of the time goes into looking at blocks in order."""
+        found, self._unnoted = self._unnoted, []
+        blocks, instructions = (
+            b"".join(rows.tobytes() for rows in part) for part in zip(*found, strict=True)
+        )
+        return code_of(np.frombuffer(blocks, BLOCK_DTYPE), np.frombuffer(instructions, INSTRUCTION_DTYPE))
 
     # --- from one process to the next
     def remember(self, archive: Archive) -> None:
@@ -223,10 +232,9 @@ class KnownCode:
         remembered = self.remembered
         if remembered is not None and self._cache.newest < self._first_new:
             return remembered.saved.blocks
-        rows = self._descriptors[["number", "operations", "n_operations"]][1 : self._count + 1].tolist()
-        operations = {number: ctypes.string_at(at, n * OPERATION_DTYPE.itemsize) for number, at, n in rows}
         saved = code_to_save(
-            self._cache, operations, sorted(self.call_targets), self._source, alone, remembered
-        )
+            self._cache, self._descriptors[1 : self._count + 1], sorted(self.call_targets), self._source, alone,
+            remembered,
+        )  # fmt: skip
         archive.save_code(saved)
         return saved.blocks

@@ -7,8 +7,9 @@ compared, and what is equal is known from there on, with the optimised regions t
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -37,6 +38,9 @@ class CodeSource(Protocol):
 
     def note(self, start: int, code: bytes) -> None:
         """It was taken as decoded: a change of it is to be found."""
+
+    def note_later(self, decoded: Callable[[], list[tuple[int, bytes]]]) -> None:
+        """The same of what ``decoded`` tells when a change may have been made."""
 
 
 class Remembered:
@@ -127,13 +131,13 @@ def emits_numbers(selection: TraceSelection) -> bool:
 
 def code_to_save(
     cache: BlockCache,
-    operations: Mapping[int, bytes],
+    descriptors: NDArray[np.void],
     call_targets: Iterable[int],
     source: CodeSource,
     alone: bool,
     remembered: Remembered | None,
 ) -> SavedCode:
-    """What is known by now. ``operations``: of blocks that the interpreter has met, by number.
+    """What is known by now. ``descriptors``: of blocks that the interpreter has met.
 
     ``alone``: all block facts are of this address space, and blocks keep their numbers; otherwise only its own blocks
     are saved, under new ones.
@@ -152,11 +156,12 @@ def code_to_save(
         begins = np.cumsum(lengths) - lengths
         instructions = instructions[firsts + np.arange(lengths.sum()) - np.repeat(begins, lengths)]
         blocks["first_instruction"] = begins
-    met = [operations.get(number) for number in rows.tolist()]
-    n_operations = (
-        np.array([0 if one is None else len(one) for one in met], np.uint32) // OPERATION_DTYPE.itemsize
-    )
-    raw = b"".join(one for one in met if one is not None)
+    place = np.full(facts.n_blocks, -1)  # of a block's descriptor
+    place[descriptors["number"]] = np.arange(len(descriptors))
+    met = place[rows]
+    n_operations = np.where(met < 0, 0, descriptors["n_operations"][met]).astype(np.uint32)
+    sizes = n_operations[met >= 0] * OPERATION_DTYPE.itemsize
+    raw = b"".join(map(ctypes.string_at, descriptors["operations"][met[met >= 0]].tolist(), sizes.tolist()))
     return SavedCode(
         blocks, instructions, np.frombuffer(raw, OPERATION_DTYPE), n_operations, tuple(call_targets),
         tuple(stretches),

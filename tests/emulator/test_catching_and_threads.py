@@ -62,7 +62,7 @@ def test_a_catching_guest_is_translated(catcher: Path) -> None:
 
 def test_a_guest_with_threads_becomes_hot() -> None:
     program = build_program([GUEST / "two_threads.c"], ["-O2"]).elf_path
-    with Machine(program) as machine:
+    with Machine(program, background=False) as machine:
         machine.run()
         assert machine.files.output(1) == b"1\n"
         translator = machine._translator

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from emulator.engine import discovery_kernel as k
 from emulator.engine.blocks import BlockCache
-from emulator.engine.discovery import Discovery, _instruction_tables, _make_instruction_tables
+from emulator.engine.discovery import Discovery, _instruction_tables, _make_instruction_tables, code_of
 from emulator.engine.entry import Entry
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.tables import GUEST_SPACE, Table
@@ -52,7 +52,8 @@ class Twin:
         assert kernel.discover(at)
         assert not kernel.discover(at)  # it is known
         assert kernel.has_found
-        operations, _, ((start, decoded),) = kernel.collect()
+        operations, *found = kernel.collect()
+        ((start, decoded),) = code_of(*found)
         assert not kernel.has_found
         assert (start, decoded) == (at, self.memory.fetch(at, block.end_pc - at))
         expected = operations_of(block)
