@@ -38,7 +38,6 @@ _IMMEDIATES = {
     "imm12": k.IMM_12, "simm7": k.IMM_STORE, "bimm7": k.IMM_BRANCH, "imm20": k.IMM_20, "jimm20": k.IMM_JUMP,
     "shamt6": k.IMM_SHIFT_6, "shamt5": k.IMM_SHIFT_5, "csr": k.IMM_CSR,
 }  # fmt: skip
-_COLUMNS = 1 + 1 + 4 + 8 + 8  # of the table of rows: see `_row`
 _JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
 
 
@@ -140,7 +139,7 @@ def code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tu
 
 def is_compiled(compiler: Compiler) -> bool:
     """Whether an earlier process has compiled the kernel, so that it is there at once."""
-    return compiler.is_cached(_key(), 2)
+    return compiler.is_cached(_key())
 
 
 def _key() -> str:
@@ -162,7 +161,7 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
         )  # fmt: skip
         return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
 
-    return compiler.compile(text, [_NAME], 2, _key())[_NAME], static
+    return compiler.compile(text, [_NAME], _key())[_NAME], static
 
 
 def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:
@@ -192,10 +191,10 @@ def _instruction_tables() -> tuple[NDArray[Any], ...]:
         raw = b"".join(array.tobytes() for array in _make_instruction_tables())
         write_checked(path, raw)
     words = np.frombuffer(raw, np.int64)
-    expanded, groups, rows = (1 << 16) // 2, 1024, len(words) - _COLUMNS * len(TABLE)
+    expanded, groups, rows = (1 << 16) // 2, 1024, len(words) - k.ROW_COLUMNS * len(TABLE)
     return (
         words[:expanded].view(np.uint32), words[expanded : expanded + groups].view(np.int32).reshape(-1, 2),
-        words[expanded + groups : rows].reshape(-1, 3), words[rows:].reshape(-1, _COLUMNS),
+        words[expanded + groups : rows].reshape(-1, 3), words[rows:].reshape(-1, k.ROW_COLUMNS),
     )  # fmt: skip
 
 
@@ -206,7 +205,7 @@ def _make_instruction_tables() -> tuple[NDArray[Any], ...]:
     for (opcode, funct3), rows in sorted(CANDIDATES.items()):
         groups[opcode | funct3 << 7] = len(candidates), len(candidates) + len(rows)
         candidates += [(row.mask, row.match, row.index) for row in rows]
-    table = np.array([_row(row) for row in TABLE], np.int64).reshape(-1, _COLUMNS)
+    table = np.array([_row(row) for row in TABLE], np.int64).reshape(-1, k.ROW_COLUMNS)
     return expanded, groups, np.array(candidates, np.int64), table
 
 

@@ -58,7 +58,7 @@ class InlineFunction:
         if not self.addresses:
             names = [f"{self.name}_bare", f"{self.name}_guarded"]
             text = f"{_MXCSR}{self.text}\n{self._thunk(names[0], False)}{self._thunk(names[1], self.uses_floats)}"
-            self.addresses = compiler.compile(text, names, 2)
+            self.addresses = compiler.compile(text, names)
         return self.addresses[f"{self.name}_{'guarded' if guarded else 'bare'}"]
 
     def _thunk(self, name: str, guard: bool) -> str:

@@ -102,25 +102,22 @@ class _Unlocked:
 
 
 class _ThreadState(threading.local):
-    """What one thread compiles with: target machines by level, and a context that no other thread touches."""
+    """What one thread compiles with: target machines, and a context that no other thread touches."""
 
     def __init__(self) -> None:
-        self.machines: dict[tuple[int, bool], llvm.TargetMachine] = {}
+        self.machines: dict[bool, llvm.TargetMachine] = {}  # by whether code is near
         self.context = llvm.create_context()
 
 
 class Compiler:
-    """Compiles modules and links them into this process; any thread may call it.
-
-    ``level``: 0 for no optimisation and the quickest code generation, 2 for good code.
-    """
+    """Compiles modules and links them into this process; any thread may call it."""
 
     def __init__(self, use_cache: bool = True) -> None:
         _initialize()
         self._cpu = llvm.get_host_cpu_name()
         self._features = llvm.get_host_cpu_features().flatten()
         self._directory: Path | None = cache_directory() / OBJECTS if use_cache else None
-        self._jit = llvm.create_lljit_compiler(self._machine(2))
+        self._jit = llvm.create_lljit_compiler(self._machine(near=False))
         self._of_thread = _ThreadState()
         self._unlocked = _Unlocked()
         self._count = 0
@@ -128,58 +125,57 @@ class Compiler:
             int, object
         ] = {}  # what keeps an object linked, by the addresses that were asked for
 
-    def _machine(self, level: int, near: bool = False) -> llvm.TargetMachine:
-        # Speed level 0 is FastISel; the small code model is not available to a JIT whose parts lie apart.
+    def _machine(self, near: bool) -> llvm.TargetMachine:
+        # The small code model is not available to a JIT whose parts lie apart.
         target = llvm.Target.from_default_triple()
         return target.create_target_machine(
             cpu=self._cpu,
             features=self._features,
-            opt=level,
+            opt=2,
             reloc="pic",
             codemodel="small" if near else "jitdefault",
         )
 
-    def _object(self, text: str, level: int, near: bool = False) -> bytes:
+    def _object(self, text: str, near: bool) -> bytes:
         mine = self._of_thread
-        machine = mine.machines.get((level, near))
+        machine = mine.machines.get(near)
         if machine is None:
-            machine = mine.machines[level, near] = self._machine(level, near)
+            machine = mine.machines[near] = self._machine(near)
         module = self._unlocked.parse(text, mine.context)
         module.triple = llvm.get_default_triple()
         module.data_layout = str(machine.target_data)
-        if level > 0:
-            self._unlocked.optimise(module, machine, inline="alwaysinline" in text)
+        self._unlocked.optimise(module, machine, inline="alwaysinline" in text)
         return self._unlocked.emit(module, machine)
 
     def compile(
-        self, text: str | Callable[[], str], names: list[str], level: int = 2, key: str | None = None
+        self, text: str | Callable[[], str], names: list[str], key: str | None = None
     ) -> dict[str, int]:
         """Compile and link a module; the addresses of ``names``.
 
         ``key``: names the text, which then need not be made in order to look for its object.
         """
-        return self.load(self.compile_object(text, level, key), names)
+        return self.load(self.compile_object(text, key), names)
 
     @functools.cached_property
     def host(self) -> str:
         """What the code depends on beside the IR: processor, LLVM."""
         return "\0".join((self._cpu, self._features, str(llvm.llvm_version_info), llvmlite.__version__))
 
-    def _cache_path(self, key: str, level: int) -> Path | None:
+    def path_of(self, key: str) -> Path | None:
+        """Where what is compiled from the text of that name is kept; None when nothing is."""
         if self._directory is None:
             return None
-        name = hashlib.sha256(f"{key}\0{level}\0{self.host}".encode()).hexdigest()
+        name = hashlib.sha256(f"{key}\0{self.host}".encode()).hexdigest()
         return self._directory / name[:2] / name[2:]
 
-    def is_cached(self, key: str, level: int) -> bool:
+    def is_cached(self, key: str) -> bool:
         """Whether an earlier compilation left its object on the disk."""
-        path = self._cache_path(key, level)
+        path = self.path_of(key)
         return path is not None and path.exists()
 
     def compile_object(
         self,
         text: str | Callable[[], str],
-        level: int = 2,
         key: str | None = None,
         *,
         near: bool = False,
@@ -192,10 +188,10 @@ class Compiler:
         """
         if key is None:
             key = text = text if isinstance(text, str) else text()
-        path = self._cache_path(key, level) if keep else None
+        path = self.path_of(key) if keep else None
         cached = None if path is None else read_checked(path)
         if cached is None:
-            cached = self._object(text if isinstance(text, str) else text(), level, near)
+            cached = self._object(text if isinstance(text, str) else text(), near)
             if path is not None:
                 write_checked(path, cached)
         return cached

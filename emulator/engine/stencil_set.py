@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import struct
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from emulator.engine.archive import sources_identity
 from emulator.engine.llvm import Compiler
 from emulator.engine.stencils import HOLES, N_STENCILS, StencilEmitter
 from emulator.events import TraceSelection
-from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
+from emulator.kept import read_checked, write_checked
 
 _R_64, _R_PC32, _R_PLT32, _R_32, _R_32S = 1, 2, 4, 10, 11
 _SECTION = np.dtype(
@@ -40,7 +40,7 @@ HOLE_DTYPE = np.dtype(
 
 class StencilSet(NamedTuple):
     """``code``: of all, uint8; ``constants``: what they load, uint8; ``stencils``: rows of `STENCIL_DTYPE` by handler,
-    and then `ARRIVE`, `HEAD`, `DEPART`; ``holes``: rows of `HOLE_DTYPE`."""
+    and then `ARRIVE`, `HEAD`, `DEPART`, `FAIL`; ``holes``: rows of `HOLE_DTYPE`."""
 
     code: NDArray[np.uint8]
     constants: NDArray[np.uint8]
@@ -52,15 +52,15 @@ _TYPES = (np.dtype(np.uint8), np.dtype(np.uint8), STENCIL_DTYPE, HOLE_DTYPE)  # 
 _SIZES = struct.Struct("<4Q")
 
 
+@functools.cache
 def stencils_for(compiler: Compiler, selection: TraceSelection) -> StencilSet:
     """The stencils for ``selection``, compiled if no earlier process has done it."""
-    key = f"stencils {selection} {sources_identity()} {compiler.host}"
-    name = hashlib.sha256(key.encode()).hexdigest()
-    path = cache_directory() / OBJECTS / name[:2] / name[2:]
-    raw = read_checked(path)
+    path = compiler.path_of(f"stencils {selection} {sources_identity()}")
+    raw = None if path is None else read_checked(path)
     if raw is None:
         raw = _packed(_read(compiler.compile_object(StencilEmitter(selection).emit, near=True, keep=False)))
-        write_checked(path, raw)
+        if path is not None:
+            write_checked(path, raw)
     return _unpacked(raw)
 
 

@@ -7,7 +7,9 @@ one as soon as Python hears of it. It counts executions and reports as the inter
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
+from collections.abc import Callable
 
 import numpy as np
 
@@ -57,18 +59,11 @@ class Templates:
         values[HOLES["constants"]] = self._start
         values[HOLES["piece"]] = self._start >> PIECE_SHIFT
         values[HOLES["skipped"]] = stencils.stencils["size"][ARRIVE]
-        functions = compiler.compile(_kernel_ir, ["lay", "place"], 2, f"templates {sources_identity()}")
-        kernel = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-        self._lay = kernel(functions["lay"])
-        place = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(functions["place"])
+        self._lay, place = _kernel(compiler)
         self._table = np.zeros(16, np.uint64)
         table = self._table
-        for at, array in (
-            (_CODE, stencils.code),
-            (_STENCILS, stencils.stencils),
-            (_HOLES, stencils.holes),
-            (_VALUES, values),
-        ):
+        arrays = {_CODE: stencils.code, _STENCILS: stencils.stencils, _HOLES: stencils.holes, _VALUES: values}
+        for at, array in arrays.items():
             table[at] = array.ctypes.data
         table[_DESCRIPTORS], table[_INDEX], table[_SLOTS] = descriptors, index, slots
         table[_RUNNER] = runner
@@ -102,10 +97,22 @@ def _field(dtype: np.dtype[np.void], name: str) -> int:
     return int(fields[name][1])
 
 
+@functools.cache
+def _kernel(compiler: Compiler) -> tuple[Callable[[int], int], Callable[[int, int], int]]:
+    """``lay`` and ``place``, once for all templates: every process of a guest has some."""
+    functions = compiler.compile(_kernel_ir, ["lay", "place"], key=f"templates {sources_identity()}")
+    lay = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["lay"])
+    place = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(functions["place"])
+    return lay, place
+
+
 def _kernel_ir() -> str:
     """``@place(table, stencil)``: lay one stencil; its kind, or `ABSENT` if a value does not fit. ``@lay(table)``: the
     blocks of descriptors from `_FIRST` to before `_END`, as long as there is room."""
     lines: list[str] = []
+
+    def say(*texts: str) -> None:
+        lines.extend(texts)
 
     def address(base: str, offset: int | str) -> str:
         lines.append(f"%a{len(lines)} = getelementptr i8, ptr {base}, i64 {offset}")
@@ -132,7 +139,7 @@ def _kernel_ir() -> str:
         return get(base, _field(dtype, name), kind)
 
     goal = HOLES["goal"]
-    lines += ["define i64 @place(ptr %t, i64 %stencil) nounwind {", "entry:"]
+    say("define i64 @place(ptr %t, i64 %stencil) nounwind {", "entry:")
     row = address(get("%t", 8 * _STENCILS, "ptr"), let(f"mul i64 %stencil, {STENCIL_DTYPE.itemsize}"))
     kind = field(STENCIL_DTYPE, row, "kind", "i64")
     size = field(STENCIL_DTYPE, row, "size", "i32")
@@ -140,12 +147,12 @@ def _kernel_ir() -> str:
     out = get("%t", 8 * _OUT, "ptr", "%out")
     first, end = field(STENCIL_DTYPE, row, "first_hole", "i32"), field(STENCIL_DTYPE, row, "end_hole", "i32")
     holes, values = get("%t", 8 * _HOLES, "ptr"), get("%t", 8 * _VALUES, "ptr", "%values")
-    lines.append(f"call void @llvm.memcpy.p0.p0.i64(ptr {out}, ptr {code}, i64 {size}, i1 false)")
+    say(f"call void @llvm.memcpy.p0.p0.i64(ptr {out}, ptr {code}, i64 {size}, i1 false)")
     after = let(f"ptrtoint ptr {address(out, size)} to i64")
     put(values, 8 * HOLES["next"], after)
-    lines += [f"%absent = icmp eq i64 {kind}, {ABSENT}", "br i1 %absent, label %fail, label %head", "head:"]
-    lines.append(f"%n = phi i64 [ {first}, %entry ], [ %m, %filled ]")
-    lines += [f"%done = icmp uge i64 %n, {end}", "br i1 %done, label %fine, label %fill", "fill:"]
+    say(f"%absent = icmp eq i64 {kind}, {ABSENT}", "br i1 %absent, label %fail, label %head", "head:")
+    say(f"%n = phi i64 [ {first}, %entry ], [ %m, %filled ]")
+    say(f"%done = icmp uge i64 %n, {end}", "br i1 %done, label %fine, label %fill", "fill:")
     hole = address(holes, let(f"mul i64 %n, {HOLE_DTYPE.itemsize}"))
     which = field(HOLE_DTYPE, hole, "value", "i16")
     value = let(
@@ -158,33 +165,33 @@ def _kernel_ir() -> str:
     # A block that goes to an address outside the address space is left to the interpreter.
     outside = let(f"and i1 {let(f'icmp eq i64 {which}, {goal}')}, {let(f'icmp ugt i64 {value}, 2147483647')}")
     wide = let(f"icmp ne i64 {field(HOLE_DTYPE, hole, 'wide', 'i8')}, 0")
-    lines += [
+    say(
         f"br i1 {outside}, label %fail, label %store",
         "store:",
         f"br i1 {wide}, label %long, label %short",
-    ]
-    lines += ["long:", f"store i64 {value}, ptr {where}, align 1", "br label %filled", "short:"]
+    )
+    say("long:", f"store i64 {value}, ptr {where}, align 1", "br label %filled", "short:")
     low = let(f"trunc i64 {value} to i32")
     fits = let(f"icmp eq i64 {let(f'sext i32 {low} to i64')}, {value}")
-    lines += [
+    say(
         f"br i1 {fits}, label %fitting, label %fail",
         "fitting:",
         f"store i32 {low}, ptr {where}, align 1",
-    ]
-    lines += ["br label %filled", "filled:", "%m = add i64 %n, 1", "br label %head", "fine:"]
+    )
+    say("br label %filled", "filled:", "%m = add i64 %n, 1", "br label %head", "fine:")
     put("%t", 8 * _OUT, after)
-    lines += [f"ret i64 {kind}", "fail:", f"ret i64 {ABSENT}", "}"]
+    say(f"ret i64 {kind}", "fail:", f"ret i64 {ABSENT}", "}")
 
-    lines += ["define i64 @lay(ptr %t) nounwind {", "entry:"]
+    say("define i64 @lay(ptr %t) nounwind {", "entry:")
     values, slots = get("%t", 8 * _VALUES, "ptr"), get("%t", 8 * _SLOTS, "ptr")
     index, entries = get("%t", 8 * _INDEX, "ptr"), get("%t", 8 * _ENTRIES, "ptr")
     descriptors, runner = get("%t", 8 * _DESCRIPTORS, "ptr"), get("%t", 8 * _RUNNER)
     first, end, limit = get("%t", 8 * _FIRST), get("%t", 8 * _END), get("%t", 8 * _LIMIT)
     slots_number = let(f"ptrtoint ptr {slots} to i64")
-    lines += ["br label %next", "next:", f"%d = phi i64 [ {first}, %entry ], [ %d1, %again ]"]
+    say("br label %next", "next:", f"%d = phi i64 [ {first}, %entry ], [ %d1, %again ]")
     begin = get("%t", 8 * _OUT)
     room, left = let(f"icmp ult i64 {begin}, {limit}"), let(f"icmp ult i64 %d, {end}")
-    lines += [f"br i1 {let(f'and i1 {room}, {left}')}, label %block, label %out", "block:"]
+    say(f"br i1 {let(f'and i1 {room}, {left}')}, label %block, label %out", "block:")
     descriptor = address(descriptors, let(f"mul i64 %d, {DESCRIPTOR_DTYPE.itemsize}"))
     first_operation = get(descriptor, _field(DESCRIPTOR_DTYPE, "operations"), "ptr")
     start = field(OPERATION_DTYPE, first_operation, "pc", "i64")
@@ -192,42 +199,37 @@ def _kernel_ir() -> str:
     put(values, 8 * HOLES["pc"], start)
     let(f"call i64 @place(ptr %t, i64 {ARRIVE})")
     head = let(f"call i64 @place(ptr %t, i64 {HEAD})")
-    lines += [f"%nohead = icmp eq i64 {head}, {ABSENT}", "br i1 %nohead, label %failed, label %operation"]
-    lines += ["operation:", f"%op = phi ptr [ {first_operation}, %block ], [ %op1, %goeson ]"]
+    say(f"%nohead = icmp eq i64 {head}, {ABSENT}", "br i1 %nohead, label %failed, label %operation")
+    say("operation:", f"%op = phi ptr [ {first_operation}, %block ], [ %op1, %goeson ]")
     for name in ("rd", "rs1", "rs2", "rs3"):
         put(values, 8 * HOLES[name], let(f"shl i64 {field(OPERATION_DTYPE, '%op', name, 'i8')}, 3"))
     put(values, 8 * HOLES["noted"], field(OPERATION_DTYPE, "%op", "noted", "i16"))
     immediate, pc = field(OPERATION_DTYPE, "%op", "imm", "i64"), field(OPERATION_DTYPE, "%op", "pc", "i64")
     following = field(OPERATION_DTYPE, "%op", "next_pc", "i64")
     target = let(f"add i64 {pc}, {immediate}")
-    for name, known in (
-        ("imm", immediate),
-        ("pc", pc),
-        ("next_pc", following),
-        ("goal", target),
-        ("far_goal", target),
-    ):
-        put(values, 8 * HOLES[name], known)
-    for name, known in (("next_slot", following), ("goal_slot", target)):
-        put(values, 8 * HOLES[name], let(f"add i64 {slots_number}, {let(f'shl i64 {known}, 2')}"))
+    known = {"imm": immediate, "pc": pc, "next_pc": following, "goal": target, "far_goal": target}
+    for name, value in known.items():
+        put(values, 8 * HOLES[name], value)
+    for name, value in (("next_slot", following), ("goal_slot", target)):
+        put(values, 8 * HOLES[name], let(f"add i64 {slots_number}, {let(f'shl i64 {value}, 2')}"))
     placed = let(f"call i64 @place(ptr %t, i64 {field(OPERATION_DTYPE, '%op', 'handler', 'i16')})")
-    lines += [
+    say(
         f"switch i64 {placed}, label %goeson [ i64 {ABSENT}, label %failed i64 {ENDS}, label %laid ]",
         "goeson:",
-    ]
-    lines += [
+    )
+    say(
         f"%op1 = getelementptr i8, ptr %op, i64 {OPERATION_DTYPE.itemsize}",
         "br label %operation",
         "laid:",
-    ]
+    )
     put(entries, let("shl i64 %d, 3"), begin)
     # Unless the guest has changed the code meanwhile, or the block is translated.
     current = get(index, let(f"shl i64 {start}, 1"), "i32")
     slot = let(f"shl i64 {start}, 2")
     same, runs = let(f"icmp eq i64 {current}, %d"), let(f"icmp eq i64 {get(slots, slot)}, {runner}")
-    lines += [f"br i1 {let(f'and i1 {same}, {runs}')}, label %publish, label %again", "publish:"]
+    say(f"br i1 {let(f'and i1 {same}, {runs}')}, label %publish, label %again", "publish:")
     put(slots, slot, begin)
-    lines += ["br label %again", "failed:"]
+    say("br label %again", "failed:")
     put("%t", 8 * _OUT, begin)
-    lines += ["br label %again", "again:", "%d1 = add i64 %d, 1", "br label %next", "out:", "ret i64 %d", "}"]
+    say("br label %again", "again:", "%d1 = add i64 %d, 1", "br label %next", "out:", "ret i64 %d", "}")
     return "\n".join(["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)", *lines])

@@ -401,9 +401,10 @@ class Translator:
         self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
         if not self._wanted:
             return None
-        heat = [self.code.executions(pc) - tier.covered.get(pc, 0) for tier, pc in self._wanted]
-        most = max(heat)
-        return self._wanted.pop(heat.index(most)) if most >= self.optimise_executions else None
+        covered = [tier.covered.get(pc, 0) for tier, pc in self._wanted]
+        heat = self.code.all_executions([pc for _, pc in self._wanted]) - covered
+        most = int(heat.argmax())
+        return self._wanted.pop(most) if heat[most] >= self.optimise_executions else None
 
     def _stop(self) -> None:
         """Wait for the compilation under way and drop what is wanted."""

@@ -39,7 +39,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from emulator.kept import PROGRAMS as KEPT
+from emulator.kept import PROGRAMS as PROGRAMS_KEPT
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "experiments" / "workloads"
@@ -76,6 +76,11 @@ def seconds_of(command: list[str], cache: Path, expected: bytes | None) -> tuple
     return seconds, done.stdout
 
 
+def forget_programs(cache: Path) -> None:
+    """Remove what is kept of programs under a cache directory; what the emulator compiles of itself stays."""
+    shutil.rmtree(cache / "perturbation" / PROGRAMS_KEPT, ignore_errors=True)
+
+
 def ours(guest: Path, size: str) -> list[str]:
     return [sys.executable, "-c", "from emulator.cli import main; main()", "--", str(guest), size]
 
@@ -106,7 +111,7 @@ def measure(name: str, size: str, repeats: int, engines: list[str], folder: Path
             else:
                 command = ours(guest, size)
                 if engine == "cold":
-                    shutil.rmtree(scratch / "perturbation" / KEPT, ignore_errors=True)
+                    forget_programs(scratch)
                     where = scratch
                 elif engine == "first":
                     shutil.rmtree(empty, ignore_errors=True)
@@ -134,7 +139,7 @@ def measure_short(root: Path, command: list[str], repeats: int, folder: Path) ->
     for _ in range(repeats):
         for engine in ("cold", "warm", "warm", "qemu") if shutil.which(QEMU) else ("cold", "warm", "warm"):
             if engine == "cold":
-                shutil.rmtree(cache / "perturbation" / KEPT, ignore_errors=True)
+                forget_programs(cache)
             seconds, _ = seconds_of(qemu if engine == "qemu" else [*emulate, *arguments], cache, output)
             found[engine] = min(found[engine], seconds)
     return {" ".join(command): found}

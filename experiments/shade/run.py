@@ -11,7 +11,6 @@ import argparse
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.errors import EmulatorError
-from emulator.kept import PROGRAMS
-from experiments.benchmarks.emulation_speed import FLAGS, WORKLOADS, build
+from experiments.benchmarks.emulation_speed import FLAGS, WORKLOADS, build, forget_programs
 from experiments.shade.campaign import Campaign, load_campaign
 from experiments.shade.others import TOOLS, Place
 from experiments.shade.tables import write_tables
@@ -113,7 +111,7 @@ class Bench:
     def forget(self) -> None:
         """Remove what is kept of programs where nothing is to be found when a run begins; what the emulator compiles of
         itself, once after its installation, stays."""
-        shutil.rmtree(self._empty / "perturbation" / PROGRAMS, ignore_errors=True)
+        forget_programs(self._empty)
 
     def _call(self, command: list[str], cache: Path) -> bytes:
         environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT)}
