@@ -73,10 +73,10 @@ def test_by_default_there_are_streams_and_devices_only():
 
 def test_links_are_followed_within_the_root_only(tree):
     files = VirtualFiles(root=tree)
-    for path in ("/etc/passwd", "/to_file", "/absolute", "/directory/passwd", "/srv/../etc/passwd"):
+    for path in ("/etc/passwd", "/to_file", "/absolute", "/directory/passwd", "/work/../etc/passwd"):
         assert read(files, path) == b"guest's own"
     assert read(files, "/../../etc/./passwd") == b"guest's own"
-    for path in ("/out_relative", "/out_absolute", "/far_out", "/out_directory/x", "/srv/up/x"):
+    for path in ("/out_relative", "/out_absolute", "/far_out", "/out_directory/x", "/work/up/x"):
         assert error_of(files.open, path, READ, 0) == "ENOENT"
         assert error_of(files.open, path, CREATE, 0o644) in ("ENOENT", "EROFS")
     assert error_of(files.open, "/loop", READ, 0) == "ELOOP"
@@ -95,37 +95,37 @@ def test_a_directory_behind_a_link_has_its_real_path(tree):
 
 
 def test_a_root_is_read_only_but_for_what_is_writable(tree):
-    files = VirtualFiles(root=tree, writable=["/srv"])
+    files = VirtualFiles(root=tree, writable=["/work"])
     assert error_of(files.open, "/etc/passwd", WRITE, 0) == "EROFS"
     assert error_of(files.open, "/etc/passwd", READ | os.O_TRUNC, 0) == "EROFS"
     assert error_of(files.open, "/etc/new", CREATE, 0o644) == "EROFS"
-    assert error_of(files.open, "/srv2", CREATE, 0o644) == "EROFS"
+    assert error_of(files.open, "/workshop", CREATE, 0o644) == "EROFS"
     assert error_of(files.remove, "/etc/passwd", False) == "EROFS"
     assert error_of(files.make_directory, "/etc/d", 0o755) == "EROFS"
-    assert error_of(files.rename, "/etc/passwd", "/srv/p") == "EROFS"
-    assert error_of(files.rename, "/srv/input", "/etc/p") == "EROFS"
+    assert error_of(files.rename, "/etc/passwd", "/work/p") == "EROFS"
+    assert error_of(files.rename, "/work/input", "/etc/p") == "EROFS"
     assert read(files, "/etc/passwd", READ | os.O_CREAT) == b"guest's own"
     assert not files.is_writable("/etc/passwd")
 
-    file = files.open("/srv/new", CREATE, 0o644)
+    file = files.open("/work/new", CREATE, 0o644)
     assert file.write(b"text") == 4
     file.close()
     assert (tree / "work" / "new").read_bytes() == b"text"
-    files.make_directory("/srv/sub", 0o755)
-    files.rename("/srv/new", "/srv/sub/newer")
+    files.make_directory("/work/sub", 0o755)
+    files.rename("/work/new", "/work/sub/newer")
     assert (tree / "work" / "sub" / "newer").read_bytes() == b"text"
-    files.remove("/srv/sub/newer", False)
-    files.remove("/srv/sub", True)
-    assert files.is_writable("/srv/input")
+    files.remove("/work/sub/newer", False)
+    files.remove("/work/sub", True)
+    assert files.is_writable("/work/input")
     assert sorted(os.listdir(tree / "work")) == ["input", "up"]
 
 
 def test_a_writable_link_does_not_open_the_rest(tree):
     (tree / "work" / "link").symlink_to("/etc/passwd")
-    files = VirtualFiles(root=tree, writable=["/srv"])
-    assert error_of(files.open, "/srv/link", WRITE, 0) == "EROFS"
-    assert error_of(files.open, "/srv/up/new", CREATE, 0o644) == "ENOENT"
-    files.remove("/srv/link", False)
+    files = VirtualFiles(root=tree, writable=["/work"])
+    assert error_of(files.open, "/work/link", WRITE, 0) == "EROFS"
+    assert error_of(files.open, "/work/up/new", CREATE, 0o644) == "ENOENT"
+    files.remove("/work/link", False)
     assert (tree / "etc" / "passwd").exists()
 
 
@@ -219,16 +219,16 @@ def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes():
 
 
 def test_captured_files_stay_in_memory(tree):
-    files = VirtualFiles(root=tree, capture=["/srv/trace.bin", "/out/"])
-    assert error_of(files.open, "/srv/trace.bin", READ, 0) == "ENOENT"
+    files = VirtualFiles(root=tree, capture=["/work/trace.bin", "/out/"])
+    assert error_of(files.open, "/work/trace.bin", READ, 0) == "ENOENT"
     assert files.captured() == {}
-    file = files.open("/srv/trace.bin", CREATE, 0o644)
+    file = files.open("/work/trace.bin", CREATE, 0o644)
     file.write(b"12345")
     assert file.seek(8, os.SEEK_SET) == 8
     file.write(b"9")
-    assert files.captured() == {"/srv/trace.bin": b"12345\0\0\x009"}
-    assert files.open("/srv/trace.bin", READ | os.O_TRUNC, 0).status().size_bytes == 0
-    assert error_of(files.open, "/srv/trace.bin", CREATE | os.O_EXCL, 0) == "EEXIST"
+    assert files.captured() == {"/work/trace.bin": b"12345\0\0\x009"}
+    assert files.open("/work/trace.bin", READ | os.O_TRUNC, 0).status().size_bytes == 0
+    assert error_of(files.open, "/work/trace.bin", CREATE | os.O_EXCL, 0) == "EEXIST"
 
     files.make_directory("/out/sub", 0o755)
     files.open("/out/sub/a", CREATE, 0o644).write(b"a")
@@ -238,7 +238,7 @@ def test_captured_files_stay_in_memory(tree):
     assert error_of(files.rename, "/out/sub/a", "/etc/a") == "EXDEV"
     files.rename("/out/sub/a", "/out/b")
     files.remove("/out/sub", True)
-    assert files.captured() == {"/srv/trace.bin": b"", "/out/b": b"a"}
+    assert files.captured() == {"/work/trace.bin": b"", "/out/b": b"a"}
     assert files.is_writable("/out/b")
     assert sorted(os.listdir(tree / "work")) == ["input", "up"]
 
@@ -302,7 +302,7 @@ def test_passed_through_streams(tmp_path):
 def test_inodes_are_the_guests_own_and_repeat(tree):
     def inodes():
         files = VirtualFiles(root=tree, capture=["/x"])
-        return [files.status(path).inode for path in ("/etc/passwd", "/to_file", "/srv", "/dev/null")]
+        return [files.status(path).inode for path in ("/etc/passwd", "/to_file", "/work", "/dev/null")]
 
     assert inodes() == inodes()
     assert inodes()[0] == inodes()[1]
@@ -312,10 +312,10 @@ def test_inodes_are_the_guests_own_and_repeat(tree):
 def test_an_onlooker_leaves_no_trace(tree):
     alone, watched = VirtualFiles(root=tree), VirtualFiles(root=tree)
     other = watched.for_onlooker()
-    assert other.contents("/srv/input") == b"data"
+    assert other.contents("/work/input") == b"data"
     read(other, "/dev/urandom")
     read(watched.for_onlooker(), "/dev/urandom")
-    paths = ("/etc/passwd", "/srv/input")
+    paths = ("/etc/passwd", "/work/input")
     assert [alone.status(path).inode for path in paths] == [watched.status(path).inode for path in paths]
     assert read(alone, "/dev/urandom") == read(watched, "/dev/urandom")
 
