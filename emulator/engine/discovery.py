@@ -137,22 +137,13 @@ def code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tu
     ]
 
 
-def is_compiled(compiler: Compiler) -> bool:
-    """Whether an earlier process has compiled the kernel, so that it is there at once."""
-    return compiler.is_cached(_key())
-
-
-def _key() -> str:
-    return f"kernel {_NAME} {sources_identity()}"
-
-
 @functools.cache
 def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any], ...]]:
     """The address of the kernel, and the arrays that it gets behind those of a job."""
     static = _static_tables(executable)
 
     def text() -> str:
-        from emulator.engine.numba_kernel import kernel_text
+        from emulator.engine.kernel_ir import kernel_text
 
         arrays: tuple[NDArray[Any], ...] = (
             np.zeros(k.JOB_WORDS, np.int64), np.zeros(GUEST_SPACE, np.uint8), np.zeros(1, np.uint8),
@@ -161,7 +152,7 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
         )  # fmt: skip
         return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
 
-    return compiler.compile(text, [_NAME], _key())[_NAME], static
+    return compiler.compile(text, [_NAME], f"kernel {_NAME} {sources_identity()}")[_NAME], static
 
 
 def _static_tables(executable: int) -> tuple[NDArray[Any], ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.discovery import Discovery, code_of, is_compiled
+from emulator.engine.discovery import Discovery, code_of
 from emulator.engine.discovery_kernel import ASK
 from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
@@ -22,9 +22,6 @@ from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, OpClass
-
-# Compiling the kernel, once and for all processes, takes as long as Python takes to discover so many blocks.
-KERNEL_BLOCKS = 10_000
 
 
 class KnownCode:
@@ -47,13 +44,11 @@ class KnownCode:
         self._first_new = 0  # the first block that no earlier process has left
         self._ready: Tier | None = None  # what the kernel is prepared for
         self._unnoted: list[tuple[NDArray[np.void], NDArray[np.void]]] = []  # blocks, instructions
-        self._compiler = compiler
         self._kernel: Discovery | None = None
         if source is not None:
             cache.on_decoded = self._decoded
             self._leave_to_python()
-            if is_compiled(compiler):
-                self._get_kernel(source)
+            self._kernel = Discovery(compiler, cache, source.pages, self._descriptors, self._index)
         hart.set("block_index", self._index_table.address)
         hart.set("blocks", self._descriptor_table.address)
 
@@ -130,11 +125,6 @@ class KnownCode:
         self._index[block.pc >> 1] = number
         if block.call_target is not None:
             self.call_targets.add(block.call_target)
-        if number == KERNEL_BLOCKS and self._kernel is None and self._source is not None:
-            self._get_kernel(self._source)
-
-    def _get_kernel(self, source: CodeSource) -> None:
-        self._kernel = Discovery(self._compiler, self._cache, source.pages, self._descriptors, self._index)
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The blocks at ``pcs`` are known no more: the guest has changed them."""

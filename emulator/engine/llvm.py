@@ -168,11 +168,6 @@ class Compiler:
         name = hashlib.sha256(f"{key}\0{self.host}".encode()).hexdigest()
         return self._directory / name[:2] / name[2:]
 
-    def is_cached(self, key: str) -> bool:
-        """Whether an earlier compilation left its object on the disk."""
-        path = self.path_of(key)
-        return path is not None and path.exists()
-
     def compile_object(
         self,
         text: str | Callable[[], str],

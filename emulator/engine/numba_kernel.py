@@ -1,16 +1,10 @@
-"""Kernels written in Python as LLVM IR text: compiled by numba once, linked like any translation ever after.
-
-So a process that finds the object in the cache needs no numba, whose import takes longer than short programs run.
-"""
+"""Functions of a user's as LLVM IR text, by numba: for translations to contain."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
-
-from numpy.typing import NDArray
 
 _DROPPED = re.compile(r", !\w+(\.\w+)* !\d+|^!.*$|^;.*$|^source_filename.*$|^target .*$", re.MULTILINE)
 _DEFINED = re.compile(r'^(?:define [^@\n]*@|@)("[^"]+"|[\w.$]+)(?=[( ]| =)', re.MULTILINE)
@@ -18,27 +12,17 @@ _GROUP = re.compile(r"^attributes #(\d+) = \{(.*)\}$", re.MULTILINE)
 _LINKAGE = r"(?:internal |private |common |linkonce_odr |weak_odr |available_externally )?"
 
 
-def ir_of(
-    function: Callable[..., Any], signature: Sequence[Any], helpers: Sequence[Callable[..., Any]] = ()
-) -> str:
+def ir_of(function: Callable[..., Any], signature: Sequence[Any]) -> str:
     """The IR of ``function`` and all it needs, which is internal; it is ``@NAME.0``, for who uses it to choose NAME.
 
     It takes where its result goes, where an exception goes, and the parts of its arguments; it returns whether an
-    exception was raised. ``signature``: numba's types of the arguments; ``helpers``: functions of the same module that
-    it calls. Raises numba's errors.
+    exception was raised. ``signature``: numba's types of the arguments. Raises numba's errors.
     """
     import numba
 
     options: dict[str, Any] = {
         "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True
     }  # fmt: skip
-    if helpers:
-        space = dict(function.__globals__)
-        for helper in helpers:
-            space[helper.__name__] = numba.njit(**options)(
-                FunctionType(helper.__code__, space, helper.__name__)
-            )
-        function = FunctionType(function.__code__, space, function.__name__)
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.compile(tuple(signature))
     (result,) = dispatcher.overloads.values()
@@ -62,25 +46,3 @@ def array_arguments(pointer: str, shape: Sequence[int], strides: Sequence[int], 
         size *= length
     head = ["ptr null", "ptr null", f"i64 {size}", f"i64 {item_bytes}", f"ptr {pointer}"]
     return [*head, *(f"i64 {n}" for n in (*shape, *strides))]
-
-
-def kernel_text(
-    name: str,
-    function: Callable[..., Any],
-    helpers: Sequence[Callable[..., Any]],
-    arrays: Sequence[NDArray[Any]],
-) -> str:
-    """IR of ``@name(ptr table)``, which calls ``function(*arrays)`` with arrays like these at the addresses in the
-    table and returns its result, an int64."""
-    import numba
-
-    body = ir_of(function, [numba.typeof(array) for array in arrays], helpers).replace("NAME", name)
-    lines = [f"define i64 @{name}(ptr %table) nounwind {{", "%result = alloca i64", "%exception = alloca ptr"]
-    arguments = []
-    for n, array in enumerate(arrays):
-        lines.append(f"%p{n} = getelementptr ptr, ptr %table, i64 {n}")
-        lines.append(f"%a{n} = load ptr, ptr %p{n}")
-        arguments += array_arguments(f"%a{n}", array.shape, array.strides, array.itemsize)
-    call = f"call i32 @{name}.0(ptr %result, ptr %exception, {', '.join(arguments)})"
-    lines += [f"%raised = {call}", "%value = load i64, ptr %result", "ret i64 %value", "}"]
-    return "\n".join([*lines, body])
