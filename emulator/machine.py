@@ -9,6 +9,7 @@ one cycle of a 1 GHz clock.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +175,9 @@ class Machine:
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         if engine == "translated":
             self._entry = Entry.get()
-            self._place = self._entry.register(self.hart.address)
+            place = self._entry.register(self.hart.address)
+            # Whoever forgets `close` must not leave a state behind in which faults of later machines are noted.
+            self._unregister = weakref.finalize(self, _unregister, self._entry, place, self.hart)
             self._keeps = keep_translations
             self._make_translator = lambda space, archive: Translator(
                 self.hart, space.cache, background=background, templates=templates,
@@ -186,11 +189,13 @@ class Machine:
 
     def close(self) -> None:
         """Release memory and the background compiler; the results stay readable."""
-        self._spaces.close()
-        if self._entry is not None:
-            self._entry.unregister(self._place)
-            self._entry = None
-        self.files.close()
+        try:
+            self._spaces.close()
+        finally:
+            if self._entry is not None:
+                self._unregister()
+                self._entry = None
+            self.files.close()
 
     def __enter__(self) -> Machine:
         return self
@@ -732,3 +737,8 @@ class Machine:
             if self.kernel.owner.parent is None:
                 raise fault
             self.kernel.end(self.hart, GuestExit(128 + fault.signal, fault.signal))
+
+
+def _unregister(entry: Entry, place: int, hart: Hart) -> None:
+    """Forget a machine; its ``hart``'s memory is there until then."""
+    entry.unregister(place)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from emulator.engine import discovery_kernel as k
 from emulator.engine.archive import sources_identity, spans_of
 from emulator.engine.blocks import BlockCache
+from emulator.engine.compiler import Compiler
 from emulator.engine.lines import NEARBY_BYTES
-from emulator.engine.llvm import Compiler
 from emulator.engine.operations import (
     DESCRIPTOR_DTYPE,
     FALL_THROUGH,

@@ -15,7 +15,7 @@ import sys
 import threading
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
-from emulator.engine.llvm import Compiler
+from emulator.engine.compiler import Compiler
 from emulator.engine.state import OFFSETS, Exit
 from emulator.errors import EmulatorError
 
@@ -98,8 +98,8 @@ def _ways_back_ir() -> str:
 def _handler_ir() -> str:
     """``@machines``: state addresses of live machines; ``@previous``: the handlers before ours."""
     return f"""
-@machines = global [{MAX_MACHINES} x ptr] zeroinitializer
-@previous = global [2 x ptr] zeroinitializer
+@machines = external global [{MAX_MACHINES} x ptr]
+@previous = external global [2 x ptr]
 define void @on_fault(i32 %signal, ptr %info, ptr %context) nounwind {{
 entry:
   %p_address = getelementptr i8, ptr %info, i64 {_SI_ADDR}
@@ -197,14 +197,15 @@ class Entry:
                 f"the emulator runs on Linux on x86-64; this is {sys.platform} on {platform.machine()}"
             )
         self.compiler = Compiler()
-        names = ["enter", "on_fault", "machines", "previous", "miss", "hook"]
-        addresses = self.compiler.compile(f"{_enter_ir()}\n{_ways_back_ir()}{_handler_ir()}", names)
+        self._machines, previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 2)()
+        known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(previous)}
+        text = f"{_enter_ir()}\n{_ways_back_ir()}{_handler_ir()}"
+        addresses = self.compiler.compile(text, ["enter", "on_fault", "miss", "hook"], known=known)
         self.miss, self.hook = addresses["miss"], addresses["hook"]
         # A CFUNCTYPE call releases the GIL: background compilation goes on meanwhile.
         self.enter_address = addresses["enter"]
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.enter_address)
-        self._machines = (ctypes.c_void_p * MAX_MACHINES).from_address(addresses["machines"])
-        previous = (ctypes.c_void_p * 2).from_address(addresses["previous"])
+        self._previous = previous  # lives as long as the handler
         libc = ctypes.CDLL(None, use_errno=True)
         for index, signal in enumerate((_SIGSEGV, _SIGBUS)):
             action = _SigAction(handler=addresses["on_fault"], flags=_SA_SIGINFO | _SA_ONSTACK | _SA_NODEFER)

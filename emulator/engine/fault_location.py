@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
-
-def function_size(image: bytes, name: str) -> int:
-    """Size in bytes of the host code of function ``name`` in an object."""
-    table: Any = ELFFile(io.BytesIO(image)).get_section_by_name(".symtab")
-    symbols = table.get_symbol_by_name(name)
-    return int(symbols[0]["st_size"]) if symbols else 0
+from emulator.engine.code_image import CodeImage, linked
 
 
-def _text(image: bytes) -> bytes:
-    section: Any = ELFFile(io.BytesIO(image)).get_section_by_name(".text")
-    return bytes(section.data())
-
-
-def pc_at(located: bytes, original: bytes, offset: int) -> int | None:
-    """The guest pc of the access at ``offset`` of the code.
+def pc_at(located: bytes, original: CodeImage, name: str, offset: int) -> int | None:
+    """The guest pc of the access at ``offset`` of the code of function ``name``.
 
     ``located`` is the object with debug locations; None when its code differs from ``original``'s or the
     offset has no location.
     """
-    if _text(located) != _text(original):
+    if linked(located).code != original.code:
         return None
+    offset += original.symbols[name][0]
     information = ELFFile(io.BytesIO(located)).get_dwarf_info()
     found = None
     for unit in information.iter_CUs():

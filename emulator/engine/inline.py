@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import Block, told_class
+from emulator.engine.compiler import Compiler
 from emulator.engine.emit import DECLARATIONS, INVARIANT, Emitter
-from emulator.engine.llvm import Compiler
 from emulator.engine.oracle import Oracle
 from emulator.engine.state import OFFSETS, STATE_BYTES
 from emulator.engine.tables import GUEST_SPACE, Table

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive
 from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.compiler import Compiler
 from emulator.engine.discovery import Discovery, code_of
 from emulator.engine.discovery_kernel import ASK
-from emulator.engine.llvm import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.engine.remembered import CodeSource, Remembered, code_to_save, remember
 from emulator.engine.state import MAX_BLOCKS, Hart

@@ -10,23 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.archive import sources_identity
-from emulator.engine.llvm import Compiler
+from emulator.engine.compiler import Compiler
+from emulator.engine.object_file import R_32, R_32S, R_64, R_PC32, R_PLT32, ObjectFile
 from emulator.engine.stencils import HOLES, N_STENCILS, StencilEmitter
 from emulator.events import TraceSelection
 from emulator.kept import read_checked, write_checked
-
-_R_64, _R_PC32, _R_PLT32, _R_32, _R_32S = 1, 2, 4, 10, 11
-_SECTION = np.dtype(
-    [
-        ("name", "u4"), ("type", "u4"), ("flags", "u8"), ("address", "u8"), ("offset", "u8"), ("size", "u8"),
-        ("link", "u4"), ("info", "u4"), ("align", "u8"), ("entry", "u8"),
-    ]
-)  # fmt: skip
-_SYMBOL = np.dtype(
-    [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
-)
-_RELOCATION = np.dtype([("offset", "u8"), ("type", "u4"), ("symbol", "u4"), ("addend", "i8")])
-_SHT_SYMTAB, _SHT_RELA, _SHF_EXECINSTR, _SHF_ALLOC = 2, 4, 4, 2
 
 STENCIL_DTYPE = np.dtype(
     [("offset", "u4"), ("size", "u4"), ("first_hole", "u4"), ("end_hole", "u4"), ("kind", "u8")]
@@ -56,11 +44,10 @@ _SIZES = struct.Struct("<4Q")
 def stencils_for(compiler: Compiler, selection: TraceSelection) -> StencilSet:
     """The stencils for ``selection``, compiled if no earlier process has done it."""
     path = compiler.path_of(f"stencils {selection} {sources_identity()}")
-    raw = None if path is None else read_checked(path)
+    raw = read_checked(path)
     if raw is None:
-        raw = _packed(_read(compiler.compile_object(StencilEmitter(selection).emit, near=True, keep=False)))
-        if path is not None:
-            write_checked(path, raw)
+        raw = _packed(_read(compiler.object(StencilEmitter(selection).emit())))
+        write_checked(path, raw)
     return _unpacked(raw)
 
 
@@ -79,21 +66,10 @@ def _unpacked(raw: bytes) -> StencilSet:
 
 
 def _read(image: bytes) -> StencilSet:
-    """Take the object apart (ELF for x86-64, as LLVM has just written it)."""
-    raw = np.frombuffer(image, np.uint8)
-    (table_offset,) = np.frombuffer(image, "<u8", 1, 40)
-    (n_sections,) = np.frombuffer(image, "<u2", 1, 60)
-    sections = np.frombuffer(image, _SECTION, int(n_sections), int(table_offset))
-
-    def rows(section: np.void, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-        return np.frombuffer(image, dtype, int(section["size"]) // dtype.itemsize, int(section["offset"]))
-
-    symbols_at = int(np.flatnonzero(sections["type"] == _SHT_SYMTAB)[0])
-    symbols = rows(sections[symbols_at], _SYMBOL)
-    strings = image[int(sections[sections[symbols_at]["link"]]["offset"]) :]
-    names = [strings[at : strings.index(b"\0", at)].decode() for at in symbols["name"].tolist()]
-    text = int(np.flatnonzero(sections["flags"] & _SHF_EXECINSTR)[0])
-    constants, base_of = _constants(raw, sections, text)
+    """Take the object apart."""
+    file = ObjectFile(image)
+    symbols, names, text = file.symbols, file.names, file.text
+    constants, base_of = _constants(file)
     meaning = np.full(len(symbols), -1, np.int64)  # which value fills a hole for the symbol
     added = np.zeros(len(symbols), np.int64)
     for place, (name, section) in enumerate(zip(names, symbols["section"].tolist(), strict=True)):
@@ -105,10 +81,7 @@ def _read(image: bytes) -> StencilSet:
     stencils = np.zeros(N_STENCILS, STENCIL_DTYPE)
     holes: list[NDArray[np.void]] = []
     n_holes = 0
-    of_text = (sections["type"] == _SHT_RELA) & (sections["info"] == text)
-    relocations = np.concatenate([rows(section, _RELOCATION) for section in sections[of_text]])
-    relocations = relocations[np.argsort(relocations["offset"], kind="stable")]
-    code = raw[int(sections[text]["offset"]) :][: int(sections[text]["size"])]
+    relocations, code = file.relocations(text), file.bytes_of(text)
     for name, symbol in zip(names, symbols, strict=True):
         if int(symbol["section"]) != text or not name.startswith("s"):
             continue
@@ -116,7 +89,7 @@ def _read(image: bytes) -> StencilSet:
         low, high = np.searchsorted(relocations["offset"], [start, start + size])
         mine = relocations[low:high]
         if (
-            not np.isin(mine["type"], (_R_64, _R_PC32, _R_PLT32, _R_32, _R_32S)).all()
+            not np.isin(mine["type"], (R_64, R_PC32, R_PLT32, R_32, R_32S)).all()
             or (meaning[mine["symbol"]] < 0).any()
         ):
             continue  # it calls a function that is somewhere else
@@ -132,8 +105,8 @@ def _read(image: bytes) -> StencilSet:
         made = np.zeros(len(mine), HOLE_DTYPE)
         made["offset"] = mine["offset"] - start
         made["value"] = meaning[mine["symbol"]]
-        made["wide"] = mine["type"] == _R_64
-        made["relative"] = np.isin(mine["type"], (_R_PC32, _R_PLT32))
+        made["wide"] = mine["type"] == R_64
+        made["relative"] = np.isin(mine["type"], (R_PC32, R_PLT32))
         made["addend"] = mine["addend"] + added[mine["symbol"]]
         holes.append(made)
         stencils[int(name[1:])] = (
@@ -147,19 +120,15 @@ def _read(image: bytes) -> StencilSet:
     return StencilSet(code, constants, stencils, np.concatenate(holes))
 
 
-def _constants(
-    raw: NDArray[np.uint8], sections: NDArray[np.void], text: int
-) -> tuple[NDArray[np.uint8], dict[int, int]]:
+def _constants(file: ObjectFile) -> tuple[NDArray[np.uint8], dict[int, int]]:
     """All that is loaded and is no code, in one piece, and where in it each section begins."""
     parts: list[NDArray[np.uint8]] = []
     base_of: dict[int, int] = {}
     size = 0
-    for place, section in enumerate(sections):
-        if place == text or not section["flags"] & _SHF_ALLOC or section["type"] != 1:
-            continue
+    for section in file.constants():
         padding = -size % 64
-        part = raw[int(section["offset"]) :][: int(section["size"])]
-        base_of[place] = size + padding
+        part = file.bytes_of(section)
+        base_of[section] = size + padding
         parts += [np.zeros(padding, np.uint8), part]
         size += padding + len(part)
     return np.concatenate([np.zeros(0, np.uint8), *parts]), base_of

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from emulator.engine.archive import sources_identity
-from emulator.engine.llvm import Compiler
+from emulator.engine.compiler import Compiler
 from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.state import MAX_BLOCKS
 from emulator.engine.stencil_set import ABSENT, ENDS, HOLE_DTYPE, STENCIL_DTYPE, StencilSet

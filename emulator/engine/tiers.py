@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from emulator.engine.blocks import Block
+from emulator.engine.code_image import NO_CODE, CodeImage
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.templates import Templates
 from emulator.events import TraceSelection
@@ -24,14 +24,12 @@ class Region:
     pcs: tuple[int, ...]
     blocks: dict[int, Block]
     address: int = 0
-    image: bytes = b""
+    image: CodeImage = NO_CODE
 
-    @cached_property
+    @property
     def code_bytes(self) -> int:
         """Size of its host code."""
-        from emulator.engine.fault_location import function_size
-
-        return function_size(self.image, self.name)
+        return self.image.symbols[self.name][1]
 
 
 @dataclass

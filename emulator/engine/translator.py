@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive, SavedRegion, sources_identity
 from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.code_image import unpacked
+from emulator.engine.compiler import Compiler
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
 from emulator.engine.inline import InlineTables, texts_of
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.known import KnownCode
-from emulator.engine.llvm import Compiler
 from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.region import RegionEmitter
 from emulator.engine.remembered import CodeSource, emits_numbers
@@ -298,13 +299,12 @@ class Translator:
         if remembered is None or tier.interpret_only:
             return
         regions = remembered.regions(tier, self.cache)
-        addresses = (
-            self._compiler.load_all([r.image for r in regions], [r.name for r in regions]) if regions else {}
-        )
+        images = [unpacked(region.image) for region in regions]
+        addresses = self._compiler.load(images, [region.name for region in regions])
         slots = tier.slots.view("u8")
         with self._publishing:
-            for one in regions:
-                region = Region(one.name, list(one.entries), one.blocks, {}, addresses[one.name], one.image)
+            for one, image in zip(regions, images, strict=True):
+                region = Region(one.name, list(one.entries), one.blocks, {}, addresses[one.name], image)
                 tier.regions.append(region)
                 tier.taken.add(one.name)
                 tier.copies.update(one.blocks)
@@ -328,7 +328,7 @@ class Translator:
                     continue
                 slots = tier.slots.view("u8")
                 kept = [
-                    SavedRegion(region.name, tuple(region.entries), region.pcs, region.image)
+                    SavedRegion(region.name, tuple(region.entries), region.pcs, region.image.packed())
                     for region in tier.regions
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
@@ -353,8 +353,8 @@ class Translator:
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
         # In the background it depends on the moment which blocks are in a region: the same one will hardly come again.
-        region.image = self._compiler.compile_object(self._text(tier, region), keep=not self.background)
-        region.address = self._compiler.load(region.image, [region.name])[region.name]
+        region.image = self._compiler.image(self._text(tier, region), keep=not self.background)
+        region.address = self._compiler.load([region.image], [region.name])[region.name]
         slots = tier.slots.view("u8")
         with self._publishing:
             slots[np.array(region.entries) >> 1] = region.address
@@ -434,8 +434,7 @@ class Translator:
                     if tier.selection.exact_faults:
                         return self.hart.get("fault_pc")
                     text = self._text(tier, region, locate=True)
-                    located = self._compiler.compile_object(text)
-                    return pc_at(located, region.image, offset)
+                    return pc_at(self._compiler.object(text), region.image, region.name, offset)
             if any(templates.covers(host_pc) for templates in tier.templates):
                 return self.hart.get("fault_pc")
         operation = self.hart.get("operation")  # of an interpreter

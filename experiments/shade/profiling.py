@@ -21,7 +21,6 @@ import numpy as np
 
 import emulator
 from emulator.analyzers.session import Session
-from emulator.engine.fault_location import function_size
 from emulator.engine.tiers import Region, Tier
 from emulator.engine.translator import Translator
 from emulator.events import TraceSelection
@@ -120,7 +119,7 @@ class Watcher:
             cost.text_seconds += of_thread.seconds
             cost.regions += 1
             cost.instructions += sum(len(block.instructions) for block in region.blocks.values())
-            cost.host_bytes += function_size(region.image, region.name)
+            cost.host_bytes += region.code_bytes
 
         def lay(tier: Tier) -> None:
             cost = self.costs["templates"]
@@ -220,4 +219,4 @@ def _each_once(owner: dict[int, Region]) -> list[Region]:
 def _expansion(region: Region) -> float:
     """Bytes of host code for a byte of the guest's in a region."""
     guest = np.array([block.end_pc - block.pc for block in region.blocks.values()])
-    return float(function_size(region.image, region.name) / max(1, int(guest.sum())))
+    return float(region.code_bytes / max(1, int(guest.sum())))

@@ -1,0 +1,66 @@
+"""Relocatable objects as LLVM writes them (ELF for x86-64), as numpy rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+R_64, R_PC32, R_GOT32, R_PLT32, R_GOTPCREL, R_32, R_32S, R_PC64 = 1, 2, 3, 4, 9, 10, 11, 24
+R_GOTPCRELX, R_REX_GOTPCRELX = 41, 42
+_SHT_PROGBITS, _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 1, 2, 4, 8
+_SHF_WRITE, _SHF_ALLOC, _SHF_EXECINSTR = 1, 2, 4
+_SECTION = np.dtype(
+    [
+        ("name", "u4"), ("type", "u4"), ("flags", "u8"), ("address", "u8"), ("offset", "u8"), ("size", "u8"),
+        ("link", "u4"), ("info", "u4"), ("align", "u8"), ("entry", "u8"),
+    ]
+)  # fmt: skip
+_SYMBOL = np.dtype(
+    [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")]
+)
+_RELOCATION = np.dtype([("offset", "u8"), ("type", "u4"), ("symbol", "u4"), ("addend", "i8")])
+
+
+class ObjectFile:
+    """``symbols``: rows with ``section`` (0: defined elsewhere), ``value``, ``size``; ``names``: theirs; ``text``: the
+    section with code."""
+
+    def __init__(self, image: bytes) -> None:
+        self._image = image
+        (table_offset,) = np.frombuffer(image, "<u8", 1, 40)
+        (n_sections,) = np.frombuffer(image, "<u2", 1, 60)
+        self._sections = np.frombuffer(image, _SECTION, int(n_sections), int(table_offset))
+        sections = self._sections
+        symbols_at = int(np.flatnonzero(sections["type"] == _SHT_SYMTAB)[0])
+        self.symbols = self._rows(symbols_at, _SYMBOL)
+        strings = image[int(sections[sections[symbols_at]["link"]]["offset"]) :]
+        self.names = [strings[at : strings.index(b"\0", at)].decode() for at in self.symbols["name"].tolist()]
+        code = (sections["flags"] & _SHF_EXECINSTR != 0) & (sections["size"] > 0)
+        self.text = int(np.flatnonzero(code)[0])
+        if code.sum() != 1:
+            raise ValueError(f"an object with {code.sum()} sections of code, expected one")
+
+    def _rows(self, section: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+        row = self._sections[section]
+        return np.frombuffer(self._image, dtype, int(row["size"]) // dtype.itemsize, int(row["offset"]))
+
+    def bytes_of(self, section: int) -> NDArray[np.uint8]:
+        """What a section has in it, uint8."""
+        row = self._sections[section]
+        return np.frombuffer(self._image, np.uint8, int(row["size"]), int(row["offset"]))
+
+    def constants(self) -> list[int]:
+        """The sections that are loaded beside the code. Raises `ValueError` if one of them can be written."""
+        sections = self._sections
+        loaded = (sections["flags"] & _SHF_ALLOC != 0) & (sections["size"] > 0)
+        if (loaded & ((sections["flags"] & _SHF_WRITE != 0) | (sections["type"] == _SHT_NOBITS))).any():
+            raise ValueError("an object with data that can be written, expected code and constants only")
+        return [
+            int(n) for n in np.flatnonzero(loaded & (sections["type"] == _SHT_PROGBITS)) if n != self.text
+        ]
+
+    def relocations(self, section: int) -> NDArray[np.void]:
+        """Rows with ``offset``, ``type``, ``symbol``, ``addend`` for a section, by offset."""
+        of_it = np.flatnonzero((self._sections["type"] == _SHT_RELA) & (self._sections["info"] == section))
+        rows = np.concatenate([np.zeros(0, _RELOCATION), *(self._rows(int(n), _RELOCATION) for n in of_it)])
+        return rows[np.argsort(rows["offset"], kind="stable")]
