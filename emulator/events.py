@@ -15,9 +15,8 @@ indirect jump are given by the block that follows. The guest address space is 2 
 
 Blocks in the record are whole: one in which the guest's access faults is not there, though it may have begun.
 
-Where values are selected, a second stream of ``uint64`` runs beside it: for each executed block, for each of its
-instructions with a selected mnemonic, the selected values that an instruction of that kind has, in the order of
-`VALUE_FIELDS`. Which words belong to which instruction again follows from the block's facts.
+Beside it, and without it, fields of single instructions can be asked for: each `ColumnSet` has columns of its own in
+memory, one a field, to which an event is appended for each instruction that it takes. They are whole in the same way.
 
 Every observer - performance counters, timing models, phase signatures, probes - consumes this record, and
 the instruction set, the translator and the timing models never mention one another.
@@ -28,7 +27,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Protocol
+from functools import cached_property
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,13 +98,21 @@ INSTRUCTION_DTYPE = np.dtype(
     ]
 )
 
-# What the stream of values can hold of an instruction, in this order; bits of a mask. Registers are raw patterns.
-VALUE_FIELDS = ("rs1", "rs2", "rs3", "value", "rd", "target")
-VALUE_RS1, VALUE_RS2, VALUE_RS3 = 1, 2, 4  # source registers, before it executes
-VALUE_MEMORY = 8  # what was loaded or, if nothing was, stored: access_bytes bytes, zero-extended
-VALUE_RD = 16  # the destination register, after it has executed
-VALUE_TARGET = 32  # where a control transfer goes: with a branch that is not taken, to the next instruction
-MAX_VALUES = 4  # that one instruction has
+# What an event can hold of an instruction, and the type of its column; what an instruction has not is 0.
+COLUMN_TYPES = {
+    "pc": "u4",
+    "word": "u4",  # as it is in memory
+    "opcode": "u2",  # row of the instruction table
+    "class": "u1",  # `OpClass`, as in the facts
+    "address": "u4",
+    "value": "u8",  # what was loaded or, if nothing was, stored: access_bytes bytes, zero-extended
+    "taken": "u1",  # whether a control transfer goes elsewhere than to the next instruction
+    "target": "u8",  # where it goes
+    "rs1": "u8",  # source registers, raw patterns, before it executes
+    "rs2": "u8",
+    "rs3": "u8",
+    "rd": "u8",  # the destination register, after it has executed
+}
 Ranges = tuple[tuple[int, int], ...]  # half-open ranges of guest addresses, ascending
 
 
@@ -194,18 +202,15 @@ def _joined(rows: NDArray[np.void], more: NDArray[np.void], room: int) -> NDArra
     return whole
 
 
-@dataclass(frozen=True)
-class InlineCall:
-    """A function of a user's that translations call before or after instructions, with some of their fields.
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Something that gets ``fields`` of instructions in the middle of translations.
 
-    ``function``: its name, which follows from its code; ``place``: whose state it gets, which lies at ``state`` in the
-    host's memory; ``kinds`` (values of `OpClass`), ``mnemonics``, ``ranges``: which instructions, by either of the
-    first two, and where; () for everywhere.
+    ``place``: whose it is; what it writes to lies at ``state`` in the host's memory; ``kinds`` (values of `OpClass`),
+    ``mnemonics``, ``ranges``: which instructions, by either of the first two, and where; () for everywhere.
     """
 
-    function: str
     place: int
-    after: bool
     fields: tuple[str, ...]
     kinds: tuple[int, ...]
     mnemonics: tuple[str, ...]
@@ -213,10 +218,26 @@ class InlineCall:
     state: int = field(compare=False, repr=False)
 
     def takes(self, mnemonic: str, op_class: int, pc: int) -> bool:
-        """Whether the function is called for such an instruction at ``pc``."""
+        """Whether it gets those of such an instruction at ``pc``."""
         return (op_class in self.kinds or mnemonic in self.mnemonics) and (
             not self.ranges or any(low <= pc < high for low, high in self.ranges)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InlineCall(Watch):
+    """A function of a user's that is called before or after instructions. ``function``: its name, which follows from
+    its code; ``state``: its first argument."""
+
+    function: str
+    after: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSet(Watch):
+    """Columns, one a field, that an event is appended to after each instruction (`emulator.engine.columns`)."""
+
+    after: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -229,11 +250,10 @@ class TraceSelection:
     counts: bool = False  # executions of each block, in a table and not in the record
     line_bits: int = 0  # log2 of a line's bytes: keep when each was touched last; 0 for not
     reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
-    ranges: Ranges = ()  # blocks, addresses and values only of blocks that reach into these; () for all blocks
-    values: tuple[tuple[str, int], ...] = ()  # mnemonics, ascending, and their VALUE_* bits (needs blocks)
+    ranges: Ranges = ()  # blocks and addresses only of blocks that reach into these; () for all blocks
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # only there; () for everywhere
-    inline: tuple[InlineCall, ...] = ()  # functions that are called in the middle of translations
+    inline: tuple[InlineCall | ColumnSet, ...] = ()  # what gets fields in the middle of translations
     exact_faults: bool = (
         False  # all registers are exact wherever an access may fault: for guests that catch it
     )
@@ -244,19 +264,26 @@ class TraceSelection:
             not self.ranges or any(low < end_pc and pc < high for low, high in self.ranges)
         )
 
+    @cached_property
+    def columns(self) -> tuple[ColumnSet, ...]:
+        """The columns among ``inline``."""
+        return tuple(one for one in self.inline if isinstance(one, ColumnSet))
+
+    @property
+    def delivers(self) -> bool:
+        """Whether something is written that has to be passed on from time to time."""
+        return self.blocks or bool(self.columns)
+
     @property
     def unrecorded(self) -> TraceSelection:
         """What is left of the selection in blocks that the record does not have."""
-        return replace(self, blocks=False, addresses=False, ranges=(), values=())
+        return replace(self, blocks=False, addresses=False, ranges=())
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
         if self.line_bits and other.line_bits not in (0, self.line_bits):
             raise ValueError(
                 f"observers want lines of {1 << self.line_bits} and of {1 << other.line_bits} bytes, expected one size"
             )
-        masks = dict(self.values)
-        for mnemonic, mask in other.values:
-            masks[mnemonic] = masks.get(mnemonic, 0) | mask
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
@@ -265,7 +292,6 @@ class TraceSelection:
             self.line_bits or other.line_bits,
             self.reuse_times or other.reuse_times,
             _union(self.ranges, other.ranges, self.blocks, other.blocks),
-            tuple(sorted(masks.items())),
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
             (*self.inline, *(call for call in other.inline if call not in self.inline)),
@@ -304,10 +330,8 @@ class Consumer(Protocol):
         """Take the next part of the record: whole blocks, in execution order."""
 
 
-class ValueConsumer(Consumer, Protocol):
-    """An observer that selects values, and gets this call instead."""
+class ColumnConsumer(Consumer, Protocol):
+    """An observer that selects columns, which are its own."""
 
-    def consume_values(
-        self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]
-    ) -> None:
-        """Take the next part of the record and of the values of its blocks."""
+    def consume_columns(self) -> None:
+        """Take what is in the columns. It is gone afterwards."""

@@ -49,7 +49,7 @@ from emulator.memory import (
     GuestMemory,
     MemoryFault,
 )
-from emulator.record import BATCH_INSTRUCTIONS, Record
+from emulator.record import Record
 from emulator.spaces import Space, Spaces
 
 if TYPE_CHECKING:
@@ -162,7 +162,6 @@ class Machine:
         self._intervals: IntervalWriter | None = None
         self._space.enter(self.hart)
         self._oracle = Oracle(self.hart, self.memory, self)
-        self._oracle.on_value = self._record.append_value
         self._oracle_record: list[int] | None = None
         self._prepare()
         if engine == "oracle":
@@ -336,7 +335,7 @@ class Machine:
             writer = self._intervals = IntervalWriter(self.hart)
         writer.begin(at_most, self.instructions, length_instructions)
         chosen = self.selection
-        if self._entry is None or chosen.blocks or chosen.exact_stop or chosen.hooks:
+        if self._entry is None or chosen.delivers or chosen.exact_stop or chosen.hooks:
             end = self.instructions
             for _ in range(at_most):
                 self.advance_to_instructions(self.instructions + length_instructions)
@@ -409,10 +408,9 @@ class Machine:
         end = self.instructions + instructions
         while self.instructions < end:
             budget = min(end - self.instructions, self._until_look())
-            if self.selection.blocks:
-                if self._record.instructions >= BATCH_INSTRUCTIONS:
-                    self.drain()
-                budget = min(budget, BATCH_INSTRUCTIONS - self._record.instructions)
+            if self._record.instructions >= self._record.limit:
+                self.drain()
+            budget = min(budget, self._record.limit - self._record.instructions)
             self._run_up_to(budget)
             self._look_after_guest()
 
@@ -528,8 +526,7 @@ class Machine:
 
     def _react(self, reason: int) -> None:
         """Do what translated code came back for."""
-        if reason in (Exit.SLOW, Exit.SLOW_VALUES):
-            self._oracle.value_masks = self._masks if reason == Exit.SLOW_VALUES else {}
+        if reason == Exit.SLOW:
             self._oracle.hooks = None
             self._signalled(self._execute_slow)
         elif reason == Exit.HOOK:
@@ -543,16 +540,23 @@ class Machine:
         word = self._fetch(self.hart.pc)
         instruction = decode(word)
         assert instruction is not None
-        self._execute(instruction, instruction.op_class, word)
+        self._record.begin_events()
+        self._execute(instruction, instruction.op_class, word, self.selection)
 
-    def _execute(self, instruction: Instruction, op_class: int, word: int) -> None:
+    def _execute(self, instruction: Instruction, op_class: int, word: int, selection: TraceSelection) -> None:
         """Let the oracle execute it, with the inline functions that are called for it."""
-        if not self.selection.inline:
+        if not selection.inline:
             self._oracle.execute(instruction)
             return
         compiler = Entry.get().compiler
-        calls, memory = self.selection.inline, self.memory.base
-        execute_with_calls(self._oracle, instruction, op_class, word, calls, compiler, memory)
+        calls, memory = selection.inline, self.memory.base
+        if instruction.slow:  # the record may be passed on meanwhile
+            self._record.commit_events()
+        try:
+            execute_with_calls(self._oracle, instruction, op_class, word, calls, compiler, memory)
+        finally:
+            if instruction.slow:
+                self._record.commit_events()
 
     def _leave_rounding_mode(self, budget: int) -> None:
         """The host cannot round like this: the oracle runs until the guest chooses another mode."""
@@ -565,7 +569,7 @@ class Machine:
         record = self._oracle_record if self._oracle_record is not None else []
         start = self.instructions
         while self.instructions - start < budget:
-            begin: tuple[int, int] | None = None  # of the block in the record, while it is not whole
+            begin: int | None = None  # of the block in the record, while it is not whole
             try:
                 if self._space.is_in_doubt:
                     self._space.settle()
@@ -581,7 +585,8 @@ class Machine:
                 if recorded:
                     begin = self._record.end
                     self._record.append(block.number)
-                oracle.value_masks = self._masks if recorded else {}
+                self._record.begin_events()
+                selection = self.selection
                 self.instructions += len(block.instructions)
                 self._record.instructions += len(block.instructions)
                 places = noted(block.instructions) if self.selection.line_bits else []
@@ -594,7 +599,7 @@ class Machine:
                         oracle.on_access = record.append
                     try:
                         told = self.facts.instructions["op_class"][first + place]
-                        self._execute(instruction, told, block.words[place])
+                        self._execute(instruction, told, block.words[place], selection)
                     finally:
                         if recorded and self.selection.addresses:
                             for address in record:
@@ -603,13 +608,14 @@ class Machine:
                             self._lines.touch(record[0], time + place, self.selection.reuse_times)
                         if self._oracle_record is None:
                             oracle.on_access = None
+                self._record.commit_events()
             except (MemoryFault, GuestFault) as fault:
                 if begin is not None:
                     self._record.end = begin
                 self._deliver_or_raise(fault_of(fault, hart.pc) if isinstance(fault, MemoryFault) else fault)
             if (
                 self._look
-                or self._record.instructions >= BATCH_INSTRUCTIONS
+                or self._record.instructions >= self._record.limit
                 or self.kernel.pending_signal() is not None
             ):
                 return
@@ -620,9 +626,7 @@ class Machine:
 
     def _prepare(self) -> None:
         """Make room for what is selected."""
-        self._masks = dict(self.selection.values)
-        if self._masks:
-            self._record.make_room_for_values()
+        self._record.select(self.selection)
         bits = self.selection.line_bits
         if bits and (self._lines is None or self._lines.line_bits != bits):
             self._lines = LineTable(self.hart, bits)

@@ -10,11 +10,11 @@
         def report(self):
             return f"{self.bits.argmax()} bits are most frequent"
 
-There is one way to observe a program, and this is a reading of it: translations write the block ids, effective
-addresses and values that somebody selected (`emulator.events`), and numba kernels expand that record to columns of
-events. So pc, instruction word, opcode and class cost the guest nothing, an analyzer that selects few places or kinds
-makes translations write little, and analyzers see the same whatever engine runs. What needs no order costs less
-still: `trace` asks for what is counted beside running (executions of blocks, reuse of lines).
+Translations write the fields that an analyzer selects, of the instructions that it selects, into columns of its own
+(`emulator.engine.columns`), and `consume` gets them where they lie: nothing is copied or worked out in between. So a
+field costs the store of it, what is static (pc, word, opcode, class) a store for several instructions, an analyzer that
+selects few places or kinds makes translations write little, and analyzers see the same whatever engine runs. What
+needs no order costs less still: `trace` asks for what is counted beside running (executions of blocks, reuse of lines).
 
 Everything an analyzer overrides is called; what it does not override is not paid for.
 """
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from emulator.analyzers.expand import Batch
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.selection import Selection
 from emulator.events import NOTHING, BlockFacts, TraceSelection
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Batch
+from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
 from emulator.jit import inline_kernel, kernel
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from emulator.analyzers.base import Analyzer
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.cache_kernel import hierarchy, sweep
-from emulator.analyzers.expand import Batch
 from emulator.errors import EmulatorError
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.analyzers.expand import opcodes_of
+from emulator.analyzers.batch import opcodes_of
 from emulator.analyzers.selection import Selection
 from emulator.analyzers.session import Session
 from emulator.isa.table import ROWS

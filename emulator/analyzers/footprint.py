@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Batch
+from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
 from emulator.intervals import Intervals
 from emulator.jit import kernel

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.analyzers.base import Analyzer
+from emulator.analyzers.batch import opcodes_of
 from emulator.analyzers.counts import Executions
-from emulator.analyzers.expand import opcodes_of
 from emulator.analyzers.selection import Selection
 from emulator.errors import EmulatorError
 from emulator.events import OpClass, TraceSelection

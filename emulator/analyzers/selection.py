@@ -6,7 +6,7 @@ A selection is written ``key=value,value key=value ...``::
 
 ``class`` and ``mnemonic`` say what kind of instruction, ``symbol``, ``source``, ``library`` and ``range`` where; an
 instruction is selected when one of its kinds and one of its places is named (or none at all). What follows from
-it for translations is a `TraceSelection`; the rest of the filtering is done where the record is read.
+it for translations is a `ColumnSet`, or what makes a `TraceSelection` call Python.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from emulator.errors import EmulatorError
-from emulator.events import VALUE_FIELDS, OpClass, Ranges, TraceSelection, merged
+from emulator.events import COLUMN_TYPES, ColumnSet, OpClass, Ranges, TraceSelection, merged
 
 if TYPE_CHECKING:
     from emulator.isa.table import Row
     from emulator.linux.elf import ElfImage
 
 # Fields of an event, in the order in which they are delivered.
-FIELDS = (
-    "pc", "word", "opcode", "class", "address", "value", "taken", "target", "rs1", "rs2", "rs3", "rd"
-)  # fmt: skip
+FIELDS = tuple(COLUMN_TYPES)
 INLINE_FIELDS = (*FIELDS, "registers", "memory")  # the last two for inline functions only
 _GROUPS: dict[str, tuple[OpClass, ...]] = {
     "load": (OpClass.LOAD, OpClass.FP_LOAD),
@@ -175,25 +173,17 @@ class Selection:
         return merged(found) or NOWHERE, missing
 
     # --- what translations have to do
-    def trace(self, places: Ranges) -> TraceSelection:
-        """What has to be in the record, with `places` found."""
-        from emulator.isa.table import TABLE
-
-        wanted = set(self.fields)
-        for name in wanted - set(FIELDS):
-            raise SelectionError(
-                f"field {name!r} is there for inline functions only, not in batches of events"
-            )
-        if "taken" in wanted:
-            wanted.add("target")
-        mask = sum(1 << n for n, name in enumerate(VALUE_FIELDS) if name in wanted)
-        masks = ((row.mnemonic, mask & has_values(row)) for row in TABLE if self.may_take(row))
-        return TraceSelection(
-            blocks=True,
-            addresses="address" in wanted,
-            ranges=places,
-            values=tuple(sorted((mnemonic, bits) for mnemonic, bits in masks if bits)),
-        )
+    def columns(self, places: Ranges, place: int) -> ColumnSet:
+        """The columns of what is selected, with `places` found: the ``place``-th analyzer's, and nowhere yet."""
+        for name in self.fields:
+            if name not in FIELDS:
+                raise SelectionError(
+                    f"field {name!r} is there for inline functions only, not in batches of events"
+                )
+        return ColumnSet(
+            place=place, fields=self.fields, kinds=tuple(sorted(map(int, self.kinds()))),
+            mnemonics=tuple(sorted(self.mnemonics)), ranges=places, state=0,
+        )  # fmt: skip
 
     def hooks(self, places: Ranges) -> TraceSelection:
         """What makes the machine call before and after what is selected, with `places` found."""
@@ -201,13 +191,6 @@ class Selection:
 
         mnemonics = sorted(row.mnemonic for row in TABLE if self.may_take(row))
         return TraceSelection(hooks=tuple(mnemonics), hook_ranges=places)
-
-
-def has_values(row: Row) -> int:
-    """The VALUE_* bits of what instructions of ``row`` have."""
-    kinds = row.register_kinds
-    has = (*(kind != "-" for kind in kinds[1:]), row.access, kinds[0] != "-", row.ends_block and not row.slow)
-    return sum(1 << n for n, one in enumerate(has) if one)
 
 
 def _expected(name: str, known: Iterable[str]) -> str:

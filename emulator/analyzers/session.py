@@ -1,22 +1,29 @@
-"""Analyzers on a machine: what they want becomes one selection, what comes is given to each of them."""
+"""Analyzers on a machine: what they want becomes one selection, what comes is given to each of them.
+
+The machine calls `consume` and `consume_columns` with what the guest has told; `enter`, `before` and `after` as hooks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Expander
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.objects import Objects
 from emulator.analyzers.selection import Selection, SelectionError
+from emulator.engine.columns import ColumnMemory
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
 from emulator.isa.disassemble import format_instruction
+
+MOST_EVENTS = 1 << 17
+"""In a batch."""
 
 if TYPE_CHECKING:
     from emulator.engine.blocks import Block
@@ -67,8 +74,8 @@ class Session:
         self._missing: dict[
             Selection | str, SelectionError | None
         ] = {}  # what has not come yet; None if it has
-        self._expanders: dict[Any, Expander] = {}
-        self._readers: list[tuple[Analyzer, Expander]] = []
+        self._columns: dict[tuple[int, tuple[str, ...]], ColumnMemory] = {}  # by analyzer and fields
+        self._readers: list[tuple[Analyzer, ColumnMemory]] = []
         self._stops: dict[int, Callable[[], None]] = {}
         self._later: dict[str, Callable[[], None]] = {}  # stops at functions that have not come yet
         self._calls: dict[int, list[Analyzer]] = {}  # by pc, of the current block
@@ -105,7 +112,7 @@ class Session:
                 machine.count_from_here()
                 began = True
             # Events up to an interval's end are to be delivered before it: then it is one at a time.
-            done = machine.run_intervals(length, 1 if machine.selection.blocks else 256)
+            done = machine.run_intervals(length, 1 if machine.selection.delivers else 256)
             machine.drain()
             for analyzer in self.analyzers:
                 if len(done) and analyzer.interval_instructions:
@@ -166,18 +173,10 @@ class Session:
 
     # --- what the machine calls
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
-        self.consume_values(facts, stream, np.zeros(0, np.uint64))
+        self._delivering(self._deliver_blocks, facts, stream)
 
-    def consume_values(
-        self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]
-    ) -> None:
-        self._consuming = True
-        try:
-            self._deliver(facts, stream, values)
-        finally:
-            self._consuming = False
-        if self._stale:
-            self._apply()
+    def consume_columns(self) -> None:
+        self._delivering(self._deliver_events)
 
     def enter(self, block: Block) -> None:
         was_paused = self._paused
@@ -207,18 +206,32 @@ class Session:
             analyzer.after(Moment(self.machine, pc, instruction))
 
     # --- inside
-    def _deliver(self, facts: BlockFacts, stream: NDArray[np.uint32], values: NDArray[np.uint64]) -> None:
+    def _delivering(self, deliver: Callable[..., None], *what: Any) -> None:
+        """What analyzers want to change meanwhile is changed afterwards."""
+        self._consuming = True
+        try:
+            deliver(*what)
+        finally:
+            self._consuming = False
+        if self._stale:
+            self._apply()
+
+    def _deliver_blocks(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         ids: NDArray[np.uint32] | None = None
         for analyzer in self.analyzers:
             if _wants_blocks(analyzer):
                 ids = self._block_ids(facts, stream) if ids is None else ids
                 analyzer.consume_blocks(facts, ids)
-        for analyzer, expander in self._readers:
-            for batch in expander.batches(facts, stream, values):
+
+    def _deliver_events(self) -> None:
+        for analyzer, columns, n in [(a, memory.columns, memory.take()) for a, memory in self._readers]:
+            for first in range(0, n, MOST_EVENTS):
+                end = min(n, first + MOST_EVENTS)
                 if analyzer.function is not None:
-                    analyzer.function(analyzer.state, *batch.columns.values())
+                    analyzer.function(analyzer.state, *[column[first:end] for column in columns.values()])
                 else:
-                    analyzer.consume(batch)
+                    parts = {name: column[first:end] for name, column in columns.items()}
+                    analyzer.consume(Batch(parts, end - first))
 
     def _block_ids(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> NDArray[np.uint32]:
         from emulator.probes import block_ids
@@ -229,15 +242,17 @@ class Session:
         """Tell the machine what is wanted now, and get ready to read it."""
         self._stale = False
         wanted: TraceSelection = NOTHING
-        reading, self._calling = [], []
-        for analyzer in () if self._paused else self.analyzers:
+        readers, self._calling = [], []
+        for number, analyzer in enumerate(() if self._paused else self.analyzers):
             wanted |= analyzer.trace
             if _wants_blocks(analyzer):
                 wanted |= TraceSelection(blocks=True)
             if analyzer.selection:
                 selection = _parsed(analyzer.selection)
-                wanted |= selection.trace(self.places_of(selection))
-                reading.append((analyzer, selection))
+                columns = selection.columns(self.places_of(selection), number)
+                memory = self._memory(number, columns.fields)
+                wanted |= TraceSelection(inline=(replace(columns, state=memory.address),))
+                readers.append((analyzer, memory))
             if analyzer.inline:
                 wanted |= TraceSelection(inline=tuple(self._inline_calls(analyzer)))
             if analyzer.calls:
@@ -251,13 +266,14 @@ class Session:
         if self._stops:
             stops = tuple(sorted((pc, pc + 2) for pc in self._stops))
             wanted |= Selection().hooks(stops)
+        self.machine.drain()  # to who selected it
         self.selection = wanted
         self.machine.call_hooks(self if self._stops or self._calling else None)
-        if wanted.blocks:
+        if wanted.delivers:
             self.machine.observe(self._base, [*self._others, self])
         else:
             self.machine.observe(self._base | wanted, self._others)
-        self._readers = [(a, self._expander(s, self.machine.selection)) for a, s in reading]
+        self._readers = readers
 
     def _inline_calls(self, analyzer: Analyzer) -> Iterator[InlineCall]:
         from emulator.analyzers.inline_kernel import prepare
@@ -274,16 +290,17 @@ class Session:
             if function is not None:
                 fields = tuple(name for name in selection.fields if after or name not in AFTER)
                 yield InlineCall(
-                    prepare(function, state, fields), self.analyzers.index(analyzer), after, fields,
-                    tuple(sorted(map(int, selection.kinds()))), tuple(sorted(selection.mnemonics)),
-                    self.places_of(selection), state.ctypes.data,
+                    function=prepare(function, state, fields), after=after, place=self.analyzers.index(analyzer),
+                    fields=fields, kinds=tuple(sorted(map(int, selection.kinds()))),
+                    mnemonics=tuple(sorted(selection.mnemonics)), ranges=self.places_of(selection),
+                    state=state.ctypes.data,
                 )  # fmt: skip
 
-    def _expander(self, selection: Selection, emitted: TraceSelection) -> Expander:
-        key = selection, emitted.values, emitted.addresses
-        if key not in self._expanders:
-            self._expanders[key] = Expander(selection, self.places_of(selection), emitted)
-        return self._expanders[key]
+    def _memory(self, number: int, fields: tuple[str, ...]) -> ColumnMemory:
+        key = number, fields
+        if key not in self._columns:
+            self._columns[key] = ColumnMemory(fields)
+        return self._columns[key]
 
     def places_of(self, selection: Selection) -> Ranges:
         """The ranges of addresses that it selects in what is mapped; () for everywhere."""
@@ -302,7 +319,7 @@ class Session:
     def _look_again(self) -> None:
         """Libraries have been mapped, or unmapped: what is selected by names may be elsewhere."""
         self.machine.drain()
-        wanted, self._places, self._expanders = list(self._places), {}, {}
+        wanted, self._places = list(self._places), {}
         for selection in wanted:
             self.places_of(selection)
         self._find_stops()

@@ -248,12 +248,6 @@ class Emitter:
             self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}")
         )
 
-    def put_values(self, base: str, place: int, values: list[V]) -> None:
-        """Write values into the stream, the first ``place`` words behind ``base``."""
-        for n, value in enumerate(values, place):
-            pointer = self.let(f"getelementptr i8, ptr {base}, i64 {8 * n}") if n else base
-            self.say(f"store i64 {value}, ptr {pointer}")
-
     def time_before(self, budget: V) -> str:
         """The time (an i32) of an instruction before which ``budget`` instructions may still run."""
         end = self.let(f"load i64, ptr {self.state_pointer('touch_time')}, {INVARIANT}")

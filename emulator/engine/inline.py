@@ -1,4 +1,5 @@
-"""Functions of a user's that are called before and after instructions, in the middle of translations.
+"""Functions of a user's that are called before and after instructions, in the middle of translations; and what
+columns (`columns`) have in common with them: which instructions, and which fields of them.
 
 A function is LLVM IR text (`emulator.analyzers.inline_kernel` gets it from numba). Optimised translations contain it,
 so that LLVM inlines it and knows what is constant at each place; templates and the interpreter call it through a
@@ -19,23 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import Block, told_class
+from emulator.engine.columns import append
 from emulator.engine.compiler import Compiler
 from emulator.engine.emit import DECLARATIONS, INVARIANT, Emitter
 from emulator.engine.oracle import Oracle
 from emulator.engine.state import OFFSETS, STATE_BYTES
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.errors import EmulatorError
-from emulator.events import BlockFacts, InlineCall, OpClass
+from emulator.events import BlockFacts, ColumnSet, InlineCall, OpClass
 from emulator.isa.algebra import Machine
 from emulator.isa.decode import Instruction, decode
 from emulator.isa.table import Row
 
 V = Any
-MAX_CALLS = 8  # of one selection: bits in the interpreter's table
+MAX_CALLS = 16  # of one selection: bits in the interpreter's table
 POINTERS = ("registers", "memory")  # fields that are arrays
 AFTER = ("value", "taken", "target", "rd")  # fields that are known only then
 _OPERANDS = ("rs1", "rs2", "rs3")
-CLASS_SHIFT, WORD_SHIFT = 8, 32
+CLASS_SHIFT, WORD_SHIFT = MAX_CALLS, 32
+Inline = InlineCall | ColumnSet
 _TRANSFERS = range(OpClass.BRANCH, OpClass.INDIRECT_CALL + 1)
 
 
@@ -84,19 +87,28 @@ FUNCTIONS: dict[str, InlineFunction] = {}  # by name; whoever selects one puts i
 
 
 class InlineTables:
-    """What translations and the interpreter find the functions of one selection by."""
+    """What translations and the interpreter find the functions and columns of one selection by."""
 
-    def __init__(self, calls: Sequence[InlineCall]) -> None:
+    def __init__(self, calls: Sequence[Inline]) -> None:
         if len(calls) > MAX_CALLS:
-            raise EmulatorError(f"{len(calls)} inline functions at once, expected at most {MAX_CALLS}")
+            raise EmulatorError(
+                f"{len(calls)} inline functions and selections of events at once, expected at most {MAX_CALLS}; "
+                "watch with fewer analyzers"
+            )
         self._calls = calls
         self._functions: NDArray[np.uint64] = np.zeros((MAX_CALLS, 2), np.uint64)
         self._map = Table(GUEST_SPACE * 4)
+        self._by_class: NDArray[np.uint64] = np.zeros(len(OpClass), np.uint64)  # bits of those that take it
+        for n, call in enumerate(calls):
+            self._by_class[list(call.kinds)] |= np.uint64(1 << n)
 
-    def enter(self, calls: Sequence[InlineCall], compiler: Compiler) -> tuple[int, int]:
+    def enter(self, calls: Sequence[Inline], compiler: Compiler) -> tuple[int, int]:
         """Addresses of the tables, with the states that ``calls`` have now."""
         for n, call in enumerate(calls):
-            self._functions[n] = FUNCTIONS[call.function].address(compiler, True), call.state
+            address = 0
+            if isinstance(call, InlineCall):
+                address = FUNCTIONS[call.function].address(compiler, True)
+            self._functions[n] = address, call.state
         return self._functions.ctypes.data, self._map.address
 
     def note(self, facts: BlockFacts, first: int, end: int | None = None) -> None:
@@ -106,23 +118,27 @@ class InlineTables:
             return
         begin = int(blocks["first_instruction"][0])
         rows = facts.instructions[begin : begin + int(blocks["n_instructions"].sum())]
-        words, inverse = np.unique(rows["word"], return_inverse=True)
-        decoded = [decode(int(word)) for word in words]
-        names = [one.row.mnemonic if one is not None else "" for one in decoded]
-        found = rows["op_class"].astype(np.uint64) << np.uint64(CLASS_SHIFT)
-        found |= rows["word"].astype(np.uint64) << np.uint64(WORD_SHIFT)
+        kinds, pcs = rows["op_class"], rows["pc"]
+        found = self._by_class[kinds]
+        if any(call.mnemonics for call in self._calls):
+            words, inverse = np.unique(rows["word"], return_inverse=True)
+            found |= np.array([self._of_word(int(word)) for word in words], np.uint64)[inverse]
         for n, call in enumerate(self._calls):
-            takes = np.isin(rows["op_class"], call.kinds)
-            takes |= np.array([name in call.mnemonics for name in names])[inverse]
             if call.ranges:
-                takes &= np.any(
-                    [(rows["pc"] >= low) & (rows["pc"] < high) for low, high in call.ranges], axis=0
-                )
-            found |= takes.astype(np.uint64) << np.uint64(n)
-        self._map.view("u8")[rows["pc"] >> 1] = found
+                inside = np.any([(pcs >= low) & (pcs < high) for low, high in call.ranges], axis=0)
+                found[~inside] &= np.uint64(~(1 << n) & (1 << 64) - 1)
+        found |= kinds.astype(np.uint64) << np.uint64(CLASS_SHIFT)
+        found |= rows["word"].astype(np.uint64) << np.uint64(WORD_SHIFT)
+        self._map.view("u8")[pcs >> 1] = found
+
+    def _of_word(self, word: int) -> int:
+        """The bits of those that take such an instruction for its mnemonic."""
+        decoded = decode(word)
+        name = decoded.row.mnemonic if decoded is not None else ""
+        return sum(1 << n for n, call in enumerate(self._calls) if name in call.mnemonics)
 
 
-def calls_of(calls: Sequence[InlineCall], block: Block) -> list[tuple[int, list[tuple[int, InlineCall]]]]:
+def calls_of(calls: Sequence[Inline], block: Block) -> list[tuple[int, list[tuple[int, Inline]]]]:
     """Each instruction's class, and the calls (with their places in the table) that are to be made for it."""
     found = []
     for instruction, pc in zip(block.instructions, block.pcs, strict=True):
@@ -132,7 +148,7 @@ def calls_of(calls: Sequence[InlineCall], block: Block) -> list[tuple[int, list[
     return found
 
 
-def may_take(call: InlineCall, row: Row) -> bool:
+def may_take(call: Inline, row: Row) -> bool:
     """Whether some instruction of ``row`` can be among the call's."""
     return row.op_class in call.kinds or row.op_class in _TRANSFERS or row.mnemonic in call.mnemonics
 
@@ -158,11 +174,11 @@ def emit_call(emitter: Emitter, place: int, call: InlineCall, known: Mapping[str
     emitter.say(f"call void {callee}({arguments})")
 
 
-def texts_of(calls: Iterable[InlineCall]) -> str:
+def texts_of(calls: Iterable[Inline]) -> str:
     """The definitions that a module with direct calls needs beside `DECLARATIONS`."""
     declared = set(DECLARATIONS.splitlines())
     lines = []
-    for name in sorted({call.function for call in calls}):
+    for name in sorted({call.function for call in calls if isinstance(call, InlineCall)}):
         for line in () if FUNCTIONS[name].uses_floats else FUNCTIONS[name].text.splitlines():
             if line.startswith("declare"):
                 if line.partition(" #")[0] in declared:
@@ -172,12 +188,20 @@ def texts_of(calls: Iterable[InlineCall]) -> str:
     return "\n".join(lines)
 
 
-def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, calls: Sequence[InlineCall],
+def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, calls: Sequence[Inline],
             compiler: Compiler, memory: int) -> None:  # fmt: skip
-    """Let ``oracle`` execute the instruction at the hart's pc, with the calls before and after it."""
+    """Let ``oracle`` execute the instruction at the hart's pc, with the calls before and after it.
+
+    Columns get an event of a slow instruction that faults, too: its block counts as executed.
+    """
     hart, row, pc = oracle.hart, instruction.row, oracle.hart.pc
     mine = [call for call in calls if call.takes(row.mnemonic, op_class, pc)]
     known = {"pc": pc, "word": word, "opcode": row.index, "class": op_class}
+
+    def write() -> None:
+        for one in mine:
+            if isinstance(one, ColumnSet):
+                append(one, known)
 
     def operands() -> None:
         for name, kind, number in zip(
@@ -192,7 +216,7 @@ def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, 
 
     def make(after: bool) -> None:
         for call in mine:
-            if call.after == after:
+            if isinstance(call, InlineCall) and call.after == after:
                 arguments = [known.get(name, 0) for name in call.fields if name not in POINTERS]
                 function = FUNCTIONS[call.function]
                 prototype = ctypes.CFUNCTYPE(
@@ -204,7 +228,12 @@ def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, 
     operands()
     make(after=False)
     operands()  # a function may have changed them
-    oracle.execute(instruction)
+    try:
+        oracle.execute(instruction)
+    except BaseException:
+        if row.slow:
+            write()
+        raise
     target = hart.pc if row.ends_block and not row.slow else 0
     rd = (hart.f if row.register_kinds[0] == "f" else hart.x)[instruction.rd]
     known.update(
@@ -213,6 +242,7 @@ def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, 
         target=target,
         taken=int(bool(target) and target != pc + instruction.length_bytes),
     )
+    write()
     make(after=True)
 
 

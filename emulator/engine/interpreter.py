@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.columns import column_places, emit_append, emit_begin, emit_commit
 from emulator.engine.discovery_kernel import ASK
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit_float import FloatEmitter
-from emulator.engine.inline import CLASS_SHIFT, WORD_SHIFT, address_of, emit_call, may_take
+from emulator.engine.inline import CLASS_SHIFT, WORD_SHIFT, Inline, address_of, emit_call, may_take
 from emulator.engine.operations import (
     DESCRIPTOR_DTYPE,
     FALL_THROUGH,
@@ -23,7 +24,7 @@ from emulator.engine.operations import (
     SET_ROUNDING,
 )
 from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
-from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
+from emulator.events import InlineCall, TraceSelection
 from emulator.isa.softfloat import F32, F64, Format
 from emulator.isa.table import TABLE, Row
 
@@ -39,10 +40,8 @@ class InterpreterEmitter(FloatEmitter):
         self.selection = selection
         self.function = name
         self._row: Row
-        self._masks = dict(selection.values)  # of mnemonics
-        self._values: list[V] = []  # of the current instruction
-        self._has_memory = False  # whether its memory value is among them
-        self._calls: list[tuple[int, InlineCall]] = []  # that may be made for it
+        self._columns = column_places(selection.inline)
+        self._calls: list[tuple[int, Inline]] = []  # that may be made for the current instruction
         self._known: dict[str, V] = {}  # fields for them
         self._told = ""  # what the table tells of it
 
@@ -68,7 +67,8 @@ class InterpreterEmitter(FloatEmitter):
         self.start("fallthrough")
         self._block_end(self._field("next_pc"))
         self.start("slow")
-        self._leave(self._field("pc"), Exit.SLOW_VALUES if self._masks else Exit.SLOW)
+        emit_commit(self, self._columns)
+        self._leave(self._field("pc"), Exit.SLOW)
         self._leave_blocks()
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {{\n"
         return head + "\n".join(self.lines) + "\n}\n"
@@ -83,9 +83,6 @@ class InterpreterEmitter(FloatEmitter):
         self.say("%vt = alloca i32")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
-        if self._masks:
-            self.say("%vv = alloca ptr")
-            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
         for n in PINNED:
             self.say(f"store i64 %p{n}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
         self.say("%slots = load ptr, ptr " + self.state_pointer("slots"))
@@ -138,7 +135,6 @@ class InterpreterEmitter(FloatEmitter):
         if self.selection.blocks:
             record = self.let("load ptr, ptr %vr")
             self.state_store("record", record, "ptr")  # an access that faults takes the block back
-            self._store_values()
             pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['number'][1]}")
             self.say(f"store i32 {self.let(f'load i32, ptr {pointer}')}, ptr {record}")
             self.say(f"store ptr {self.let(f'getelementptr i8, ptr {record}, i64 4')}, ptr %vr")
@@ -149,22 +145,15 @@ class InterpreterEmitter(FloatEmitter):
             self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
         if self.selection.line_bits:
             self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
+        emit_begin(self, self._columns)
 
     def _handler(self, row: Row, rm: int, number: int) -> None:
         self.start(f"h{number}")
         self._row = row
         self.rm = rm
         self._ended = False
-        mask = self._masks.get(row.mnemonic, 0)
-        self._has_memory = bool(mask & VALUE_MEMORY and row.access)
         self._begin_calls()
-        wants = any("value" in call.fields for _, call in self._calls)
-        self.keeps_memory = self._has_memory or bool(wants and row.access)
-        self._values = [
-            self._raw(field)
-            for place, field in enumerate(("rs1", "rs2", "rs3"))
-            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-"
-        ]
+        self.keeps_memory = bool(row.access) and any("value" in call.fields for _, call in self._calls)
         row.semantics(self)
         if not self._ended:
             self._finish()
@@ -210,14 +199,16 @@ class InterpreterEmitter(FloatEmitter):
             make, on = self.fresh_label("make"), self.fresh_label("on")
             self.say(f"br i1 {self.ne(bit, 0)}, label %{make}, label %{on}")
             self.start(make)
-            emit_call(self, n, call, self._known, direct=False)
+            if isinstance(call, InlineCall):
+                emit_call(self, n, call, self._known, direct=False)
+            else:
+                emit_append(self, n, call, self._known)
             self.say(f"br label %{on}")
             self.start(on)
         return any("registers" in call.fields for _, call in made)
 
     def _finish(self, target: V = None) -> None:
         """The current instruction has executed and goes to ``target``: tell what is selected of it."""
-        self._put_values(target)
         if not any(call.after for _, call in self._calls):
             return
         self._known["value"] = self.memory_value if self._row.access else 0
@@ -234,25 +225,8 @@ class InterpreterEmitter(FloatEmitter):
             return self.select(self.eq(self._field("rd"), SCRATCH_REGISTER), 0, value)
         return value
 
-    def _put_values(self, target: V) -> None:
-        mask = self._masks.get(self._row.mnemonic, 0)
-        if self._has_memory:
-            self._values.append(self.memory_value)
-        if mask & VALUE_RD and self._row.register_kinds[0] != "-":
-            self._values.append(self._destination())
-        if mask & VALUE_TARGET and target is not None:
-            self._values.append(target)
-        if self._values:
-            base = self.let("load ptr, ptr %vv")
-            self.put_values(base, 0, self._values)
-            after = self.let(f"getelementptr i8, ptr {base}, i64 {8 * len(self._values)}")
-            self.say(f"store ptr {after}, ptr %vv")
-
-    def _store_values(self) -> None:
-        if self._masks:
-            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
-
     def _block_end(self, pc: V) -> None:
+        emit_commit(self, self._columns)
         self.say(f"store i64 {pc}, ptr %vpc")
         self.say("br label %next")
 
@@ -277,7 +251,6 @@ class InterpreterEmitter(FloatEmitter):
         self.say(f"br i1 {unknown}, label %miss, label %translated, {RARELY}")
         self.start("translated")
         self.state_store("pc", pc)
-        self._store_values()
         pinned = {
             n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
             for n in PINNED
@@ -293,7 +266,11 @@ class InterpreterEmitter(FloatEmitter):
         here = self.let("load i64, ptr %vpc")
         self.say(f"store i64 {here}, ptr {self.let(f'load ptr, ptr {table}')}")
         found = self.let(f"icmp sgt i64 {self.let(f'call i64 {discover}(ptr {table})')}, 0")
-        self.say(f"br i1 {found}, label %head, label %missed")
+        # What is selected of new blocks is told by Python.
+        self.say(f"br i1 {found}, label %{'new' if self.selection.inline else 'head'}, label %missed")
+        if self.selection.inline:
+            self.start("new")
+            self._leave(self.let("load i64, ptr %vpc"), Exit.BUDGET)
         self.start("missed")
         self._leave(self.let("load i64, ptr %vpc"), Exit.MISS)
         self.start("badpc")
@@ -302,7 +279,6 @@ class InterpreterEmitter(FloatEmitter):
         self.state_store("pc", self.let("load i64, ptr %vpc"))
         self.state_store("budget", self.let("load i64, ptr %vb"))
         self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-        self._store_values()
         self.say("ret void")
         self._fault_block()
 

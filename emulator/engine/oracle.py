@@ -12,7 +12,6 @@ from typing import Any, NoReturn, Protocol
 from emulator.engine.blocks import Block
 from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, Hart
 from emulator.errors import GuestFault, misaligned_text
-from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET
 from emulator.isa import softfloat
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, Format
@@ -59,9 +58,8 @@ class Hooks(Protocol):
 class Oracle:
     """Implements `emulator.isa.algebra.Machine` concretely.
 
-    ``on_access(address)`` sees each memory access; ``on_value(word)`` each selected value while ``value_masks``,
-    by mnemonic, are not empty. ``hooks`` are called before and after instructions. ``memory_value``: what the last
-    access loaded or, if nothing was, stored.
+    ``on_access(address)`` sees each memory access; ``hooks`` are called before and after instructions.
+    ``memory_value``: what the last access loaded or, if nothing was, stored.
     """
 
     def __init__(
@@ -75,8 +73,6 @@ class Oracle:
         self.memory = memory
         self.environment = environment
         self.on_access = on_access
-        self.on_value: Callable[[int], None] | None = None
-        self.value_masks: dict[str, int] = {}
         self.hooks: Hooks | None = None
         self.memory_value = 0
         self.instruction: Instruction
@@ -96,40 +92,10 @@ class Oracle:
                 self._illegal("the dynamic rounding mode is reserved")
         if self.hooks is not None:
             self.hooks.before(self._pc, instruction)
-        if self.value_masks and instruction.row.mnemonic in self.value_masks:
-            self._with_values(instruction, self.value_masks[instruction.row.mnemonic])
-        else:
-            instruction.row.semantics(self)
+        instruction.row.semantics(self)
         self.hart.pc = self._next & MASK
         if self.hooks is not None:
             self.hooks.after(self._pc, instruction)
-
-    def _with_values(self, instruction: Instruction, mask: int) -> None:
-        assert self.on_value is not None
-        row = instruction.row
-        values = [
-            self._register(row.register_kinds[1 + place], number)
-            for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3))
-            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-"
-        ]
-        try:
-            row.semantics(self)
-        except BaseException:
-            if row.slow:  # its block is in the record all the same
-                for _ in range((mask & VALUE_RD and row.register_kinds[0] != "-") + len(values)):
-                    self.on_value(0)
-            raise
-        if mask & VALUE_MEMORY and row.access:
-            values.append(self.memory_value)
-        if mask & VALUE_RD and row.register_kinds[0] != "-":
-            values.append(self._register(row.register_kinds[0], instruction.rd))
-        if mask & VALUE_TARGET and row.ends_block and not row.slow:
-            values.append(self._next & MASK)
-        for value in values:
-            self.on_value(value)
-
-    def _register(self, kind: str, number: int) -> int:
-        return int(self.hart.f[number] if kind == "f" else self.hart.x[number])
 
     def _illegal(self, why: str) -> NoReturn:
         raise GuestFault(f"illegal instruction: {why}", SIGILL, self._pc)

@@ -9,19 +9,21 @@ that may fault, and so is its pc: the state buffer is exact there whatever LLVM 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.anchors import loose_loads
 from emulator.engine.blocks import Block
+from emulator.engine.columns import BlockColumns
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.flow import Flow, accesses
-from emulator.engine.inline import address_of, calls_of, emit_call
+from emulator.engine.inline import Inline, address_of, calls_of, emit_call
 from emulator.engine.lines import noted
 from emulator.engine.registers import BOX, RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
-from emulator.events import VALUE_MEMORY, VALUE_RD, VALUE_RS1, VALUE_TARGET, InlineCall, TraceSelection
+from emulator.events import ColumnSet, InlineCall, TraceSelection
+from emulator.isa.decode import Instruction
 
 V = Any
 PASSED = frozenset(PINNED)  # from one translation to the next in host registers
@@ -39,7 +41,7 @@ class RegionEmitter(RegisterEmitter):
         locate: bool = False,
     ) -> None:
         # Functions that may change registers find them in the state buffer.
-        changing = any("registers" in call.fields for call in selection.inline)
+        changing = any("registers" in one.fields for one in selection.inline)
         super().__init__(resident=changing)
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
@@ -48,10 +50,12 @@ class RegionEmitter(RegisterEmitter):
         self.entries = entries
         self.selection = selection
         self.function = name
-        self._masks = dict(selection.values)  # of mnemonics
+        self._columns = {
+            place: BlockColumns(self, place, one)
+            for place, one in enumerate(selection.inline)
+            if isinstance(one, ColumnSet)
+        }
         self._recorded = False  # whether the record has the current block
-        self._value_base = ""
-        self._n_values = 0  # written in this block
         self._record_base = ""
         self._time = ""  # of the block's first instruction
         self._noted: list[bool] = []  # which of its accesses are noted
@@ -115,9 +119,8 @@ class RegionEmitter(RegisterEmitter):
         self.say("%vr = alloca ptr")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
-        if self._masks:
-            self.say("%vv = alloca ptr")
-            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
+        for columns in self._columns.values():
+            columns.prologue()
         if self._resident:
             for n in PINNED:
                 self.say(f"store i64 %p{n}, ptr {self._place(n)}")
@@ -191,10 +194,6 @@ class RegionEmitter(RegisterEmitter):
         if self._recorded:
             self._record_base = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {block.number}, ptr {self._record_base}")
-        self._n_values = 0
-        has_values = self._recorded and any(i.row.mnemonic in self._masks for i in block.instructions)
-        if has_values:
-            self._value_base = self.let("load ptr, ptr %vv")
         if self._exact and accesses(block):
             self._begin_exactly(left)
         instructions = block.instructions
@@ -202,6 +201,7 @@ class RegionEmitter(RegisterEmitter):
             instructions = instructions[:-1]
         self._target = self._condition = None
         inline = calls_of(self.selection.inline, block) if self.selection.inline else []
+        self._begin_columns(block, instructions, inline)
         loose = loose_loads(block.instructions)
         for self._place_in_block, (self._pc, self.instruction) in enumerate(
             zip(block.pcs, instructions, strict=False)
@@ -213,18 +213,15 @@ class RegionEmitter(RegisterEmitter):
             before = len(self.lines)
             if inline:
                 kind, calls = inline[self._place_in_block]
-                self._with_calls(kind, block.words[self._place_in_block], calls, has_values)
-            elif has_values:
-                self._with_values()
+                self._with_calls(kind, block.words[self._place_in_block], calls)
             else:
                 self._execute()
             if self._locate and self.instruction.row.access:
                 self._mark_accesses(before)
         if block.slow and self.selection.addresses and block.last.row.access:
             raise AssertionError("no slow instruction accesses memory")
-        if has_values:
-            after = self.let(f"getelementptr i8, ptr {self._value_base}, i64 {8 * self._n_values}")
-            self.say(f"store ptr {after}, ptr %vv")
+        for columns in self._columns.values():
+            columns.end()
         if self._recorded:
             words = 1 + (self._accesses if self.selection.addresses else 0)
             after = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * words}")
@@ -237,12 +234,28 @@ class RegionEmitter(RegisterEmitter):
         self.state_store_now("budget", budget)
         if self.selection.blocks:
             self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")
-        if self._masks:
-            self.state_store_now("values", self.let("load ptr, ptr %vv"), "ptr")
 
-    def _with_calls(
-        self, kind: int, word: int, calls: list[tuple[int, InlineCall]], block_has_values: bool
+    def _begin_columns(
+        self,
+        block: Block,
+        executed: Sequence[Instruction],
+        inline: list[tuple[int, list[tuple[int, Inline]]]],
     ) -> None:
+        """Begin the columns' events of the instructions that are ``executed`` here."""
+        for place, columns in self._columns.items():
+            selected = {}
+            for n, (instruction, (kind, calls)) in enumerate(zip(executed, inline, strict=False)):
+                if any(number == place for number, _ in calls):
+                    told = {
+                        "pc": block.pcs[n],
+                        "word": block.words[n],
+                        "opcode": instruction.row.index,
+                        "class": kind,
+                    }
+                    selected[n] = instruction, told
+            columns.begin(selected)
+
+    def _with_calls(self, kind: int, word: int, calls: list[tuple[int, Inline]]) -> None:
         """Emit the current instruction, of class ``kind``, between the calls that are made for it."""
         row = self.instruction.row
         wanted = {name for _, call in calls for name in call.fields}
@@ -250,11 +263,10 @@ class RegionEmitter(RegisterEmitter):
         known.update(self._operands(wanted))
         if self._make_calls(calls, False, known):
             known.update(self._operands(wanted))
+        for columns in self._columns.values():
+            columns.put(self._place_in_block, known, after=False)
         self.keeps_memory = bool("value" in wanted and row.access)
-        if block_has_values:
-            self._with_values()
-        else:
-            self._execute()
+        self._execute()
         self.keeps_memory = False
         known["value"] = self.memory_value if row.access else 0
         if "rd" in wanted:
@@ -266,6 +278,8 @@ class RegionEmitter(RegisterEmitter):
                 known["target"] = self._goes_to()
             if "taken" in wanted:
                 known["taken"] = self._is_taken()
+        for columns in self._columns.values():
+            columns.put(self._place_in_block, known, after=True)
         self._make_calls(calls, True, known)
 
     def _operands(self, wanted: set[str]) -> dict[str, V]:
@@ -280,11 +294,11 @@ class RegionEmitter(RegisterEmitter):
             found["address"] = address_of(self, row) if row.access else 0
         return found
 
-    def _make_calls(self, calls: list[tuple[int, InlineCall]], after: bool, known: dict[str, V]) -> bool:
+    def _make_calls(self, calls: list[tuple[int, Inline]], after: bool, known: dict[str, V]) -> bool:
         """Emit the calls before or after the current instruction; whether registers may have changed."""
         changed = False
         for place, call in calls:
-            if call.after != after:
+            if not isinstance(call, InlineCall) or call.after != after:
                 continue
             changes = "registers" in call.fields
             if changes:
@@ -314,31 +328,9 @@ class RegionEmitter(RegisterEmitter):
         else:
             semantics(self)
 
-    def _with_values(self) -> None:
-        """Emit the current instruction and what is selected of its values."""
-        instruction, row = self.instruction, self.instruction.row
-        mask = self._masks.get(row.mnemonic, 0)
-        has_memory = bool(mask & VALUE_MEMORY and row.access)
-        self.keeps_memory = self.keeps_memory or has_memory
-        values = []
-        for place, number in enumerate((instruction.rs1, instruction.rs2, instruction.rs3)):
-            if mask & VALUE_RS1 << place and row.register_kinds[1 + place] != "-":
-                values.append(self._register_value(row.register_kinds[1 + place], number))
-        self._execute()
-        if has_memory:
-            values.append(self.memory_value)
-        self.keeps_memory = False
-        if mask & VALUE_RD and row.register_kinds[0] != "-":
-            values.append(self._register_value(row.register_kinds[0], instruction.rd))
-        if mask & VALUE_TARGET and self._target is not None:
-            values.append(self._goes_to())
-        self.put_values(self._value_base, self._n_values, values)
-        self._n_values += len(values)
-
     def _terminate(self, block: Block) -> None:
         if block.slow:
-            reason = Exit.SLOW_VALUES if self._masks and self._recorded else Exit.SLOW
-            leave = self._leave(block.pcs[-1], reason, self._flow.dirty_out[block.pc])
+            leave = self._leave(block.pcs[-1], Exit.SLOW, self._flow.dirty_out[block.pc])
             self.say(f"br label %{leave}")
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
@@ -369,8 +361,6 @@ class RegionEmitter(RegisterEmitter):
             self.say(f"store {kind} {value}, ptr {pointer}")
 
     def _tail_call(self, function: str) -> None:
-        if self._masks:
-            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
         pinned = {n: self.let(f"load i64, ptr {self._place(n)}") for n in PINNED}
         budget = self.let("load i64, ptr %vb")
         record = self.let("load ptr, ptr %vr")
@@ -435,8 +425,6 @@ class RegionEmitter(RegisterEmitter):
         """Back to Python, with all but the registers."""
         self.state_store("budget", self.let("load i64, ptr %vb"))
         self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-        if self._masks:
-            self.state_store("values", self.let("load ptr, ptr %vv"), "ptr")
         self.say("ret void")
 
     # --- memory and control

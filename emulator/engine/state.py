@@ -38,8 +38,6 @@ _FIELDS = (
     ("host_pc", 8),  # where the host faulted
     ("miss", 8),  # the host function to go on with where there is none: returns to Python
     ("runner", 8),  # the interpreter, for a block that a translation does not want to run
-    ("values", 8),  # where the next word of the stream of values goes (host address)
-    ("values_ahead", 8),  # the same while a block runs from a template
     ("touches", 8),  # table of u32: when each line was touched last
     ("discover", 8),  # the kernel that discovers blocks, 0 while Python is to do it
     ("discovery", 8),  # its argument
@@ -51,8 +49,8 @@ _FIELDS = (
 
 # Of the process and not of the guest: addresses of the host's.
 HOST_FIELDS = (
-    "record", "values", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "miss",
-    "runner", "values_ahead", "touches", "inline", "inline_map", "discover", "discovery",
+    "record", "slots", "block_index", "blocks", "memory", "memory_start", "memory_end", "miss",
+    "runner", "touches", "inline", "inline_map", "discover", "discovery",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}
@@ -103,8 +101,7 @@ class Exit(IntEnum):
     HOT = 3  # the block at pc was executed often enough to be worth translating
     FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
     ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
-    SLOW_VALUES = 6  # as SLOW, and the instruction's values belong into the stream
-    HOOK = 7  # the block at pc has an instruction that Python is to be called for
+    HOOK = 6  # the block at pc has an instruction that Python is to be called for
 
 
 class Hart:

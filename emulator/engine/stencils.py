@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.columns import emit_commit
 from emulator.engine.emit import ADDRESS_LIMIT, DECLARATIONS, INVARIANT, METADATA, RARELY
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.operations import (
@@ -72,7 +73,8 @@ class StencilEmitter(InterpreterEmitter):
         self._block_end(self._field("next_pc"))
         self._end()
         self._begin(SLOW)
-        self._leave(self._field("pc"), Exit.SLOW_VALUES if self._masks else Exit.SLOW)
+        emit_commit(self, self._columns)
+        self._leave(self._field("pc"), Exit.SLOW)
         self._end()
         self._begin(ARRIVE)
         for n in PINNED:
@@ -109,8 +111,6 @@ class StencilEmitter(InterpreterEmitter):
             self.say(f"%{name} = alloca {kind}")
         self.say("store i64 %budget, ptr %vb")
         self.say("store ptr %rec, ptr %vr")
-        if self._masks:
-            self.say(f"%vv = getelementptr i8, ptr {self.state_pointer('values_ahead')}, i64 0")
         self._failures = []
 
     def _end(self) -> None:
@@ -136,26 +136,17 @@ class StencilEmitter(InterpreterEmitter):
         self.say(f"br i1 {spent}, label %outofbudget, label %counting, {RARELY}")
         self.start("counting")
         self._begin_block(budget, self._far("descriptor"))
-        if self._masks:
-            self.say(f"store ptr {self.state_load('values', 'ptr')}, ptr %vv")
         self._step()
         for label, reason in (("outofbudget", Exit.BUDGET), ("washot", Exit.HOT)):
             self.start(label)
-            self._return(self._field("pc"), reason)
+            self._leave(self._field("pc"), reason)
 
     def _leave(self, pc: V, reason: Exit) -> None:
-        super()._store_values()
-        self._return(pc, reason)
-
-    def _return(self, pc: V, reason: Exit) -> None:
         self.state_store("pc", pc)
         self.state_store("reason", int(reason))
         self.state_store("budget", self.let("load i64, ptr %vb"))
         self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
         self.say("ret void")
-
-    def _store_values(self) -> None:
-        """What a block has put down so far counts when it ends: a fault takes it back."""
 
     def _time_of_block(self) -> str:
         """The time (an i32) of the block's first instruction, from the budget that was left by `HEAD`."""
@@ -170,7 +161,7 @@ class StencilEmitter(InterpreterEmitter):
     # --- from block to block
     def _block_end(self, pc: V) -> None:
         """Go on at ``pc``: with the template of the block there if it has one."""
-        super()._store_values()
+        emit_commit(self, self._columns)
         pc, slot = _KNOWN.get(pc, (pc, ""))
         self.state_store("pc", pc)
         if not slot:
@@ -207,7 +198,7 @@ class StencilEmitter(InterpreterEmitter):
         self._go_on(chosen, {n: self.let(f"load i64, ptr {place}") for n, place in places.items()})
 
     def branch(self, condition: V, target: V) -> None:
-        if self._masks or self.selection.inline:
+        if self.selection.inline:
             super().branch(condition, target)
             return
         self._ended = True

@@ -25,7 +25,7 @@ from emulator.engine.compiler import Compiler
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
 from emulator.engine.formation import RegionFormer
-from emulator.engine.inline import InlineTables, texts_of
+from emulator.engine.inline import Inline, InlineTables, texts_of
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.known import KnownCode
 from emulator.engine.operations import OPERATION_DTYPE
@@ -35,7 +35,7 @@ from emulator.engine.state import Hart
 from emulator.engine.stencil_set import stencils_for
 from emulator.engine.templates import Templates
 from emulator.engine.tiers import Region, Tier
-from emulator.events import InlineCall, Ranges, TraceSelection
+from emulator.events import Ranges, TraceSelection
 
 # An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
@@ -74,7 +74,7 @@ class Translator:
         self.code = KnownCode(hart, cache, source, self._compiler)
         self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
-        self._inline: dict[tuple[InlineCall, ...], InlineTables] = {}
+        self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
         self._translating: Tier  # the one that is being translated for
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
@@ -136,7 +136,7 @@ class Translator:
                 with self._publishing:
                     templates.lay(len(self.code))
 
-    def _enter_inline(self, calls: tuple[InlineCall, ...]) -> None:
+    def _enter_inline(self, calls: tuple[Inline, ...]) -> None:
         tables = self._inline.get(calls)
         if tables is None:
             tables = self._inline[calls] = InlineTables(calls)
@@ -239,14 +239,18 @@ class Translator:
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
         tier = self.tier
-        if tier.plain or tier.hook or self._inline:
+        if tier.plain or tier.hook:
             self.discover_nothing()
         elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
 
     def end(self) -> None:
         """The guest has run."""
+        known = self.cache.facts.n_blocks
         self.code.end()
+        if self.cache.facts.n_blocks > known:
+            for tables in self._inline.values():
+                tables.note(self.cache.facts, known)
         self._lay(self.tier)
 
     def discover_nothing(self) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.analyzers import expand
+from emulator import record
+from emulator.analyzers import session as session_module
 from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Batch
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.selection import CLASSES, FIELDS, Selection, SelectionError
 from emulator.analyzers.session import Session
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
@@ -120,12 +121,20 @@ def test_several_analyzers_see_each_their_own(small: Path, steps: list[Any]) -> 
 
 
 def test_batches_of_any_size(small: Path, steps: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in (1, 7, 64):
-        monkeypatch.setattr(expand, "ROOM", room)
-        keep = Keep("fields=pc,address,rd")
-        watch(small, keep)
-        assert keep.columns == expected(steps, "pc", "address", "rd")
-        assert room <= max(len(part["pc"]) for part in keep.parts) < room + MAX_BLOCK_INSTRUCTIONS
+    truth = expected(steps, "pc", "address", "rd")
+    for most in (1, 7, 64):
+        with monkeypatch.context() as patch:
+            patch.setattr(session_module, "MOST_EVENTS", most)
+            keep = Keep("fields=pc,address,rd")
+            watch(small, keep)
+            assert keep.columns == truth
+            assert max(len(part["pc"]) for part in keep.parts) == most
+        with monkeypatch.context() as patch:
+            patch.setattr(record, "BATCH_EVENTS", most)
+            keep = Keep("fields=pc,address,rd")
+            watch(small, keep, **TIERS[0])
+            assert keep.columns == truth
+            assert most <= max(len(part["pc"]) for part in keep.parts) < most + MAX_BLOCK_INSTRUCTIONS
 
 
 def test_a_function_gets_the_columns(small: Path, steps: list[Any]) -> None:

@@ -255,8 +255,10 @@ def test_functions_that_cannot_be(small: Path) -> None:
     wrong.state = [0]  # type: ignore[assignment]
     with pytest.raises(EmulatorError, match=r"Counter.state is list, expected a contiguous numpy array"):
         watch(small, [wrong], "3")
-    with pytest.raises(EmulatorError, match="9 inline functions at once, expected at most 8"):
-        watch(small, [Counter() for _ in range(9)], "3")
+    with pytest.raises(
+        EmulatorError, match="17 inline functions and selections of events at once, expected at most 16"
+    ):
+        watch(small, [Counter() for _ in range(17)], "3")
     events = Counter()
     events.inline, events.selection = "", "fields=registers"
     with pytest.raises(SelectionError, match="for inline functions only"):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from emulator.analyzers.base import Analyzer
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.callgraph import CallGraph
-from emulator.analyzers.expand import Batch
 from emulator.analyzers.mix import InstructionMix
 from emulator.analyzers.selection import SelectionError
 from emulator.analyzers.session import Session

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Batch
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.session import Session
 from emulator.machine import Machine
 from instrumenter.build import build_program

@@ -13,7 +13,7 @@ from emulator.engine.oracle import Oracle
 from emulator.engine.state import Exit, Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
-from emulator.events import FULL_RECORD, NOTHING
+from emulator.events import NOTHING, TraceSelection
 from emulator.isa.decode import Instruction, assemble, decode_word
 from emulator.isa.table import ROWS, Row
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, GUARD_BYTES, READ, WRITE, GuestMemory
@@ -61,7 +61,7 @@ class NoEnvironment:
 class Rig:
     """``engine``: "oracle", "interpreter", "templates" or "optimised"."""
 
-    def __init__(self, engine: str, traced: bool = False) -> None:
+    def __init__(self, engine: str, selection: TraceSelection = NOTHING) -> None:
         self.engine = engine
         self.memory = GuestMemory()
         self.memory.map(CODE, PAGE, READ | WRITE | EXEC)
@@ -83,7 +83,7 @@ class Rig:
             templates=engine != "interpreter",
             optimise_executions=2 if engine == "optimised" else NEVER,
         )  # fmt: skip
-        self.translator.select(FULL_RECORD if traced else NOTHING)
+        self.translator.select(selection)
 
     def forget(self) -> None:
         """Know nothing of the code: for the oracle, which is to be given other code."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
+from emulator.events import FULL_RECORD, NOTHING
 from emulator.isa.table import ROWS
 
 STATES = {"interpreter": 60, "templates": 40, "optimised": 60}
@@ -67,7 +68,7 @@ def test_random_sequences(engine: str, oracle: Rig) -> None:
     candidates = [row for row in PLAIN_ROWS if not row.access and not row.ends_block]
     for seed in range(25):
         rng = np.random.default_rng([seed, 5])
-        rig = Rig(engine, traced=bool(seed % 2))
+        rig = Rig(engine, FULL_RECORD if seed % 2 else NOTHING)
         try:
             instructions = []
             for _ in range(40):

@@ -1,4 +1,4 @@
-"""The stream of values and records limited to address ranges: the same from every tier, and what the oracle does."""
+"""Records limited to address ranges: the same from every tier, and what the oracle does."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
-from emulator.analyzers.expand import Batch
-from emulator.analyzers.session import Session
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection, merged
-from emulator.isa.table import TABLE
 from emulator.machine import Machine
 from instrumenter.build import build_program
 
@@ -23,46 +19,26 @@ TIERS: tuple[dict[str, Any], ...] = (
     {"optimise_executions": 50},
 )
 
-EVERY_VALUE = tuple(sorted((row.mnemonic, 63) for row in TABLE))
-
-
-class Keep(Analyzer):
-    """Keeps all events."""
-
-    def __init__(self, selection: str) -> None:
-        self.selection = selection
-        self.columns: dict[str, list[int]] = {}
-
-    def consume(self, batch: Batch) -> None:
-        for name, column in batch.columns.items():
-            self.columns.setdefault(name, []).extend(column.tolist())
-
 
 class Digest:
     def __init__(self, selection: TraceSelection) -> None:
         self.selection = selection
-        self.hashes = hashlib.sha256(), hashlib.sha256()
-        self.n_words = self.n_values = 0
+        self.hash = hashlib.sha256()
+        self.n_words = 0
         self.blocks: set[int] = set()
 
     def consume(self, facts: BlockFacts, stream: Any) -> None:
-        self.hashes[0].update(stream.tobytes())
+        self.hash.update(stream.tobytes())
         self.n_words += len(stream)
         if not self.selection.addresses:
             self.blocks.update(stream.tolist())
-
-    def consume_values(self, facts: BlockFacts, stream: Any, values: Any) -> None:
-        self.consume(facts, stream)
-        self.hashes[1].update(values.tobytes())
-        self.n_values += len(values)
 
 
 def run(program: Path, selection: TraceSelection, **options: Any) -> tuple[Any, ...]:
     digest = Digest(selection)
     with Machine(program, ["3"], consumers=[digest], **options) as machine:
         machine.run()
-        hashes = [one.hexdigest() for one in digest.hashes]
-        return machine.instructions, digest.n_words, digest.n_values, hashes, machine.files.output(1)
+        return machine.instructions, digest.n_words, digest.hash.hexdigest(), machine.files.output(1)
 
 
 def ranges_of(program: Path, *names: str) -> tuple[tuple[int, int], ...]:
@@ -71,23 +47,14 @@ def ranges_of(program: Path, *names: str) -> tuple[tuple[int, int], ...]:
     return merged([(s.address + 2, s.address + s.size_bytes - 4) for s in found if s is not None])
 
 
-def test_all_values_are_the_oracles_in_every_tier(small: Path) -> None:
-    everything = TraceSelection(blocks=True, addresses=True, exact_stop=True, values=EVERY_VALUE)
-    reference = run(small, everything, engine="oracle")
-    assert reference[2] > reference[0]  # more values than instructions
-    for options in TIERS:
-        assert run(small, everything, **options) == reference, options
-
-
-def test_ranges_and_a_few_values_in_every_tier(small: Path) -> None:
-    # The ranges begin and end within blocks, and include system calls, whose values the oracle adds.
+def test_ranges_in_every_tier(small: Path) -> None:
+    # The ranges begin and end within blocks, and include system calls.
     ranges = ranges_of(
         small, "walk", "mix", "feclearexcept", "fetestexcept", "main", "write", "__stdio_write"
     )
-    values = (("csrrs", 63), ("fadd.d", 63), ("jalr", 63), ("lw", 8), ("sd", 9))
-    chosen = TraceSelection(blocks=True, addresses=True, ranges=ranges, values=values)
+    chosen = TraceSelection(blocks=True, addresses=True, ranges=ranges)
     reference = run(small, chosen, engine="oracle")
-    assert reference[2] > 500
+    assert reference[1] > 500
     whole = run(small, TraceSelection(blocks=True, addresses=True), **TIERS[0])
     assert reference[1] < whole[1]
     for options in TIERS:
@@ -120,10 +87,6 @@ def test_unions() -> None:
     assert (here | there).ranges == ((4, 12),)
     assert (here | FULL_RECORD).ranges == ()
     assert (here | TraceSelection(counts=True)).ranges == ((4, 8),)
-    masks = TraceSelection(blocks=True, values=(("lw", 8),)) | TraceSelection(
-        blocks=True, values=(("lw", 1),)
-    )
-    assert masks.values == (("lw", 9),)
     assert merged([(5, 5), (8, 9), (1, 3), (2, 4)]) == ((1, 4), (8, 9))
 
 
@@ -139,15 +102,8 @@ def test_words_are_in_the_facts(small: Path) -> None:
 
 def test_blocks_are_whole_where_the_guest_catches_its_faults() -> None:
     program = build_program([Path(__file__).parent / "guest" / "caught.c"], ["-O1"]).elf_path
-    everything = TraceSelection(blocks=True, addresses=True, values=EVERY_VALUE)
+    everything = TraceSelection(blocks=True, addresses=True)
     reference = run(program, everything, engine="oracle")
     assert reference[-1] == b"%d 32 8\n" % (24 * 11 + 8 * 4)
     for options in TIERS:
         assert run(program, everything, **options) == reference, options
-    keep = Keep("fields=pc,address,value,rd")
-    with Machine(program, ["3"]) as machine:
-        session = Session(machine, [keep])
-        session.run()
-        session.finish()
-        known = set(machine.facts.instructions["pc"].tolist())
-    assert set(keep.columns["pc"]) <= known
