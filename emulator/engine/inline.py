@@ -12,7 +12,7 @@ the guest's next access, which may fault.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,13 +111,14 @@ class InlineTables:
             self._functions[n] = address, call.state
         return self._functions.ctypes.data, self._map.address
 
-    def note(self, facts: BlockFacts, first: int, end: int | None = None) -> None:
-        """Take in the instructions of blocks from number ``first`` up to ``end``."""
-        blocks = facts.blocks[first:end]
-        if not len(blocks):
-            return
-        begin = int(blocks["first_instruction"][0])
-        rows = facts.instructions[begin : begin + int(blocks["n_instructions"].sum())]
+    def note(self, facts: BlockFacts, numbers: Collection[int]) -> None:
+        """Take in the instructions of blocks that the guest may run: another program's may lie at their addresses."""
+        blocks = facts.blocks[np.fromiter(numbers, np.int64, len(numbers))]
+        counts = blocks["n_instructions"].astype(np.int64)
+        before = np.cumsum(counts) - counts
+        rows = facts.instructions[
+            np.repeat(blocks["first_instruction"] - before, counts) + np.arange(counts.sum())
+        ]
         kinds, pcs = rows["op_class"], rows["pc"]
         found = self._by_class[kinds]
         if any(call.mnemonics for call in self._calls):

@@ -140,7 +140,7 @@ class Translator:
         tables = self._inline.get(calls)
         if tables is None:
             tables = self._inline[calls] = InlineTables(calls)
-            tables.note(self.cache.facts, 0)
+            tables.note(self.cache.facts, self.cache.numbers())
         functions, map_address = tables.enter(calls, self._compiler)
         self.hart.set("inline", functions)
         self.hart.set("inline_map", map_address)
@@ -226,7 +226,7 @@ class Translator:
             return
         block = self.cache.get(pc)
         for tables in self._inline.values():
-            tables.note(self.cache.facts, block.number, block.number + 1)
+            tables.note(self.cache.facts, [block.number])
         self.code.add(block, self._next_threshold(0))
         slots = self.tier.slots.view("u8")
         with self._publishing:
@@ -250,7 +250,7 @@ class Translator:
         self.code.end()
         if self.cache.facts.n_blocks > known:
             for tables in self._inline.values():
-                tables.note(self.cache.facts, known)
+                tables.note(self.cache.facts, range(known, self.cache.facts.n_blocks))
         self._lay(self.tier)
 
     def discover_nothing(self) -> None:
@@ -293,6 +293,8 @@ class Translator:
         """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
         if not self.code.take_arrived(self._next_threshold(0)):
             return False
+        for tables in self._inline.values():
+            tables.note(self.cache.facts, self.cache.numbers())
         for tier in self._tiers.values():
             self._take_regions(tier)
             self._interpret_known(tier)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_steps import Step, steps_of
 
+from emulator import record as record_module
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.analyzers.selection import CLASSES, FIELDS, Selection
@@ -21,7 +22,7 @@ from emulator.engine.columns import ROOM, ColumnMemory, append
 from emulator.engine.state import Hart
 from emulator.events import COLUMN_TYPES, MAX_BLOCK_INSTRUCTIONS, BlockFacts, TraceSelection, merged
 from emulator.machine import Machine
-from emulator.record import BATCH_EVENTS, Record
+from emulator.record import Record
 from instrumenter.build import build_program
 
 GUEST = Path(__file__).parent / "guest"
@@ -143,6 +144,31 @@ def test_blocks_are_whole_where_the_guest_catches_its_faults(engine: str) -> Non
         assert keep.columns == twin(whole, Selection.parse(str(keep.selection)))
 
 
+class Counter(Analyzer):
+    inline = "fields=pc"
+
+    def __init__(self) -> None:
+        self.state = np.zeros(1, np.int64)
+
+    @staticmethod
+    def inline_before(state, pc):  # type: ignore[no-untyped-def]
+        state[0] += 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocks_before_one_that_faults_are_told(engine: str) -> None:
+    """With a function in line LLVM looks for stores that others overwrite; that of the events so far is to stay."""
+    program = build_program([GUEST / "stores.c"], ["-O1"]).elf_path
+    steps = steps_of(program, "3")
+    with Machine(program) as machine:
+        handler = machine.image.find_symbol("on_fault")
+    assert handler is not None
+    keep = Keep("fields=pc,rs1")
+    machine = watch(program, keep, Counter(), **ENGINES[engine])
+    assert machine.files.output(1) == b"20\n"
+    assert keep.columns == twin(without_faults(steps, handler.address), Selection.parse("fields=pc,rs1"))
+
+
 def test_translations_with_columns_are_kept(
     small: Path, steps: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +216,8 @@ def test_going_back(small: Path, steps: list[Step]) -> None:
     assert keep.columns == twin([*steps[:end], *steps[begin:]], Selection.parse("fields=pc,rd"))
 
 
-def test_what_selects_little_waits_for_more_instructions() -> None:
+def test_what_selects_little_waits_for_more_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_module, "BATCH_EVENTS", 256)
     hart, fields = Hart(), ("pc", "rd")
     record, memory = Record(hart), ColumnMemory(fields)
     columns = Selection.parse("fields=pc,rd").columns((), 0)
@@ -208,12 +235,13 @@ def test_what_selects_little_waits_for_more_instructions() -> None:
 
     reader = Reader()
     record.select(selection)
-    assert record.limit == BATCH_EVENTS
+    assert record.limit == 256
     for events, instructions, limit in (
-        (300, 300, BATCH_EVENTS),
-        (300, 1200, 4 * BATCH_EVENTS),
+        (300, 300, 256),
+        (300, 1200, 1024),
+        (1, 900, 1024),  # too few to tell
         (1, 100_000, ROOM),
-        (0, 5, ROOM),
+        (0, ROOM, ROOM),
     ):
         record.begin_events()
         for n in range(events):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emulator.analyzers.base import Analyzer
+from emulator.analyzers.batch import Batch
 from emulator.analyzers.inline_kernel import InlineError
 from emulator.analyzers.selection import CLASSES, FIELDS, SelectionError
 from emulator.analyzers.session import Session
@@ -133,6 +134,27 @@ def test_registers_and_memory(seven: Path, engine: str) -> None:
     machine = watch(seven, [rewriter], **ENGINES[engine])
     assert machine.files.output(1) == b"4000\n"
     assert rewriter.state[0] == 500
+
+
+class Events(Analyzer):
+    """The sources and results of what ``Rewriter`` changes."""
+
+    selection = "symbol=seven mnemonic=addi fields=word,rs1,rd"
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+
+    def consume(self, batch: Batch) -> None:
+        self.rows += np.column_stack([batch.word, batch.rs1, batch.rd])[batch.word >> 20 == 7].tolist()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_events_beside_functions_that_change_registers(seven: Path, engine: str) -> None:
+    """Events have what the instruction gets and what it makes of it, whichever analyzer comes first."""
+    for first in (True, False):
+        events, rewriter = Events(), Rewriter()
+        watch(seven, [events, rewriter] if first else [rewriter, events], **ENGINES[engine])
+        assert [row[1:] for row in events.rows] == [[8 * n + 1, 8 * n + 8] for n in range(500)]
 
 
 class Averages(Analyzer):

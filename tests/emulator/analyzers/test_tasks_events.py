@@ -12,9 +12,12 @@ import pytest
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.analyzers.session import Session
+from emulator.linux.elf import load_image
+from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.build import build_program
 
+GUEST = Path(__file__).parent / "guest"
 SOURCE = Path(__file__).parent.parent / "linux" / "guest_tasks.c"
 
 
@@ -50,4 +53,30 @@ def test_every_engine_tells_the_same(what: str) -> None:
             assert digest.n == machine.instructions
             told.append((digest.n, digest.hash.hexdigest(), machine.files.output(1)))
     assert told[0][0] > 10_000
+    assert all(one == told[0] for one in told)
+
+
+def test_programs_at_the_same_addresses() -> None:
+    """A process that begins when others have run begins with what is at its own addresses."""
+    shell = build_program([GUEST / "shell.c"], ["-O1"]).elf_path
+    same = build_program([GUEST / "shell.c"], ["-O1", "-DOTHER"]).elf_path
+    places = [load_image(program).find_symbol("chew") for program in (shell, same)]
+    assert all(places)
+    assert len({place.address for place in places if place is not None}) == 1
+    told = []
+    for options in (
+        {"engine": "oracle"},
+        {"templates": False},
+        {"background": False, "optimise_executions": 1 << 30},
+        {"background": False, "optimise_executions": 20},
+    ):
+        digest, files = Digest(), VirtualFiles()
+        files.show("/other", same.read_bytes())
+        with Machine(shell, files=files, **options) as machine:  # type: ignore[arg-type]
+            session = Session(machine, [digest])
+            session.run()
+            session.finish()
+            told.append((digest.n, digest.hash.hexdigest(), machine.files.output(1)))
+            assert digest.n == machine.instructions
+    assert told[0][2].count(b"\n") == 4
     assert all(one == told[0] for one in told)
