@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive, SavedRegion, sources_identity
+from emulator.engine.archive import Archive, SavedRegion, SavedRegions, sources_identity
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.code_image import unpacked
 from emulator.engine.compiler import Compiler
@@ -40,6 +40,7 @@ from emulator.events import InlineCall, Ranges, TraceSelection
 # An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
+_MOST_EXECUTIONS = 1 << 30
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
 
@@ -82,6 +83,10 @@ class Translator:
         self._publishing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
+        self._compiling: list[tuple[Tier, int]] = []  # at most one
+        self._recalled: NDArray[np.int64] = np.zeros(
+            0, np.int64
+        )  # executions that an earlier process counted
         self._condition = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -111,6 +116,8 @@ class Translator:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
             self.code.count_anew(self._next_threshold(0))
             self._counted_for = tier
+            self._recalled = np.zeros(0, np.int64)
+            self._recall(tier)
         self.tier = tier
         self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
@@ -287,12 +294,34 @@ class Translator:
     # --- from one process to the next
     def _take_arrived(self) -> bool:
         """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
-        if not self.code.take_arrived(self._next_threshold(0)):
+        rows = self.code.take_arrived(self._next_threshold(0))
+        if not len(rows):
             return False
         for tier in self._tiers.values():
             self._take_regions(tier)
             self._interpret_known(tier)
+            if tier is self._counted_for:
+                self._recall(tier, rows)
         return True
+
+    def _recall(self, tier: Tier, rows: NDArray[np.int64] | None = None) -> None:
+        """Go on counting where an earlier process stopped, for all that it left or ``rows`` of it: what had become hot
+        then is wanted from the beginning."""
+        remembered = self.code.remembered
+        if remembered is None or not self.background:
+            return
+        if rows is None:
+            rows = remembered.here()
+        executions = remembered.executions(tier.selection)
+        if not len(self._recalled):
+            self._recalled = np.zeros(len(executions), np.int64)
+        self._recalled[rows] = executions[rows]
+        hot = 2 * self.code.recall(rows, executions[rows], self.optimise_executions)
+        for region in tier.regions:
+            tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
+        for pc in hot.tolist():
+            if pc not in tier.covered:
+                self._want(tier, pc)
 
     def _take_regions(self, tier: Tier) -> None:
         remembered = self.code.remembered
@@ -333,8 +362,22 @@ class Translator:
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
-                if any(region.name not in tier.taken for region in kept):
-                    archive.save_regions(tier.selection, blocks, [*kept, *waiting])
+                is_unfinished = any(wanted is tier for wanted, _ in (*self._wanted, *self._compiling))
+                if is_unfinished or any(region.name not in tier.taken for region in kept):
+                    regions = SavedRegions((*kept, *waiting), self._executions(tier, blocks, alone))
+                    archive.save_regions(tier.selection, blocks, regions)
+
+    def _executions(self, tier: Tier, blocks: NDArray[np.void], alone: bool) -> NDArray[np.uint32]:
+        """How often ``blocks`` ran in this process, or an earlier one if that was more, outside of regions."""
+        remembered = self.code.remembered
+        found = np.zeros(len(blocks), np.int64)
+        if tier is self._counted_for:
+            found[:] = self.code.all_executions(blocks["pc"])
+        if remembered is not None and alone:
+            found[: len(self._recalled)] -= self._recalled
+            before = remembered.executions(tier.selection)
+            found[: len(before)] = np.maximum(found[: len(before)], before)
+        return np.clip(found, 0, _MOST_EXECUTIONS).astype(np.uint32)
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
@@ -388,7 +431,9 @@ class Translator:
                     if hottest is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
+                    self._compiling = [hottest]
                 self._optimise(*hottest)
+                self._compiling = []
         except BaseException as failure:  # reported by the next call from the machine's thread
             self._failure = failure
 
