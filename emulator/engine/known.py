@@ -108,18 +108,18 @@ class KnownCode:
         self._descriptors["threshold"][known] = report_at
 
     def recall(
-        self, rows: NDArray[np.int64], executions: NDArray[np.uint32], report_at: int
+        self, rows: NDArray[np.int64], executions: NDArray[np.int64], report_at: int
     ) -> NDArray[np.int64]:
-        """Let the blocks of these rows of what an earlier process left have run so often already; half the addresses of
-        those that are not to be reported any more, because they have run ``report_at`` times."""
+        """Let the blocks of these rows of what an earlier process left have run so often already, and be reported when
+        they have run ``report_at`` times more; half the addresses of those that have, and are not reported any more."""
         assert self.remembered is not None
         places = self.remembered.saved.blocks["pc"][rows].astype(np.int64) >> 1
         numbers = self._index[places]
-        known = (numbers != 0) & (numbers != ASK) & (executions > 0)
+        known = (numbers != 0) & (numbers != ASK)
         places, numbers, executions = places[known], numbers[known], executions[known]
         hot = executions >= report_at
         self._descriptors["count"][numbers] = executions
-        self._descriptors["threshold"][numbers] = np.where(hot, 0, report_at)
+        self._descriptors["threshold"][numbers] = np.where(hot, 0, executions + report_at)
         return places[hot]
 
     # --- blocks come and go
@@ -207,7 +207,7 @@ class KnownCode:
             self._leave_to_python()
 
     def take_arrived(self, report_at: int) -> NDArray[np.int64]:
-        """Know the code of an earlier process that is in memory by now; rows of its blocks, none if there are no more."""
+        """Know the code of an earlier process that is in memory by now; rows of its blocks, if there are any more."""
         remembered = self.remembered
         rows = np.zeros(0, np.int64) if remembered is None else remembered.arrive()
         if remembered is None or not len(rows):

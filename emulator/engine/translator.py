@@ -40,6 +40,8 @@ from emulator.events import InlineCall, Ranges, TraceSelection
 # An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
+# As long as it takes to load LLVM; a process that has translations of an earlier one may do without.
+WORTH_LOADING = 20  # times as many executions as are enough otherwise
 _MOST_EXECUTIONS = 1 << 30
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
@@ -225,6 +227,11 @@ class Translator:
         """At how many executions a block is reported again; 0 for never."""
         return self.optimise_executions & 0xFFFFFFFF if executions < self.optimise_executions else 0
 
+    @property
+    def _worth(self) -> int:
+        """Executions from which on a block that an earlier process did not get to is wanted."""
+        return min(WORTH_LOADING * self.optimise_executions, _MOST_EXECUTIONS)
+
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
@@ -305,18 +312,18 @@ class Translator:
         return True
 
     def _recall(self, tier: Tier, rows: NDArray[np.int64] | None = None) -> None:
-        """Go on counting where an earlier process stopped, for all that it left or ``rows`` of it: what had become hot
-        then is wanted from the beginning."""
+        """Go on counting where an earlier process stopped, for all that it left or ``rows`` of it: what was hot enough
+        to be worth it is wanted from the beginning, and the rest not before it is."""
         remembered = self.code.remembered
         if remembered is None or not self.background:
             return
         if rows is None:
             rows = remembered.here()
-        executions = remembered.executions(tier.selection)
+        executions = remembered.executions(tier.selection).astype(np.int64)
         if not len(self._recalled):
             self._recalled = np.zeros(len(executions), np.int64)
         self._recalled[rows] = executions[rows]
-        hot = 2 * self.code.recall(rows, executions[rows], self.optimise_executions)
+        hot = 2 * self.code.recall(rows, executions[rows], self._worth)
         for region in tier.regions:
             tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
         for pc in hot.tolist():
@@ -362,7 +369,10 @@ class Translator:
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
-                is_unfinished = any(wanted is tier for wanted, _ in (*self._wanted, *self._compiling))
+                is_unfinished = any(
+                    wanted is tier and self.code.executions(pc) >= self._worth
+                    for wanted, pc in (*self._wanted, *self._compiling)
+                )
                 if is_unfinished or any(region.name not in tier.taken for region in kept):
                     regions = SavedRegions((*kept, *waiting), self._executions(tier, blocks, alone))
                     archive.save_regions(tier.selection, blocks, regions)
