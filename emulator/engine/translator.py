@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ from emulator.events import InlineCall, Ranges, TraceSelection
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 # As long as it takes to load LLVM; a process that has translations of an earlier one may do without.
 WORTH_LOADING = 20  # times as many executions as are enough otherwise
+SWITCH_SECONDS = 0.0002
 _MOST_EXECUTIONS = 1 << 30
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
@@ -324,8 +326,8 @@ class Translator:
             self._recalled = np.zeros(len(executions), np.int64)
         self._recalled[rows] = executions[rows]
         hot = 2 * self.code.recall(rows, executions[rows], self._worth)
-        for region in tier.regions:
-            tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
+        pcs = [pc for region in tier.regions for pc in region.pcs]
+        tier.covered.update(zip(pcs, self.code.all_executions(pcs).tolist(), strict=True))
         for pc in hot.tolist():
             if pc not in tier.covered:
                 self._want(tier, pc)
@@ -426,6 +428,8 @@ class Translator:
             self._wanted.append((tier, pc))
             self._condition.notify()
         if self._thread is None:
+            # The guest's thread comes back hundreds of times while this one writes IR: it must not wait for 5 ms each.
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
 
