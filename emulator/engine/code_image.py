@@ -17,11 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.engine.object_file import (
-    R_64,
     R_GOTPCREL,
     R_GOTPCRELX,
     R_PC32,
-    R_PC64,
     R_PLT32,
     R_REX_GOTPCRELX,
     ObjectFile,
@@ -93,22 +91,18 @@ class _Linker:
         self._code += bytes(-len(self._code) % _ALIGNMENT)
 
     def _relocate(self, place: int, kind: int, symbol: int, addend: int) -> None:
-        if kind == R_64:
-            self._fix(place, symbol, addend)
-        elif kind == R_PC64:
-            self._put(place, "<q", self._inside(symbol) + addend - place)
-        elif kind in (R_PC32, R_PLT32):
+        if kind in (R_PC32, R_PLT32):
             goal = self._inside(symbol) if self._is_inside(symbol) or kind == R_PC32 else self._stub(symbol)
-            self._put(place, "<i", goal + addend - place)
+            self._put(place, goal + addend - place)
         elif kind in (R_GOTPCREL, R_GOTPCRELX, R_REX_GOTPCRELX):
-            self._put(place, "<i", self._slot(symbol) + addend - place)
+            self._put(place, self._slot(symbol) + addend - place)
         else:
             raise ValueError(
                 f"an object with a relocation of type {kind}, expected those of code near its data"
             )
 
-    def _put(self, place: int, form: str, value: int) -> None:
-        struct.pack_into(form, self._code, place, value)
+    def _put(self, place: int, value: int) -> None:
+        struct.pack_into("<i", self._code, place, value)
 
     def _is_inside(self, symbol: int) -> bool:
         return int(self._file.symbols[symbol]["section"]) in self._base
@@ -120,19 +114,15 @@ class _Linker:
             raise ValueError(f"an object that expects {self._file.names[symbol]} to be near")
         return self._base[int(row["section"])] + int(row["value"])
 
-    def _fix(self, place: int, symbol: int, addend: int) -> None:
-        if self._is_inside(symbol):
-            self._fixups.append((place, "", self._inside(symbol) + addend))
-        else:
-            self._fixups.append((place, self._file.names[symbol], addend))
-
     def _slot(self, symbol: int) -> int:
         """Where the address of ``symbol`` will be."""
         if symbol not in self._slots:
             self._code += bytes(-len(self._code) % 8)
             self._slots[symbol] = len(self._code)
             self._code += bytes(8)
-            self._fix(self._slots[symbol], symbol, 0)
+            inside = self._is_inside(symbol)
+            fixup = ("", self._inside(symbol)) if inside else (self._file.names[symbol], 0)
+            self._fixups.append((self._slots[symbol], *fixup))
         return self._slots[symbol]
 
     def _stub(self, symbol: int) -> int:
