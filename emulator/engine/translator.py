@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.archive import Archive, SavedRegion, SavedRegions, sources_identity
+from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.code_image import unpacked
 from emulator.engine.compiler import Compiler
@@ -43,9 +43,7 @@ from emulator.events import InlineCall, Ranges, TraceSelection
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 # As long as it takes to load LLVM; a process that has translations of an earlier one may do without.
 WORTH_LOADING = 20  # times as many executions as are enough otherwise
-SWITCH_SECONDS = 0.0002
 _MOST_EXECUTIONS = 1 << 30
-LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 
 
 class Translator:
@@ -85,15 +83,10 @@ class Translator:
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
         hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
-        self._compiling: list[tuple[Tier, int]] = []  # at most one
         self._recalled: NDArray[np.int64] = np.zeros(
             0, np.int64
         )  # executions that an earlier process counted
-        self._condition = threading.Condition()
-        self._stopping = False
-        self._failure: BaseException | None = None
+        self._background = Background(self._optimise, self.code.all_executions, optimise_executions)
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
@@ -276,21 +269,19 @@ class Translator:
 
     def heat(self, pc: int) -> None:
         """The block at ``pc`` has been executed often enough to be wanted."""
-        if self._failure is not None:
-            raise self._failure
         tier = self._translating
         executions = self.code.executions(pc)
         self.code.report_at(pc, self._next_threshold(executions))
         if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
         if self.background:
-            self._want(tier, pc)
+            self._background.want(tier, pc)
         else:
             self._optimise(tier, pc)
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
-        self._stop()
+        self._background.stop()
         self.code.forget(pcs)
         places = np.array(pcs, np.int64) >> 1
         for tier in self._tiers.values():
@@ -330,7 +321,7 @@ class Translator:
         tier.covered.update(zip(pcs, self.code.all_executions(pcs).tolist(), strict=True))
         for pc in hot.tolist():
             if pc not in tier.covered:
-                self._want(tier, pc)
+                self._background.want(tier, pc)
 
     def _take_regions(self, tier: Tier) -> None:
         remembered = self.code.remembered
@@ -371,10 +362,8 @@ class Translator:
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
-                is_unfinished = any(
-                    wanted is tier and self.code.executions(pc) >= self._worth
-                    for wanted, pc in (*self._wanted, *self._compiling)
-                )
+                unfinished = self.code.all_executions(self._background.unfinished(tier))
+                is_unfinished = bool((unfinished >= self._worth).any())
                 if is_unfinished or any(region.name not in tier.taken for region in kept):
                     regions = SavedRegions((*kept, *waiting), self._executions(tier, blocks, alone))
                     archive.save_regions(tier.selection, blocks, regions)
@@ -393,7 +382,7 @@ class Translator:
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
-        self._stop()
+        self._background.stop()
         for tier in self._tiers.values():
             self._compiler.unload(tier.close())
         self._compiler.unload(self._interpreters)
@@ -421,61 +410,6 @@ class Translator:
         text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
         inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
-
-    # --- in the background
-    def _want(self, tier: Tier, pc: int) -> None:
-        with self._condition:
-            self._wanted.append((tier, pc))
-            self._condition.notify()
-        if self._thread is None:
-            # The guest's thread comes back hundreds of times while this one writes IR: it must not wait for 5 ms each.
-            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
-            self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
-            self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            while True:
-                with self._condition:
-                    while not (self._wanted or self._stopping):
-                        self._condition.wait()
-                    if self._stopping:
-                        return
-                    hottest = self._hottest()
-                    if hottest is None:
-                        self._condition.wait(LOOK_AGAIN_SECONDS)
-                        continue
-                    self._compiling = [hottest]
-                self._optimise(*hottest)
-                self._compiling = []
-        except BaseException as failure:  # reported by the next call from the machine's thread
-            self._failure = failure
-
-    def _hottest(self) -> tuple[Tier, int] | None:
-        """What is most worth to be optimised now, wanted no more; None when nothing is.
-
-        Counts go on while blocks wait, so this is what the guest is busy with. A block that has meanwhile been
-        translated with others waits on: control may never arrive there from outside again.
-        """
-        self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
-        if not self._wanted:
-            return None
-        covered = [tier.covered.get(pc, 0) for tier, pc in self._wanted]
-        heat = self.code.all_executions([pc for _, pc in self._wanted]) - covered
-        most = int(heat.argmax())
-        return self._wanted.pop(most) if heat[most] >= self.optimise_executions else None
-
-    def _stop(self) -> None:
-        """Wait for the compilation under way and drop what is wanted."""
-        if self._thread is not None:
-            with self._condition:
-                self._wanted.clear()
-                self._stopping = True
-                self._condition.notify()
-            self._thread.join()
-            self._thread, self._stopping = None, False
-        if self._failure is not None:
-            raise self._failure
 
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:

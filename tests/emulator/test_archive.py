@@ -93,11 +93,12 @@ def test_the_second_process_optimises_nothing(
 def test_what_was_hot_too_late_is_wanted_at_the_beginning_of_the_next(
     mixture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from emulator.engine.translator import WORTH_LOADING, Translator
+    from emulator.engine.background import Background
+    from emulator.engine.translator import WORTH_LOADING
 
     threshold = 2
     wanted: list[tuple[int, int, int]] = []  # pc, executions, instructions executed by then
-    want = Translator._want
+    want = Background.want
 
     def process(compiles: bool) -> Machine:
         wanted.clear()
@@ -105,18 +106,18 @@ def test_what_was_hot_too_late_is_wanted_at_the_beginning_of_the_next(
             mixture, ["1"], keep_translations=True, optimise_executions=threshold
         ) as machine, monkeypatch.context() as patch:  # fmt: skip
             patch.setattr(
-                Translator, "_want", lambda self, tier, pc: (
-                    wanted.append((pc, self.code.executions(pc), machine.instructions)), want(self, tier, pc)
+                Background, "want", lambda self, tier, pc: (
+                    wanted.append((pc, int(self._executions([pc])[0]), machine.instructions)), want(self, tier, pc)
                 )
             )  # fmt: skip
             if not compiles:
-                patch.setattr(Translator, "_hottest", lambda self: None)
+                patch.setattr(Background, "_hottest", lambda self: None)
             machine.run()
             translator = machine._translator
             deadline = time.monotonic() + 60
             while compiles and time.monotonic() < deadline and any(
                 translator.code.executions(pc) >= WORTH_LOADING * threshold
-                for _, pc in (*translator._wanted, *translator._compiling)
+                for pc in translator._background.unfinished(translator.tier)
             ):  # fmt: skip
                 time.sleep(0.01)
             machine.save_translations()
