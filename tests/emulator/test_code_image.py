@@ -97,10 +97,41 @@ def test_a_symbol_that_nobody_has_is_named(image: CodeImage) -> None:
         LoadedCode([image], {})
 
 
-def test_data_that_can_be_written_is_refused() -> None:
-    object_ = Compiler().object("@counter = global i64 1\ndefine ptr @f() {\n ret ptr @counter\n}")
-    with pytest.raises(ValueError, match="data that can be written"):
-        linked(object_)
+def test_data_and_tables_of_addresses() -> None:
+    text = """
+    @counter = global i64 40
+    @zeros = internal global [3000 x i64] zeroinitializer
+    @functions = internal constant [2 x ptr] [ptr @more, ptr @less]
+    define i64 @more(i64 %n) {
+      %before = load i64, ptr @counter
+      %after = add i64 %before, %n
+      store i64 %after, ptr @counter
+      ret i64 %after
+    }
+    define i64 @less(i64 %n) {
+      %p = getelementptr [3000 x i64], ptr @zeros, i64 0, i64 2999
+      %before = load i64, ptr %p
+      %after = sub i64 %before, %n
+      store i64 %after, ptr %p
+      ret i64 %after
+    }
+    define i64 @pick(i64 %which, i64 %n) {
+      %p = getelementptr [2 x ptr], ptr @functions, i64 0, i64 %which
+      %function = load ptr, ptr %p
+      %result = call i64 %function(i64 %n)
+      ret i64 %result
+    }
+    """
+    plain = linked(Compiler().object("define i64 @one() {\n ret i64 1\n}"))
+    image = unpacked(linked(Compiler().object(text)).packed())
+    code = LoadedCode([plain, image, plain, image], {})
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    for base in (code.bases[1], code.bases[3]):  # each has data of its own
+        pick = kind(base + image.symbols["pick"][0])
+        assert [pick(0, 2), pick(0, 5), pick(1, 3), pick(1, 4), pick(0, 0)] == [42, 47, -3, -7, 47]
+    for base in (code.bases[0], code.bases[2]):
+        assert ctypes.CFUNCTYPE(ctypes.c_int64)(base + plain.symbols["one"][0])() == 1
+    code.close()
 
 
 def test_threads_compile_at_once() -> None:
