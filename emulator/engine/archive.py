@@ -2,7 +2,9 @@
 
 Which blocks are translated together depends on when the background thread got to them, so objects kept one by
 one would not be asked for again. What is kept here is the outcome: every block that was discovered, as its
-facts and interpreter operations, and the optimised regions that control still arrives at, as host code.
+facts and interpreter operations, and the optimised regions that control still arrives at, as host code; and how often
+blocks ran outside of those, so that what became hot too late for one process is translated at the beginning of the
+next.
 
 One file for each program has its blocks, and one for each selection the regions translated for it. They are named
 by a hash of everything they depend on: the program, the emulator's own sources, the host's processor, LLVM. The
@@ -36,6 +38,13 @@ class SavedRegion(NamedTuple):
     entries: tuple[int, ...]
     blocks: tuple[int, ...]
     image: bytes
+
+
+class SavedRegions(NamedTuple):
+    """What was translated for a selection. ``executions``: how often each block ran outside of regions, uint32."""
+
+    regions: tuple[SavedRegion, ...]
+    executions: NDArray[np.uint32]
 
 
 class SavedCode(NamedTuple):
@@ -102,30 +111,32 @@ class Archive:
         body = [part for _, part in saved.code] + [array.tobytes() for array in arrays]
         write_checked(self._path(None), _pack(about, body))
 
-    def load_regions(self, selection: TraceSelection, blocks: NDArray[np.void]) -> tuple[SavedRegion, ...]:
-        """The regions for ``selection``, if ``blocks``, the rows saved, begin as those they were made with."""
+    def load_regions(self, selection: TraceSelection, blocks: NDArray[np.void]) -> SavedRegions:
+        """What there is for ``selection``, if ``blocks``, the rows saved, begin as those it was made with."""
         found = _unpack(read_checked(self._path(selection)))
+        executions = np.zeros(len(blocks), np.uint32)
         if found is None:
-            return ()
+            return SavedRegions((), executions)
         about, rest = found
         n_blocks = about["n_blocks"]
         if len(blocks) < n_blocks or _numbering(blocks[:n_blocks]) != about["numbering"]:
-            return ()
-        return tuple(
+            return SavedRegions((), executions)
+        executions[:n_blocks] = rest.rows(n_blocks, np.uint32)
+        regions = tuple(
             SavedRegion(name, tuple(entries), tuple(pcs), bytes(rest.take(n_bytes)))
             for name, entries, pcs, n_bytes in about["regions"]
         )
+        return SavedRegions(regions, executions)
 
-    def save_regions(
-        self, selection: TraceSelection, blocks: NDArray[np.void], regions: Sequence[SavedRegion]
-    ) -> None:
-        """Keep the regions for later processes."""
+    def save_regions(self, selection: TraceSelection, blocks: NDArray[np.void], saved: SavedRegions) -> None:
+        """Keep it for later processes; ``saved.executions``: of ``blocks``."""
         about = {
             "n_blocks": len(blocks),
             "numbering": _numbering(blocks),
-            "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in regions],
+            "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in saved.regions],
         }
-        write_checked(self._path(selection), _pack(about, [region.image for region in regions]))
+        images = [region.image for region in saved.regions]
+        write_checked(self._path(selection), _pack(about, [saved.executions.tobytes(), *images]))
 
 
 class _Rest:

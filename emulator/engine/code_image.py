@@ -8,10 +8,11 @@ that finds its translations on the disk needs no LLVM.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import mmap
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,19 +22,20 @@ from emulator.engine.object_file import (
     R_GOTPCREL,
     R_GOTPCRELX,
     R_PC32,
-    R_PC64,
     R_PLT32,
     R_REX_GOTPCRELX,
     ObjectFile,
 )
 
+FORMAT = 2  # of what `CodeImage.packed` writes; another one for another meaning
 _ALIGNMENT = 64
 _JUMP = b"\xff\x25"  # jmp *[rip + 32 bits]
-_STUB_BYTES = 8
+_BY_SLOT = (R_GOTPCREL, R_GOTPCRELX, R_REX_GOTPCRELX)
 
 
 class CodeImage(NamedTuple):
-    """``code``: code from the beginning on, then constants and the addresses that are filled in where it is loaded.
+    """``code``: code from the beginning on, then constants and the addresses that are filled in where it is loaded, and
+    from ``data_at`` on, if there is any, what may be written.
 
     ``symbols``: offset and size by name; ``fixups``: offset of 8 bytes, the symbol defined elsewhere whose address goes
     there ("" for this image's own), and what is added.
@@ -42,21 +44,22 @@ class CodeImage(NamedTuple):
     code: bytes
     symbols: dict[str, tuple[int, int]]
     fixups: list[tuple[int, str, int]]
+    data_at: int
 
     def packed(self) -> bytes:
         """For a file."""
-        about = json.dumps([self.symbols, self.fixups]).encode()
+        about = json.dumps([self.symbols, self.fixups, self.data_at]).encode()
         return struct.pack("<I", len(about)) + about + self.code
 
 
-NO_CODE = CodeImage(b"", {}, [])
+NO_CODE = CodeImage(b"", {}, [], 0)
 
 
 def unpacked(raw: bytes) -> CodeImage:
     """What `CodeImage.packed` has written."""
     (length,) = struct.unpack_from("<I", raw)
-    symbols, fixups = json.loads(raw[4 : 4 + length])
-    return CodeImage(raw[4 + length :], symbols, fixups)
+    symbols, fixups, data_at = json.loads(raw[4 : 4 + length])
+    return CodeImage(raw[4 + length :], symbols, fixups, data_at)
 
 
 def linked(image: bytes) -> CodeImage:
@@ -67,7 +70,6 @@ def linked(image: bytes) -> CodeImage:
 class _Linker:
     def __init__(self, file: ObjectFile) -> None:
         self._file = file
-        self._sections = [file.text, *file.constants()]
         self._base: dict[int, int] = {}  # of sections
         self._code = bytearray()
         self._fixups: list[tuple[int, str, int]] = []
@@ -75,53 +77,65 @@ class _Linker:
         self._stubs: dict[int, int] = {}  # by symbol: a jump to it
 
     def link(self) -> CodeImage:
-        for section in self._sections:
-            self._align()
-            self._base[section] = len(self._code)
-            self._code += self._file.bytes_of(section).tobytes()
-        for section in self._sections:
-            for offset, kind, symbol, addend in self._file.relocations(section).tolist():
+        file, data = self._file, self._file.data()
+        self._lay([file.text, *file.constants()])
+        relocations = {section: file.relocations(section).tolist() for section in (*self._base, *data)}
+        for _, kind, symbol, _ in itertools.chain(*relocations.values()):
+            if kind in _BY_SLOT:
+                self._slot(symbol)
+            elif kind == R_PLT32 and not file.symbols[symbol]["section"]:
+                self._stub(symbol)
+        if data:
+            self._align(mmap.PAGESIZE)
+        data_at = len(self._code)
+        self._lay(data)
+        for section, rows in relocations.items():
+            for offset, kind, symbol, addend in rows:
                 self._relocate(self._base[section] + offset, kind, symbol, addend)
+        for symbol, slot in self._slots.items():
+            self._fix(slot, symbol, 0)
         symbols = {
             name: (self._base[int(row["section"])] + int(row["value"]), int(row["size"]))
-            for name, row in zip(self._file.names, self._file.symbols, strict=True)
+            for name, row in zip(file.names, file.symbols, strict=True)
             if name and int(row["section"]) in self._base
         }
-        return CodeImage(bytes(self._code), symbols, self._fixups)
+        return CodeImage(bytes(self._code), symbols, self._fixups, data_at)
 
-    def _align(self) -> None:
-        self._code += bytes(-len(self._code) % _ALIGNMENT)
+    def _align(self, n_bytes: int) -> None:
+        self._code += bytes(-len(self._code) % n_bytes)
+
+    def _lay(self, sections: Iterable[int]) -> None:
+        for section in sections:
+            self._align(_ALIGNMENT)
+            self._base[section] = len(self._code)
+            self._code += self._file.bytes_of(section).tobytes()
 
     def _relocate(self, place: int, kind: int, symbol: int, addend: int) -> None:
         if kind == R_64:
             self._fix(place, symbol, addend)
-        elif kind == R_PC64:
-            self._put(place, "<q", self._inside(symbol) + addend - place)
+            return
+        if kind in _BY_SLOT:
+            goal = self._slots[symbol]
+        elif kind == R_PLT32 and symbol in self._stubs:
+            goal = self._stubs[symbol]
         elif kind in (R_PC32, R_PLT32):
-            goal = self._inside(symbol) if self._is_inside(symbol) or kind == R_PC32 else self._stub(symbol)
-            self._put(place, "<i", goal + addend - place)
-        elif kind in (R_GOTPCREL, R_GOTPCRELX, R_REX_GOTPCRELX):
-            self._put(place, "<i", self._slot(symbol) + addend - place)
+            goal = self._inside(symbol)
         else:
             raise ValueError(
                 f"an object with a relocation of type {kind}, expected those of code near its data"
             )
-
-    def _put(self, place: int, form: str, value: int) -> None:
-        struct.pack_into(form, self._code, place, value)
-
-    def _is_inside(self, symbol: int) -> bool:
-        return int(self._file.symbols[symbol]["section"]) in self._base
+        struct.pack_into("<i", self._code, place, goal + addend - place)
 
     def _inside(self, symbol: int) -> int:
         """Where a symbol of the object is."""
         row = self._file.symbols[symbol]
-        if not self._is_inside(symbol):
+        if int(row["section"]) not in self._base:
             raise ValueError(f"an object that expects {self._file.names[symbol]} to be near")
         return self._base[int(row["section"])] + int(row["value"])
 
     def _fix(self, place: int, symbol: int, addend: int) -> None:
-        if self._is_inside(symbol):
+        """Let the address of ``symbol`` be filled in."""
+        if self._file.symbols[symbol]["section"]:
             self._fixups.append((place, "", self._inside(symbol) + addend))
         else:
             self._fixups.append((place, self._file.names[symbol], addend))
@@ -129,19 +143,17 @@ class _Linker:
     def _slot(self, symbol: int) -> int:
         """Where the address of ``symbol`` will be."""
         if symbol not in self._slots:
-            self._code += bytes(-len(self._code) % 8)
+            self._align(8)
             self._slots[symbol] = len(self._code)
             self._code += bytes(8)
-            self._fix(self._slots[symbol], symbol, 0)
         return self._slots[symbol]
 
-    def _stub(self, symbol: int) -> int:
-        """Where a jump to ``symbol``, which is somewhere else, is."""
+    def _stub(self, symbol: int) -> None:
+        """Make a jump to ``symbol``, which is somewhere else."""
         if symbol not in self._stubs:
             slot = self._slot(symbol)
             place = self._stubs[symbol] = len(self._code)
-            self._code += (_JUMP + struct.pack("<i", slot - place - 6)).ljust(_STUB_BYTES, b"\xcc")
-        return self._stubs[symbol]
+            self._code += _JUMP + struct.pack("<i", slot - place - len(_JUMP) - 4)
 
 
 class LoadedCode:
@@ -152,25 +164,30 @@ class LoadedCode:
     """
 
     def __init__(self, images: Sequence[CodeImage], known: Mapping[str, int]) -> None:
-        offsets = [0]
+        offsets: list[int] = []
+        size = 0
         for image in images:
-            offsets.append(offsets[-1] + -(-len(image.code) // _ALIGNMENT) * _ALIGNMENT)
-        size = max(offsets[-1], 1)
+            has_data = image.data_at < len(image.code)
+            size += -size % (mmap.PAGESIZE if has_data else _ALIGNMENT)
+            offsets.append(size)
+            size += len(image.code) + (-len(image.code) % mmap.PAGESIZE if has_data else 0)
+        size = max(size, 1)
         self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         view = np.frombuffer(self._map, np.uint8)
         start = int(view.ctypes.data)
         del view  # so that the map can be closed
-        self.bases = [start + offset for offset in offsets[:-1]]
-        for image, offset in zip(images, offsets, strict=False):
+        self.bases = [start + offset for offset in offsets]
+        for image, offset in zip(images, offsets, strict=True):
             self._map[offset : offset + len(image.code)] = image.code
             for place, name, addend in image.fixups:
                 value = (_address(name, known) if name else start + offset) + addend
                 struct.pack_into("<Q", self._map, offset + place, value)
-        if _library().mprotect(
-            ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC
-        ):
-            problem = ctypes.get_errno()
-            raise OSError(problem, "the host gives no memory for code")
+        _protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC)
+        for image, base in zip(images, self.bases, strict=True):
+            if image.data_at < len(image.code):
+                _protect(
+                    base + image.data_at, len(image.code) - image.data_at, mmap.PROT_READ | mmap.PROT_WRITE
+                )
 
     def close(self) -> None:
         """Give the memory back."""
@@ -184,6 +201,11 @@ def _address(name: str, known: Mapping[str, int]) -> int:
         return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
     except AttributeError:
         raise ValueError(f"translated code needs {name}, which the C library has not") from None
+
+
+def _protect(start: int, n_bytes: int, protection: int) -> None:
+    if _library().mprotect(ctypes.c_void_p(start), ctypes.c_size_t(n_bytes), protection):
+        raise OSError(ctypes.get_errno(), "the host gives no memory for code")
 
 
 def _library() -> ctypes.CDLL:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import llvmlite
 
-from emulator.engine.code_image import CodeImage, LoadedCode, linked, unpacked
+from emulator.engine.code_image import FORMAT, CodeImage, LoadedCode, linked, unpacked
 from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
 
 _NOTHING: dict[str, int] = {}
@@ -29,8 +29,8 @@ class Compiler:
 
     @functools.cached_property
     def host(self) -> str:
-        """What the code depends on beside the IR: processor, LLVM."""
-        return f"{_processor()}\0{llvmlite.__version__}"
+        """What files with code depend on beside the IR: processor, LLVM, how they are written."""
+        return f"{_processor()}\0{llvmlite.__version__}\0{FORMAT}"
 
     def path_of(self, key: str) -> Path:
         """Where what is compiled from the text of that name is kept."""

@@ -10,7 +10,7 @@ the handler that was there before. Host: Linux on x86-64 (glibc or musl: the ker
 from __future__ import annotations
 
 import ctypes
-import platform
+import os
 import sys
 import threading
 
@@ -192,10 +192,9 @@ class Entry:
             return cls._instance
 
     def __init__(self) -> None:
-        if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
-            raise EmulatorError(
-                f"the emulator runs on Linux on x86-64; this is {sys.platform} on {platform.machine()}"
-            )
+        machine = os.uname().machine
+        if sys.platform != "linux" or machine != "x86_64":
+            raise EmulatorError(f"the emulator runs on Linux on x86-64; this is {sys.platform} on {machine}")
         self.compiler = Compiler()
         self._machines, previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 2)()
         known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(previous)}

@@ -70,7 +70,7 @@ class KnownCode:
         number = self.number_of(pc)
         return int(self._descriptors[number]["count"]) if number else 0
 
-    def all_executions(self, pcs: Sequence[int]) -> NDArray[np.int64]:
+    def all_executions(self, pcs: Sequence[int] | NDArray[np.uint32]) -> NDArray[np.int64]:
         """The same of many, int64."""
         numbers = self._index[np.array(pcs, np.int64) >> 1]
         numbers[numbers == ASK] = 0
@@ -106,6 +106,21 @@ class KnownCode:
             known = np.array([number for pc in pcs if (number := self.number_of(pc))], np.int64)
         self._descriptors["count"][known] = 0
         self._descriptors["threshold"][known] = report_at
+
+    def recall(
+        self, rows: NDArray[np.int64], executions: NDArray[np.int64], report_at: int
+    ) -> NDArray[np.int64]:
+        """Let the blocks of these rows of what an earlier process left have run so often already, and be reported when
+        they have run ``report_at`` times more; half the addresses of those that have, and are not reported any more."""
+        assert self.remembered is not None
+        places = self.remembered.saved.blocks["pc"][rows].astype(np.int64) >> 1
+        numbers = self._index[places]
+        known = (numbers != 0) & (numbers != ASK)
+        places, numbers, executions = places[known], numbers[known], executions[known]
+        hot = executions >= report_at
+        self._descriptors["count"][numbers] = executions
+        self._descriptors["threshold"][numbers] = np.where(hot, 0, executions + report_at)
+        return places[hot]
 
     # --- blocks come and go
     def add(self, block: Block, report_at: int) -> None:
@@ -191,14 +206,12 @@ class KnownCode:
             self._first_new = self._cache.facts.n_blocks
             self._leave_to_python()
 
-    def take_arrived(self, report_at: int) -> bool:
-        """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
+    def take_arrived(self, report_at: int) -> NDArray[np.int64]:
+        """Know the code of an earlier process that is in memory by now; rows of its blocks, if there are any more."""
         remembered = self.remembered
-        if remembered is None:
-            return False
-        rows = remembered.arrive()
-        if not len(rows):
-            return False
+        rows = np.zeros(0, np.int64) if remembered is None else remembered.arrive()
+        if remembered is None or not len(rows):
+            return rows
         self._ready = None
         saved = remembered.saved
         self._cache.take(remembered.first + rows)
@@ -218,7 +231,7 @@ class KnownCode:
         descriptors["pc"] = saved.blocks["pc"][met]
         descriptors["n_operations"] = saved.n_operations[met]
         self._index[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
-        return True
+        return rows
 
     def save(self, archive: Archive, alone: bool) -> NDArray[np.void] | None:
         """Leave to later processes what is known by now, if it is more than there was; the rows of blocks that they

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-R_64, R_PC32, R_GOT32, R_PLT32, R_GOTPCREL, R_32, R_32S, R_PC64 = 1, 2, 3, 4, 9, 10, 11, 24
+R_64, R_PC32, R_PLT32, R_GOTPCREL, R_32, R_32S = 1, 2, 4, 9, 10, 11
 R_GOTPCRELX, R_REX_GOTPCRELX = 41, 42
 _SHT_PROGBITS, _SHT_SYMTAB, _SHT_RELA, _SHT_NOBITS = 1, 2, 4, 8
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXECINSTR = 1, 2, 4
@@ -45,19 +45,26 @@ class ObjectFile:
         return np.frombuffer(self._image, dtype, int(row["size"]) // dtype.itemsize, int(row["offset"]))
 
     def bytes_of(self, section: int) -> NDArray[np.uint8]:
-        """What a section has in it, uint8."""
+        """What a section has in it when it is loaded, uint8."""
         row = self._sections[section]
-        return np.frombuffer(self._image, np.uint8, int(row["size"]), int(row["offset"]))
+        size = int(row["size"])
+        if row["type"] == _SHT_NOBITS:
+            return np.zeros(size, np.uint8)
+        return np.frombuffer(self._image, np.uint8, size, int(row["offset"]))
 
     def constants(self) -> list[int]:
-        """The sections that are loaded beside the code. Raises `ValueError` if one of them can be written."""
-        sections = self._sections
-        loaded = (sections["flags"] & _SHF_ALLOC != 0) & (sections["size"] > 0)
-        if (loaded & ((sections["flags"] & _SHF_WRITE != 0) | (sections["type"] == _SHT_NOBITS))).any():
-            raise ValueError("an object with data that can be written, expected code and constants only")
-        return [
-            int(n) for n in np.flatnonzero(loaded & (sections["type"] == _SHT_PROGBITS)) if n != self.text
-        ]
+        """The sections that are loaded beside the code, and only read."""
+        return self._loaded(0)
+
+    def data(self) -> list[int]:
+        """Those that may be written, if only while code is loaded."""
+        return self._loaded(_SHF_WRITE)
+
+    def _loaded(self, write: int) -> list[int]:
+        rows = self._sections
+        loaded = (rows["flags"] & (_SHF_ALLOC | _SHF_WRITE) == _SHF_ALLOC | write) & (rows["size"] > 0)
+        loaded &= (rows["type"] == _SHT_PROGBITS) | (rows["type"] == _SHT_NOBITS)
+        return [int(n) for n in np.flatnonzero(loaded) if n != self.text]
 
     def relocations(self, section: int) -> NDArray[np.void]:
         """Rows with ``offset``, ``type``, ``symbol``, ``addend`` for a section, by offset."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive, SavedCode, SavedRegion, spans_of
+from emulator.engine.archive import Archive, SavedCode, SavedRegion, SavedRegions, spans_of
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
 from emulator.engine.operations import OPERATION_DTYPE
@@ -49,7 +49,7 @@ class Remembered:
     def __init__(self, archive: Archive, saved: SavedCode, source: CodeSource, first: int) -> None:
         self.saved, self.first = saved, first
         self._archive, self._source = archive, source
-        self._regions: dict[TraceSelection, tuple[SavedRegion, ...]] = {}
+        self._regions: dict[TraceSelection, SavedRegions] = {}
         starts = np.array([start for start, _ in saved.code], np.int64)
         ends = np.array([start + len(code) for start, code in saved.code], np.int64)
         blocks = saved.blocks
@@ -88,25 +88,37 @@ class Remembered:
         has = {region.name for region in tier.regions}
         return [
             region
-            for region in self._all(tier.selection)
+            for region in self._all(tier.selection).regions
             if region.name not in has and all(self._is_known(pc, cache) for pc in region.blocks)
         ]
 
     def waiting_regions(self, selection: TraceSelection) -> list[SavedRegion]:
         """Regions in code that has not been in memory yet: of libraries that this process has not used."""
         waiting = set(self._pcs[np.isin(self._stretch, list(self._waiting))].tolist())
-        return [region for region in self._all(selection) if not waiting.isdisjoint(region.blocks)]
+        return [region for region in self._all(selection).regions if not waiting.isdisjoint(region.blocks)]
+
+    def executions(self, selection: TraceSelection) -> NDArray[np.uint32]:
+        """How often the blocks of ``saved`` ran in an earlier process, outside of regions for ``selection``."""
+        return self._all(selection).executions
+
+    def here(self) -> NDArray[np.int64]:
+        """Rows of ``saved.blocks`` that are known by now."""
+        return np.flatnonzero(self._here[self._stretch])
 
     def waiting_code(self) -> list[tuple[int, bytes]]:
         """The stretches that have not been in memory yet."""
         return [self.saved.code[place] for place in sorted(self._waiting)]
 
-    def _all(self, selection: TraceSelection) -> tuple[SavedRegion, ...]:
+    def _all(self, selection: TraceSelection) -> SavedRegions:
         if selection not in self._regions:
             # Regions contain numbers of blocks where something counts or records them.
             fits = self.first == 0 or not emits_numbers(selection)
-            found = self._archive.load_regions(selection, self.saved.blocks) if fits else ()
-            self._regions[selection] = found
+            blocks = self.saved.blocks
+            self._regions[selection] = (
+                self._archive.load_regions(selection, blocks)
+                if fits
+                else SavedRegions((), np.zeros(len(blocks), np.uint32))
+            )
         return self._regions[selection]
 
     def _is_known(self, pc: int, cache: BlockCache) -> bool:

@@ -18,7 +18,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive, SavedRegion, sources_identity
+from emulator.engine.archive import Archive, SavedRegion, SavedRegions, sources_identity
+from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.code_image import unpacked
 from emulator.engine.compiler import Compiler
@@ -40,7 +41,9 @@ from emulator.events import Ranges, TraceSelection
 # An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
-LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
+# As long as it takes to load LLVM; a process that has translations of an earlier one may do without.
+WORTH_LOADING = 20  # times as many executions as are enough otherwise
+_MOST_EXECUTIONS = 1 << 30
 
 
 class Translator:
@@ -80,11 +83,10 @@ class Translator:
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
         hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
-        self._condition = threading.Condition()
-        self._stopping = False
-        self._failure: BaseException | None = None
+        self._recalled: NDArray[np.int64] = np.zeros(
+            0, np.int64
+        )  # executions that an earlier process counted
+        self._background = Background(self._optimise, self.code.all_executions, optimise_executions)
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
@@ -111,6 +113,8 @@ class Translator:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
             self.code.count_anew(self._next_threshold(0))
             self._counted_for = tier
+            self._recalled = np.zeros(0, np.int64)
+            self._recall(tier)
         self.tier = tier
         self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
@@ -218,6 +222,11 @@ class Translator:
         """At how many executions a block is reported again; 0 for never."""
         return self.optimise_executions & 0xFFFFFFFF if executions < self.optimise_executions else 0
 
+    @property
+    def _worth(self) -> int:
+        """Executions from which on a block that an earlier process did not get to is wanted."""
+        return min(WORTH_LOADING * self.optimise_executions, _MOST_EXECUTIONS)
+
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
@@ -264,21 +273,19 @@ class Translator:
 
     def heat(self, pc: int) -> None:
         """The block at ``pc`` has been executed often enough to be wanted."""
-        if self._failure is not None:
-            raise self._failure
         tier = self._translating
         executions = self.code.executions(pc)
         self.code.report_at(pc, self._next_threshold(executions))
         if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
         if self.background:
-            self._want(tier, pc)
+            self._background.want(tier, pc)
         else:
             self._optimise(tier, pc)
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
-        self._stop()
+        self._background.stop()
         self.code.forget(pcs)
         places = np.array(pcs, np.int64) >> 1
         for tier in self._tiers.values():
@@ -291,14 +298,36 @@ class Translator:
     # --- from one process to the next
     def _take_arrived(self) -> bool:
         """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
-        if not self.code.take_arrived(self._next_threshold(0)):
+        rows = self.code.take_arrived(self._next_threshold(0))
+        if not len(rows):
             return False
         for tables in self._inline.values():
             tables.note(self.cache.facts, self.cache.numbers())
         for tier in self._tiers.values():
             self._take_regions(tier)
             self._interpret_known(tier)
+            if tier is self._counted_for:
+                self._recall(tier, rows)
         return True
+
+    def _recall(self, tier: Tier, rows: NDArray[np.int64] | None = None) -> None:
+        """Go on counting where an earlier process stopped, for all that it left or ``rows`` of it: what was hot enough
+        to be worth it is wanted from the beginning, and the rest not before it is."""
+        remembered = self.code.remembered
+        if remembered is None or not self.background:
+            return
+        if rows is None:
+            rows = remembered.here()
+        executions = remembered.executions(tier.selection).astype(np.int64)
+        if not len(self._recalled):
+            self._recalled = np.zeros(len(executions), np.int64)
+        self._recalled[rows] = executions[rows]
+        hot = 2 * self.code.recall(rows, executions[rows], self._worth)
+        pcs = [pc for region in tier.regions for pc in region.pcs]
+        tier.covered.update(zip(pcs, self.code.all_executions(pcs).tolist(), strict=True))
+        for pc in hot.tolist():
+            if pc not in tier.covered:
+                self._background.want(tier, pc)
 
     def _take_regions(self, tier: Tier) -> None:
         remembered = self.code.remembered
@@ -339,12 +368,27 @@ class Translator:
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
                 waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
-                if any(region.name not in tier.taken for region in kept):
-                    archive.save_regions(tier.selection, blocks, [*kept, *waiting])
+                unfinished = self.code.all_executions(self._background.unfinished(tier))
+                is_unfinished = bool((unfinished >= self._worth).any())
+                if is_unfinished or any(region.name not in tier.taken for region in kept):
+                    regions = SavedRegions((*kept, *waiting), self._executions(tier, blocks, alone))
+                    archive.save_regions(tier.selection, blocks, regions)
+
+    def _executions(self, tier: Tier, blocks: NDArray[np.void], alone: bool) -> NDArray[np.uint32]:
+        """How often ``blocks`` ran in this process, or an earlier one if that was more, outside of regions."""
+        remembered = self.code.remembered
+        found = np.zeros(len(blocks), np.int64)
+        if tier is self._counted_for:
+            found[:] = self.code.all_executions(blocks["pc"])
+        if remembered is not None and alone:
+            found[: len(self._recalled)] -= self._recalled
+            before = remembered.executions(tier.selection)
+            found[: len(before)] = np.maximum(found[: len(before)], before)
+        return np.clip(found, 0, _MOST_EXECUTIONS).astype(np.uint32)
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
-        self._stop()
+        self._background.stop()
         for tier in self._tiers.values():
             self._compiler.unload(tier.close())
         self._compiler.unload(self._interpreters)
@@ -372,57 +416,6 @@ class Translator:
         text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
         inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
-
-    # --- in the background
-    def _want(self, tier: Tier, pc: int) -> None:
-        with self._condition:
-            self._wanted.append((tier, pc))
-            self._condition.notify()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
-            self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            while True:
-                with self._condition:
-                    while not (self._wanted or self._stopping):
-                        self._condition.wait()
-                    if self._stopping:
-                        return
-                    hottest = self._hottest()
-                    if hottest is None:
-                        self._condition.wait(LOOK_AGAIN_SECONDS)
-                        continue
-                self._optimise(*hottest)
-        except BaseException as failure:  # reported by the next call from the machine's thread
-            self._failure = failure
-
-    def _hottest(self) -> tuple[Tier, int] | None:
-        """What is most worth to be optimised now, wanted no more; None when nothing is.
-
-        Counts go on while blocks wait, so this is what the guest is busy with. A block that has meanwhile been
-        translated with others waits on: control may never arrive there from outside again.
-        """
-        self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
-        if not self._wanted:
-            return None
-        covered = [tier.covered.get(pc, 0) for tier, pc in self._wanted]
-        heat = self.code.all_executions([pc for _, pc in self._wanted]) - covered
-        most = int(heat.argmax())
-        return self._wanted.pop(most) if heat[most] >= self.optimise_executions else None
-
-    def _stop(self) -> None:
-        """Wait for the compilation under way and drop what is wanted."""
-        if self._thread is not None:
-            with self._condition:
-                self._wanted.clear()
-                self._stopping = True
-                self._condition.notify()
-            self._thread.join()
-            self._thread, self._stopping = None, False
-        if self._failure is not None:
-            raise self._failure
 
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:

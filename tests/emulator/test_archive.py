@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,54 @@ def test_the_second_process_optimises_nothing(
     assert second.pcs == first.pcs
     assert np.array_equal(after.facts.blocks, before.facts.blocks)
     assert np.array_equal(after.facts.instructions, before.facts.instructions)
+
+
+def test_what_was_hot_too_late_is_wanted_at_the_beginning_of_the_next(
+    mixture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from emulator.engine.background import Background
+    from emulator.engine.translator import WORTH_LOADING
+
+    threshold = 2
+    wanted: list[tuple[int, int, int]] = []  # pc, executions, instructions executed by then
+    want = Background.want
+
+    def process(compiles: bool) -> Machine:
+        wanted.clear()
+        with Machine(
+            mixture, ["1"], keep_translations=True, optimise_executions=threshold
+        ) as machine, monkeypatch.context() as patch:  # fmt: skip
+            patch.setattr(
+                Background, "want", lambda self, tier, pc: (
+                    wanted.append((pc, int(self._executions([pc])[0]), machine.instructions)), want(self, tier, pc)
+                )
+            )  # fmt: skip
+            if not compiles:
+                patch.setattr(Background, "_hottest", lambda self: None)
+            machine.run()
+            translator = machine._translator
+            deadline = time.monotonic() + 60
+            while compiles and time.monotonic() < deadline and any(
+                translator.code.executions(pc) >= WORTH_LOADING * threshold
+                for pc in translator._background.unfinished(translator.tier)
+            ):  # fmt: skip
+                time.sleep(0.01)
+            machine.save_translations()
+            return machine
+
+    output = process(compiles=False).files.output(1)
+    counted = {pc: executions for pc, executions, _ in wanted}
+    assert counted
+    assert all(instructions for *_, instructions in wanted)
+    assert process(compiles=True).files.output(1) == output
+    at_once = {pc: executions for pc, executions, instructions in wanted if not instructions}
+    assert at_once
+    assert set(at_once) <= set(counted)
+    assert all(executions >= WORTH_LOADING * threshold for executions in at_once.values())
+    names = compiled(monkeypatch)
+    assert process(compiles=True).files.output(1) == output
+    assert not names  # what is left was not worth it
+    assert not any(pc in at_once for pc, *_ in wanted)
 
 
 def test_damaged_files_are_ignored(mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,98 @@
+"""Optimising while the guest runs: a thread that takes the hottest of the wanted blocks, one after the other."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.tiers import Tier
+
+LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
+# The guest's thread comes back hundreds of times while this one writes IR: it must not wait for 5 ms each.
+SWITCH_SECONDS = 0.0002
+
+
+class Background:
+    """``optimise``: translates the block at an address with others around it, any time; ``executions``: of the blocks
+    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it."""
+
+    def __init__(
+        self,
+        optimise: Callable[[Tier, int], None],
+        executions: Callable[[Sequence[int]], NDArray[np.int64]],
+        enough: int,
+    ) -> None:
+        self._optimise, self._executions, self._enough = optimise, executions, enough
+        self._thread: threading.Thread | None = None
+        self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
+        self._compiling: list[tuple[Tier, int]] = []  # at most one
+        self._condition = threading.Condition()
+        self._stopping = False
+        self._failure: BaseException | None = None
+
+    def want(self, tier: Tier, pc: int) -> None:
+        """Optimise the block at ``pc`` when it is the hottest. Raises what has gone wrong meanwhile."""
+        self.check()
+        with self._condition:
+            self._wanted.append((tier, pc))
+            self._condition.notify()
+        if self._thread is None:
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
+            self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
+            self._thread.start()
+
+    def unfinished(self, tier: Tier) -> list[int]:
+        """The addresses that are still wanted, or worked at."""
+        return [pc for wanted, pc in (*self._wanted, *self._compiling) if wanted is tier]
+
+    def stop(self) -> None:
+        """Wait for the compilation under way and drop what is wanted. Raises what has gone wrong."""
+        if self._thread is not None:
+            with self._condition:
+                self._wanted.clear()
+                self._stopping = True
+                self._condition.notify()
+            self._thread.join()
+            self._thread, self._stopping = None, False
+        self.check()
+
+    def check(self) -> None:
+        """Raise what has gone wrong in the thread."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._condition:
+                    while not (self._wanted or self._stopping):
+                        self._condition.wait()
+                    if self._stopping:
+                        return
+                    hottest = self._hottest()
+                    if hottest is None:
+                        self._condition.wait(LOOK_AGAIN_SECONDS)
+                        continue
+                    self._compiling = [hottest]
+                self._optimise(*hottest)
+                self._compiling = []
+        except BaseException as failure:  # reported by the next call from the machine's thread
+            self._failure = failure
+
+    def _hottest(self) -> tuple[Tier, int] | None:
+        """What is most worth to be optimised now, wanted no more; None when nothing is.
+
+        Counts go on while blocks wait, so this is what the guest is busy with. A block that has meanwhile been
+        translated with others waits on: control may never arrive there from outside again.
+        """
+        self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in tier.optimised]
+        if not self._wanted:
+            return None
+        covered = [tier.covered.get(pc, 0) for tier, pc in self._wanted]
+        heat = self._executions([pc for _, pc in self._wanted]) - covered
+        most = int(heat.argmax())
+        return self._wanted.pop(most) if heat[most] >= self._enough else None
