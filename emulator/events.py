@@ -25,7 +25,7 @@ the instruction set, the translator and the timing models never mention one anot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -250,19 +250,12 @@ class TraceSelection:
     counts: bool = False  # executions of each block, in a table and not in the record
     line_bits: int = 0  # log2 of a line's bytes: keep when each was touched last; 0 for not
     reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
-    ranges: Ranges = ()  # blocks and addresses only of blocks that reach into these; () for all blocks
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
     hook_ranges: Ranges = ()  # only there; () for everywhere
     inline: tuple[InlineCall | ColumnSet, ...] = ()  # what gets fields in the middle of translations
     exact_faults: bool = (
         False  # all registers are exact wherever an access may fault: for guests that catch it
     )
-
-    def covers(self, pc: int, end_pc: int) -> bool:
-        """Whether the record has the block from ``pc`` up to ``end_pc``."""
-        return self.blocks and (
-            not self.ranges or any(low < end_pc and pc < high for low, high in self.ranges)
-        )
 
     @cached_property
     def columns(self) -> tuple[ColumnSet, ...]:
@@ -273,11 +266,6 @@ class TraceSelection:
     def delivers(self) -> bool:
         """Whether something is written that has to be passed on from time to time."""
         return self.blocks or bool(self.columns)
-
-    @property
-    def unrecorded(self) -> TraceSelection:
-        """What is left of the selection in blocks that the record does not have."""
-        return replace(self, blocks=False, addresses=False, ranges=())
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
         if self.line_bits and other.line_bits not in (0, self.line_bits):
@@ -291,7 +279,6 @@ class TraceSelection:
             self.counts or other.counts,
             self.line_bits or other.line_bits,
             self.reuse_times or other.reuse_times,
-            _union(self.ranges, other.ranges, self.blocks, other.blocks),
             tuple(sorted({*self.hooks, *other.hooks})),
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
             (*self.inline, *(call for call in other.inline if call not in self.inline)),

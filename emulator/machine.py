@@ -581,7 +581,7 @@ class Machine:
                     oracle.hooks = self._hooks
                 if self.selection.counts:
                     self.hart.counts[block.number] += 1
-                recorded = self.selection.covers(block.pc, block.end_pc)
+                recorded = self.selection.blocks
                 if recorded:
                     begin = self._record.end
                     self._record.append(block.number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
@@ -44,7 +45,7 @@ class Space:
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
         self._noted: dict[int, tuple[bytearray, bytearray]] = {}  # `_pages`, as far as they were told
-        self._untold: list[Callable[[], list[tuple[int, bytes]]]] = []
+        self._untold: list[Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]] = []
         self._in_doubt: set[int] = set()
         if like is not None:
             self.cache.facts = like.cache.facts
@@ -95,30 +96,35 @@ class Space:
         for first, last in _by_page(start, start + len(code)):
             self._note(first, code[first - start : last - start])
 
-    def note_later(self, decoded: Callable[[], list[tuple[int, bytes]]]) -> None:
-        """Take what it tells as decoded, when somebody wants to know."""
+    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> None:
+        """Take what it tells, addresses and their bytes, as decoded when somebody wants to know."""
         self._untold.append(decoded)
 
     @property
     def _pages(self) -> dict[int, tuple[bytearray, bytearray]]:
         """By page: code as it was decoded, and which bytes of it were."""
-        if self._untold:
-            untold, self._untold = self._untold, []
-            for decoded in untold:
-                for start, code in decoded():
-                    self.note(start, code)
+        while self._untold:
+            addresses, code = self._untold.pop()()
+            pages = addresses >> PAGE_SHIFT
+            order = np.argsort(pages, kind="stable")
+            for mine in np.split(order, np.flatnonzero(np.diff(pages[order])) + 1):
+                offsets = addresses[mine] & (PAGE_BYTES - 1)
+                known = self._page(int(pages[mine[0]]))
+                np.frombuffer(known[0], np.uint8)[offsets] = code[mine]
+                np.frombuffer(known[1], np.uint8)[offsets] = 0xFF
         return self._noted
 
-    def decoded(self, start: int, n_bytes: int) -> bytes | None:
-        """Code as it was decoded; None when not all of it was."""
-        parts = []
+    def noted(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """Code as it was decoded, and which bytes of it were."""
+        code, known = np.zeros(n_bytes, np.uint8), np.zeros(n_bytes, np.bool_)
+        pages = self._pages
         for first, last in _by_page(start, start + n_bytes):
-            code, known = self._pages.get(first >> PAGE_SHIFT, (b"", b""))
-            offset, end = first & (PAGE_BYTES - 1), (last - 1 & (PAGE_BYTES - 1)) + 1
-            if known[offset:end] != b"\xff" * (end - offset):
-                return None
-            parts.append(bytes(code[offset:end]))
-        return b"".join(parts)
+            page = pages.get(first >> PAGE_SHIFT)
+            if page is not None:
+                offset, n = first & (PAGE_BYTES - 1), last - first
+                code[first - start :][:n] = np.frombuffer(page[0], np.uint8, n, offset)
+                known[first - start :][:n] = np.frombuffer(page[1], np.uint8, n, offset)
+        return code, known
 
     def settle(self) -> None:
         """Find out what code has been changed, where it may have been, and know nothing of it any more."""
@@ -141,12 +147,15 @@ class Space:
         return bool(self._in_doubt)
 
     def _note(self, address: int, code: bytes) -> None:
-        page, offset = address >> PAGE_SHIFT, address & (PAGE_BYTES - 1)
+        known, offset = self._page(address >> PAGE_SHIFT), address & (PAGE_BYTES - 1)
+        known[0][offset : offset + len(code)] = code
+        known[1][offset : offset + len(code)] = b"\xff" * len(code)
+
+    def _page(self, page: int) -> tuple[bytearray, bytearray]:
         known = self._noted.get(page)
         if known is None:
             known = self._noted[page] = bytearray(PAGE_BYTES), bytearray(PAGE_BYTES)
-        known[0][offset : offset + len(code)] = code
-        known[1][offset : offset + len(code)] = b"\xff" * len(code)
+        return known
 
     def _differs(self, page: int) -> bool:
         contents = self.peek(page << PAGE_SHIFT, PAGE_BYTES)

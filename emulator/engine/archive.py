@@ -171,13 +171,12 @@ def _numbering(blocks: NDArray[np.void]) -> str:
     return hashlib.sha256(blocks["pc"].tobytes()).hexdigest()
 
 
-def spans_of(blocks: NDArray[np.void]) -> list[tuple[int, int]]:
-    """Start and end of the stretches of code that ``blocks`` (rows of `BlockFacts`) cover, ascending."""
-    spans: list[tuple[int, int]] = []
+def spans_of(blocks: NDArray[np.void]) -> NDArray[np.int64]:
+    """Start and end of the stretches of code that ``blocks`` (rows of `BlockFacts`) cover, ascending, (n, 2)."""
     order = np.argsort(blocks["pc"], kind="stable")
-    for start, end in zip(blocks["pc"][order].tolist(), blocks["end_pc"][order].tolist(), strict=True):
-        if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], end))
-        else:
-            spans.append((start, end))
-    return spans
+    starts, ends = blocks["pc"][order].astype(np.int64), blocks["end_pc"][order].astype(np.int64)
+    ends = np.maximum.accumulate(ends)
+    first = np.ones(len(blocks), np.bool_)  # of a stretch
+    first[1:] = starts[1:] > ends[:-1]
+    last = np.roll(first, -1)
+    return np.column_stack([starts[first], ends[last]])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,21 +12,24 @@ from numpy.typing import NDArray
 from emulator.engine.tiers import Tier
 
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
-# The guest's thread comes back hundreds of times while this one writes IR: it must not wait for 5 ms each.
-SWITCH_SECONDS = 0.0002
+_NAP_SECONDS = 0.0001
+_MOST_NAPS = 50
 
 
 class Background:
     """``optimise``: translates the block at an address with others around it, any time; ``executions``: of the blocks
-    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it."""
+    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it; ``is_in_guest``:
+    whether the guest's thread needs no Python now."""
 
     def __init__(
         self,
         optimise: Callable[[Tier, int], None],
         executions: Callable[[Sequence[int]], NDArray[np.int64]],
         enough: int,
+        is_in_guest: Callable[[], bool],
     ) -> None:
         self._optimise, self._executions, self._enough = optimise, executions, enough
+        self._is_in_guest = is_in_guest
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
         self._compiling: list[tuple[Tier, int]] = []  # at most one
@@ -41,9 +44,17 @@ class Background:
             self._wanted.append((tier, pc))
             self._condition.notify()
         if self._thread is None:
-            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
+
+    def give_way(self) -> None:
+        """Wait a little while the guest's thread is in Python: it comes back hundreds of times while this one writes
+        IR, and would wait for 5 ms each time."""
+        if threading.current_thread() is self._thread:
+            for _ in range(_MOST_NAPS):
+                if self._is_in_guest():
+                    break
+                time.sleep(_NAP_SECONDS)
 
     def unfinished(self, tier: Tier) -> list[int]:
         """The addresses that are still wanted, or worked at."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine import discovery_kernel as k
-from emulator.engine.archive import sources_identity, spans_of
+from emulator.engine.archive import sources_identity
 from emulator.engine.blocks import BlockCache
 from emulator.engine.compiler import Compiler
 from emulator.engine.lines import NEARBY_BYTES
@@ -119,22 +119,19 @@ class Discovery:
         return operations, blocks, instructions
 
 
-def code_of(blocks: NDArray[np.void], instructions: NDArray[np.void]) -> list[tuple[int, bytes]]:
-    """The code of ``blocks``, in ascending stretches. The guest may have changed it since: it is in the facts."""
-    spans = np.array(spans_of(blocks), np.int64)
-    offsets = np.cumsum(spans[:, 1] - spans[:, 0])
-    begins = np.concatenate([[0], offsets[:-1]])
-    pcs, words = instructions["pc"].astype(np.int64), instructions["word"]
-    span = np.searchsorted(spans[:, 0], pcs, side="right") - 1
-    at = begins[span] + pcs - spans[span, 0]
-    code = np.zeros(offsets[-1], np.uint8)
+def code_of(instructions: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Addresses and bytes of the code of ``instructions``. The guest may have changed it since: it is in the facts."""
+    pcs, words, lengths = (
+        instructions["pc"].astype(np.int64),
+        instructions["word"],
+        instructions["length_bytes"],
+    )
+    addresses, code = [], []
     for n in range(4):
-        has = instructions["length_bytes"] > n
-        code[at[has] + n] = words[has] >> 8 * n & 255
-    raw = code.tobytes()
-    return [
-        (int(s), raw[a:b]) for s, a, b in zip(spans[:, 0], begins.tolist(), offsets.tolist(), strict=True)
-    ]
+        has = lengths > n
+        addresses.append(pcs[has] + n)
+        code.append((words[has] >> 8 * n & 255).astype(np.uint8))
+    return np.concatenate(addresses), np.concatenate(code)
 
 
 @functools.cache

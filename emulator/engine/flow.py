@@ -85,9 +85,7 @@ class Flow:
         self._follow()
         self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
         # Who does not have what an entry expects is run by what runs blocks outside of regions, which must be one.
-        self.boxed_in = (
-            {pc: set() for pc in blocks} if changing or selection.ranges else self._boxed_singles()
-        )
+        self.boxed_in = {pc: set() for pc in blocks} if changing else self._boxed_singles()
         # An endless loop passes a loop head of the region or an entry, all of which are checked in one place.
         self.checks = set(blocks) if selection.exact_stop else self.loop_heads
         if not selection.exact_stop:

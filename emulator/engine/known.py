@@ -21,7 +21,7 @@ from emulator.engine.remembered import CodeSource, Remembered, code_to_save, rem
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
-from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, OpClass
+from emulator.events import INSTRUCTION_DTYPE, OpClass
 
 
 class KnownCode:
@@ -43,7 +43,7 @@ class KnownCode:
         self.remembered: Remembered | None = None
         self._first_new = 0  # the first block that no earlier process has left
         self._ready: Tier | None = None  # what the kernel is prepared for
-        self._unnoted: list[tuple[NDArray[np.void], NDArray[np.void]]] = []  # blocks, instructions
+        self._unnoted: list[NDArray[np.void]] = []  # instructions
         self._kernel: Discovery | None = None
         if source is not None:
             cache.on_decoded = self._decoded
@@ -187,16 +187,13 @@ class KnownCode:
         self._ready = None
         if not self._unnoted:
             source.note_later(self._decoded_code)
-        self._unnoted.append((blocks, instructions))
+        self._unnoted.append(instructions)
         self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
 
-    def _decoded_code(self) -> list[tuple[int, bytes]]:
-        """What was decoded since somebody asked: at once, for most of the time goes into looking at blocks in order."""
+    def _decoded_code(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """What was decoded since somebody asked, at once."""
         found, self._unnoted = self._unnoted, []
-        blocks, instructions = (
-            b"".join(rows.tobytes() for rows in part) for part in zip(*found, strict=True)
-        )
-        return code_of(np.frombuffer(blocks, BLOCK_DTYPE), np.frombuffer(instructions, INSTRUCTION_DTYPE))
+        return code_of(np.frombuffer(b"".join(rows.tobytes() for rows in found), INSTRUCTION_DTYPE))
 
     # --- from one process to the next
     def remember(self, archive: Archive) -> None:

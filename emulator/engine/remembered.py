@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -33,14 +33,14 @@ class CodeSource(Protocol):
     def peek(self, start: int, n_bytes: int) -> bytes | None:
         """Code in memory; None where there is none."""
 
-    def decoded(self, start: int, n_bytes: int) -> bytes | None:
-        """Code as it was decoded, or taken as `note` said; None when not all of it was."""
+    def noted(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """Code as it was decoded, or taken as `note` said, and which bytes of it were."""
 
     def note(self, start: int, code: bytes) -> None:
         """It was taken as decoded: a change of it is to be found."""
 
-    def note_later(self, decoded: Callable[[], list[tuple[int, bytes]]]) -> None:
-        """The same of what ``decoded`` tells when a change may have been made."""
+    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> None:
+        """The same of what ``decoded`` tells, addresses and their bytes, when a change may have been made."""
 
 
 class Remembered:
@@ -172,33 +172,45 @@ def code_to_save(
     place[descriptors["number"]] = np.arange(len(descriptors))
     met = place[rows]
     n_operations = np.where(met < 0, 0, descriptors["n_operations"][met]).astype(np.uint32)
-    sizes = n_operations[met >= 0] * OPERATION_DTYPE.itemsize
-    raw = b"".join(map(ctypes.string_at, descriptors["operations"][met[met >= 0]].tolist(), sizes.tolist()))
+    sizes = n_operations[met >= 0].astype(np.int64) * OPERATION_DTYPE.itemsize
+    raw = _gathered(descriptors["operations"][met[met >= 0]].astype(np.int64), sizes)
     return SavedCode(
         blocks, instructions, np.frombuffer(raw, OPERATION_DTYPE), n_operations, tuple(call_targets),
         tuple(stretches),
     )  # fmt: skip
 
 
-def _stretches(spans: Sequence[tuple[int, int]], source: CodeSource) -> list[tuple[int, bytes]]:
+def _gathered(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes:
+    """What is at these host addresses, one behind the other; what lies so already, as most does, is copied at once."""
+    ends = addresses + sizes
+    firsts = np.flatnonzero(np.concatenate([[True], addresses[1:] != ends[:-1]])) if len(sizes) else ends
+    lasts = np.concatenate([firsts[1:], [len(sizes)]]) - 1 if len(sizes) else ends
+    starts = addresses[firsts]
+    return b"".join(map(ctypes.string_at, starts.tolist(), (ends[lasts] - starts).tolist()))
+
+
+def _stretches(spans: NDArray[np.int64], source: CodeSource) -> list[tuple[int, bytes]]:
     """The code in ``spans``; those that lie near each other in one piece, which is compared faster than many."""
-    groups: list[list[tuple[int, int]]] = []
-    for span in spans:
-        if groups and span[0] - groups[-1][-1][1] <= _NEAR_BYTES:
-            groups[-1].append(span)
+    found: list[tuple[int, bytes]] = []
+    far = np.flatnonzero(spans[1:, 0] - spans[:-1, 1] > _NEAR_BYTES) + 1
+    for group in np.split(spans, far) if len(spans) else ():
+        start, n_bytes = int(group[0, 0]), int(group[-1, 1] - group[0, 0])
+        code, known = source.noted(start, n_bytes)
+        lows, highs = (group - start).T
+        n_known = np.concatenate([[0], np.cumsum(known)])
+        is_known = n_known[highs] - n_known[lows] == highs - lows
+        whole = source.peek(start, n_bytes)
+        if (
+            whole is not None
+            and is_known.all()
+            and not (known & (code != np.frombuffer(whole, np.uint8))).any()
+        ):
+            found.append((start, whole))
         else:
-            groups.append([span])
-    found = []
-    for group in groups:
-        start = group[0][0]
-        parts = [(low, source.decoded(low, high - low)) for low, high in group]
-        whole = source.peek(start, group[-1][1] - start)
-        is_so = whole is not None and all(
-            code is not None and whole[low - start : low - start + len(code)] == code for low, code in parts
-        )
-        found += (
-            [(start, whole)] if is_so and whole else [(low, code) for low, code in parts if code is not None]
-        )
+            found += [
+                (start + low, code[low:high].tobytes())
+                for low, high in zip(lows[is_known].tolist(), highs[is_known].tolist(), strict=True)
+            ]
     return found
 
 

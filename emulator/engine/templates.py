@@ -101,8 +101,9 @@ def _field(dtype: np.dtype[np.void], name: str) -> int:
 def _kernel(compiler: Compiler) -> tuple[Callable[[int], int], Callable[[int, int], int]]:
     """``lay`` and ``place``, once for all templates: every process of a guest has some."""
     functions = compiler.compile(_kernel_ir, ["lay", "place"], key=f"templates {sources_identity()}")
-    lay = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["lay"])
-    place = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(functions["place"])
+    # Short calls, which keep the GIL: another thread would have it for milliseconds.
+    lay = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["lay"])
+    place = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(functions["place"])
     return lay, place
 
 

@@ -36,31 +36,25 @@ class Region:
 class Tier:
     """Everything translated for one selection.
 
-    ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``:
-    the one that runs what is not translated; ``plain``: the one for what the record does not have, 0 when it has
-    everything; ``hook``: what goes back to Python for blocks that it executes, ``hooked``. ``templates``: of blocks,
-    for each of the interpreters. ``optimised``: entries of regions, also of one being compiled; ``copies``: in how many
-    regions a block is; ``covered``: how often it had been executed outside of them when the last one with it was
-    published; ``taken``: names of those that an earlier process has left.
+    ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``: the one
+    that runs what is not translated; ``hook``: what goes back to Python for blocks that it executes, ``hooked``.
+    ``templates``: of blocks, None where there are none. ``optimised``: entries of regions, also of one being compiled;
+    ``copies``: in how many regions a block is; ``covered``: how often it had been executed outside of them when the
+    last one with it was published; ``taken``: names of those that an earlier process has left.
     """
 
     selection: TraceSelection
     interpreter: int
     interpret_only: bool
-    plain: int = 0
     hook: int = 0
     hooked: set[int] = field(default_factory=set)
     slots: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
     regions: list[Region] = field(default_factory=list)
-    templates: list[Templates] = field(default_factory=list)
+    templates: Templates | None = None
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
     covered: dict[int, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-
-    @property
-    def interpreters(self) -> tuple[int, ...]:
-        return (self.interpreter, self.plain) if self.plain else (self.interpreter,)
 
     def forget(self, pcs: set[int]) -> tuple[list[int], set[int]]:
         """The guest has changed the code at ``pcs``: regions with it are not valid any more. Addresses of what may be
@@ -91,5 +85,5 @@ class Tier:
         """Nobody runs any of this again. Addresses of what may be unloaded."""
         loaded = [region.address for region in self.regions]
         self.regions.clear()
-        self.templates.clear()
+        self.templates = None
         return loaded

@@ -75,7 +75,12 @@ class Translator:
         self._interpreters: list[int] = []  # addresses, to be unloaded
         self._archive = archive
         self.code = KnownCode(hart, cache, source, self._compiler)
-        self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
+        self._background = Background(
+            self._optimise, self.code.all_executions, optimise_executions, lambda: hart.get("in_guest") != 0
+        )
+        self._former = RegionFormer(
+            cache, self.code.call_targets, self.code.executions, self._background.give_way
+        )
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
@@ -86,7 +91,6 @@ class Translator:
         self._recalled: NDArray[np.int64] = np.zeros(
             0, np.int64
         )  # executions that an earlier process counted
-        self._background = Background(self._optimise, self.code.all_executions, optimise_executions)
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
@@ -94,8 +98,6 @@ class Translator:
         tier = self._tiers.get((selection, False))
         if tier is None:
             tier = Tier(selection, self._compile_interpreter(selection), False)
-            if selection.ranges:
-                tier.plain = self._compile_interpreter(selection.unrecorded)
             if selection.hooks:
                 tier.hook = self._entry.hook
             if self._archive is not None and not self._tiers:
@@ -123,22 +125,16 @@ class Translator:
 
     def _use_templates(self, tier: Tier) -> None:
         """Lay every block that is known in ``tier``, and from now on every new one."""
-        runners = [(tier.interpreter, tier.selection)]
-        if tier.plain:
-            runners.append((tier.plain, tier.selection.unrecorded))
         tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.slots.address
         with contextlib.suppress(OSError):  # a host that does not let us write code
-            tier.templates = [
-                Templates(self._compiler, stencils_for(self._compiler, _emitted(selection)), runner, *tables)
-                for runner, selection in runners
-            ]
+            stencils = stencils_for(self._compiler, _emitted(tier.selection))
+            tier.templates = Templates(self._compiler, stencils, tier.interpreter, *tables)
         self._lay(tier)
 
     def _lay(self, tier: Tier) -> None:
-        for templates in tier.templates:
-            if templates.laid < len(self.code):
-                with self._publishing:
-                    templates.lay(len(self.code))
+        if tier.templates is not None and tier.templates.laid < len(self.code):
+            with self._publishing:
+                tier.templates.lay(len(self.code))
 
     def _enter_inline(self, calls: tuple[Inline, ...]) -> None:
         tables = self._inline.get(calls)
@@ -166,7 +162,7 @@ class Translator:
         exact = self._tiers.get((tier.selection, True))
         if exact is None:
             exact = self._tiers[tier.selection, True] = Tier(
-                tier.selection, tier.interpreter, True, tier.plain, tier.hook
+                tier.selection, tier.interpreter, True, tier.hook
             )
             self._interpret_known(exact)
         return exact
@@ -181,32 +177,27 @@ class Translator:
         places = self.code.places()
         places = places[slots[places] == 0]
         slots[places] = tier.interpreter
-        facts = self.code.facts_at(places) if tier.plain or tier.hook else np.zeros(0)
-        if tier.plain:
-            slots[places[~reaching(facts, tier.selection.ranges)]] = tier.plain
         if tier.hook:
-            inside = (
-                reaching(facts, tier.selection.hook_ranges) if tier.selection.hook_ranges else slice(None)
-            )
+            ranges = tier.selection.hook_ranges
+            inside = _reaching(self.code.facts_at(places), ranges) if ranges else slice(None)
             for place in places[inside]:
                 slots[place] = self._runner(tier, self.cache.get(2 * int(place)))
         self._run_laid(tier, places)
 
     def _run_laid(self, tier: Tier, places: NDArray[np.int64]) -> None:
-        """Let templates run the blocks at ``places`` that an interpreter is to run."""
+        """Let templates run the blocks at ``places`` that the interpreter is to run."""
         slots = tier.slots.view("u8")
-        for templates in tier.templates:
-            laid = templates.entries[self.code.numbers_at(places)]
-            instead = (laid != 0) & (slots[places] == templates.runner)
+        if tier.templates is not None:
+            laid = tier.templates.entries[self.code.numbers_at(places)]
+            instead = (laid != 0) & (slots[places] == tier.interpreter)
             slots[places[instead]] = laid[instead]
 
     def _runner(self, tier: Tier, block: Block) -> int:
         """What runs ``block`` in ``tier`` while it is not translated."""
-        selection = tier.selection
-        if tier.hook and is_hooked(selection, block):
+        if tier.hook and is_hooked(tier.selection, block):
             tier.hooked.add(block.pc)
             return tier.hook
-        return tier.interpreter if not tier.plain or selection.covers(block.pc, block.end_pc) else tier.plain
+        return tier.interpreter
 
     def _compile_interpreter(self, selection: TraceSelection) -> int:
         name = "interpreter"
@@ -242,13 +233,13 @@ class Translator:
             if not slots[pc >> 1]:
                 slots[pc >> 1] = self._runner(self.tier, block)
         self._lay(self.tier)
-        if slots[pc >> 1] in self.tier.interpreters:  # it was laid while another tier was in force
+        if slots[pc >> 1] == self.tier.interpreter:  # it was laid while another tier was in force
             self._run_laid(self.tier, np.array([pc >> 1]))
 
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
         tier = self.tier
-        if tier.plain or tier.hook:
+        if tier.hook:
             self.discover_nothing()
         elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
@@ -413,7 +404,8 @@ class Translator:
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
-        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
+        give_way = self._background.give_way
+        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate, give_way).emit()
         inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
 
@@ -434,7 +426,7 @@ class Translator:
                         return self.hart.get("fault_pc")
                     text = self._text(tier, region, locate=True)
                     return pc_at(self._compiler.object(text), region.image, region.name, offset)
-            if any(templates.covers(host_pc) for templates in tier.templates):
+            if tier.templates is not None and tier.templates.covers(host_pc):
                 return self.hart.get("fault_pc")
         operation = self.hart.get("operation")  # of an interpreter
         if operation:
@@ -442,7 +434,7 @@ class Translator:
         return None
 
 
-def reaching(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
+def _reaching(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
     """Which rows of `BlockFacts` are of blocks that reach into ``ranges``."""
     found = np.zeros(len(blocks), np.bool_)
     for low, high in ranges:
@@ -464,5 +456,7 @@ def _interpreter_key(selection: TraceSelection) -> str:
 
 
 def _emitted(selection: TraceSelection) -> TraceSelection:
-    """As far as it matters to what runs blocks that are not in regions: which blocks it runs is in the entry points."""
-    return replace(selection, hooks=(), hook_ranges=(), ranges=(), exact_faults=False)
+    """As far as it matters to what runs blocks that are not in regions: which ones it runs is in the entry points, and
+    which of their instructions are watched is in a table."""
+    inline = tuple(replace(one, ranges=()) for one in selection.inline)
+    return replace(selection, hooks=(), hook_ranges=(), inline=inline, exact_faults=False)

@@ -123,14 +123,16 @@ class Watcher:
 
         def lay(tier: Tier) -> None:
             cost = self.costs["templates"]
-            before = [(templates.laid, templates.code_bytes) for templates in tier.templates]
+            templates = tier.templates
+            if templates is None:
+                return
+            laid, code_bytes = templates.laid, templates.code_bytes
             start = time.thread_time()
             laying(tier)
             cost.seconds += time.thread_time() - start
-            for templates, (laid, code_bytes) in zip(tier.templates, before, strict=True):
-                cost.regions += templates.laid - laid
-                cost.instructions += translator.code.n_instructions(laid + 1, templates.laid + 1)
-                cost.host_bytes += templates.code_bytes - code_bytes
+            cost.regions += templates.laid - laid
+            cost.instructions += translator.code.n_instructions(laid + 1, templates.laid + 1)
+            cost.host_bytes += templates.code_bytes - code_bytes
 
         translator._compile, translator._text = compile_region, text  # type: ignore[method-assign]
         translator._lay = lay  # type: ignore[method-assign]

@@ -207,5 +207,5 @@ def test_spans_cover_overlapping_blocks() -> None:
     blocks = np.zeros(4, BLOCK_DTYPE)
     blocks["pc"] = [100, 40, 104, 60]
     blocks["end_pc"] = [120, 60, 112, 64]
-    assert spans_of(blocks) == [(40, 64), (100, 120)]
-    assert spans_of(blocks[:0]) == []
+    assert spans_of(blocks).tolist() == [[40, 64], [100, 120]]
+    assert spans_of(blocks[:0]).tolist() == []
