@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from emulator.engine.tiers import Tier
 
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
-_NAP_SECONDS = 0.0001
-_MOST_NAPS = 50
+_NAP_SECONDS = (
+    0.0001  # enough for another thread to wake up and take the GIL, which it keeps then for up to 5 ms
+)
 
 
 class Background:
@@ -48,13 +49,10 @@ class Background:
             self._thread.start()
 
     def give_way(self) -> None:
-        """Wait a little while the guest's thread is in Python: it comes back hundreds of times while this one writes
+        """Let the guest's thread have the GIL if it wants Python: it comes back hundreds of times while this one writes
         IR, and would wait for 5 ms each time."""
-        if threading.current_thread() is self._thread:
-            for _ in range(_MOST_NAPS):
-                if self._is_in_guest():
-                    break
-                time.sleep(_NAP_SECONDS)
+        if threading.current_thread() is self._thread and not self._is_in_guest():
+            time.sleep(_NAP_SECONDS)
 
     def unfinished(self, tier: Tier) -> list[int]:
         """The addresses that are still wanted, or worked at."""
