@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.compiler import Compiler
 from emulator.engine.tiers import Tier
 
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
-_NAP_SECONDS = (
-    0.0001  # enough for another thread to wake up and take the GIL, which it keeps then for up to 5 ms
-)
+# The guest's thread comes back hundreds of times while this one writes IR, and this one from LLVM while that one is in
+# Python: neither is to wait for 5 ms each time.
+SWITCH_SECONDS = 0.0002
 
 
 class Background:
     """``optimise``: translates the block at an address with others around it, any time; ``executions``: of the blocks
-    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it; ``is_in_guest``:
-    whether the guest's thread needs no Python now."""
+    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it; ``compiler``: what
+    it will need."""
 
     def __init__(
         self,
         optimise: Callable[[Tier, int], None],
         executions: Callable[[Sequence[int]], NDArray[np.int64]],
         enough: int,
-        is_in_guest: Callable[[], bool],
+        compiler: Compiler,
     ) -> None:
         self._optimise, self._executions, self._enough = optimise, executions, enough
-        self._is_in_guest = is_in_guest
+        self._compiler = compiler
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
         self._compiling: list[tuple[Tier, int]] = []  # at most one
@@ -44,15 +45,14 @@ class Background:
         with self._condition:
             self._wanted.append((tier, pc))
             self._condition.notify()
+        self.start()
+
+    def start(self) -> None:
+        """Load LLVM while the guest begins: something will be wanted."""
         if self._thread is None:
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
-
-    def give_way(self) -> None:
-        """Let the guest's thread have the GIL if it wants Python: it comes back hundreds of times while this one writes
-        IR, and would wait for 5 ms each time."""
-        if threading.current_thread() is self._thread and not self._is_in_guest():
-            time.sleep(_NAP_SECONDS)
 
     def unfinished(self, tier: Tier) -> list[int]:
         """The addresses that are still wanted, or worked at."""
@@ -76,6 +76,7 @@ class Background:
 
     def _work(self) -> None:
         try:
+            self._compiler.load_llvm()
             while True:
                 with self._condition:
                     while not (self._wanted or self._stopping):

@@ -64,6 +64,10 @@ class Compiler:
             write_checked(path, made.packed())
         return made
 
+    def load_llvm(self) -> None:
+        """What else is done when something has to be compiled: some 40 ms."""
+        from emulator.engine import llvm  # noqa: F401
+
     def object(self, text: str) -> bytes:
         """The relocatable object of IR ``text``, by LLVM."""
         from emulator.engine.llvm import object_of

@@ -71,10 +71,7 @@ def _enter_ir() -> str:
     for n in PINNED:
         lines += [f"%a{n} = getelementptr i8, ptr %st, i64 {8 * n}", f"%v{n} = load i64, ptr %a{n}"]
     lines += [
-        f"%p_in = {_at('in_guest')}",
-        "store volatile i64 1, ptr %p_in",
         f"call {CONVENTION} void @gate(" + arguments("%budget", "%rec", {n: f"%v{n}" for n in PINNED}) + ")",
-        "store volatile i64 0, ptr %p_in",
         "call void @llvm.x86.sse.stmxcsr(ptr %p_guest)",
         "call void @llvm.x86.sse.ldmxcsr(ptr %p_host)",
         "ret void",

@@ -23,19 +23,12 @@ _CALLS = (OpClass.CALL, OpClass.INDIRECT_CALL)
 
 class RegionFormer:
     """Forms regions from the blocks of ``cache``; ``call_targets``: where functions begin, as it becomes known;
-    ``executions`` tells how often a block ran outside of them; ``give_way`` is called again and again meanwhile."""
+    ``executions`` tells how often a block ran outside of them."""
 
-    def __init__(
-        self,
-        cache: BlockCache,
-        call_targets: set[int],
-        executions: Callable[[int], int],
-        give_way: Callable[[], None],
-    ) -> None:
+    def __init__(self, cache: BlockCache, call_targets: set[int], executions: Callable[[int], int]) -> None:
         self._cache = cache
         self._call_targets = call_targets
         self._executions = executions
-        self._give_way = give_way
         self._sorted: list[int] = []
 
     def around(self, tier: Tier, hot: int) -> Region:
@@ -72,7 +65,6 @@ class RegionFormer:
         work = deque([hot, self._function_start(hot)])
         while work and size < MAX_REGION_INSTRUCTIONS:
             pc = work.popleft()
-            self._give_way()
             block = self._cache.known(pc)
             if block is None or pc in blocks or not (pc == hot or wanted(pc)):
                 continue

@@ -9,7 +9,7 @@ that may fault, and so is its pc: the state buffer is exact there whatever LLVM 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
@@ -30,8 +30,7 @@ PASSED = frozenset(PINNED)  # from one translation to the next in host registers
 
 
 class RegionEmitter(RegisterEmitter):
-    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside;
-    ``give_way``: called again and again meanwhile."""
+    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside."""
 
     def __init__(
         self,
@@ -40,13 +39,11 @@ class RegionEmitter(RegisterEmitter):
         selection: TraceSelection,
         name: str,
         locate: bool = False,
-        give_way: Callable[[], None] = lambda: None,
     ) -> None:
         # Functions that may change registers find them in the state buffer.
         changing = any("registers" in one.fields for one in selection.inline)
         super().__init__(resident=changing)
         self._locate = locate
-        self._give_way = give_way
         self._locations: dict[int, int] = {}  # guest pc to metadata number
         self._exact = selection.exact_faults
         self.blocks = blocks
@@ -80,7 +77,6 @@ class RegionEmitter(RegisterEmitter):
         """
         self._prologue()
         for pc in self.blocks:
-            self._give_way()
             self._block(self.blocks[pc])
         for label, source, target in self._exits:
             self._exit(label, source, target)

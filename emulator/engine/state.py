@@ -37,7 +37,6 @@ _FIELDS = (
     ("memory_start", 8),  # host address of the guard before it
     ("host_pc", 8),  # where the host faulted
     ("miss", 8),  # the host function to go on with where there is none: returns to Python
-    ("in_guest", 8),  # 1 while translated code runs, so that the thread that runs it needs no Python
     ("runner", 8),  # the interpreter, for a block that a translation does not want to run
     ("touches", 8),  # table of u32: when each line was touched last
     ("discover", 8),  # the kernel that discovers blocks, 0 while Python is to do it

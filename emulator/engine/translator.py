@@ -76,11 +76,9 @@ class Translator:
         self._archive = archive
         self.code = KnownCode(hart, cache, source, self._compiler)
         self._background = Background(
-            self._optimise, self.code.all_executions, optimise_executions, lambda: hart.get("in_guest") != 0
+            self._optimise, self.code.all_executions, optimise_executions, self._compiler
         )
-        self._former = RegionFormer(
-            cache, self.code.call_targets, self.code.executions, self._background.give_way
-        )
+        self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
@@ -108,6 +106,8 @@ class Translator:
                 self._interpret_known(tier)
             if self.templates:
                 self._use_templates(tier)
+        if self.background and not tier.regions:
+            self._background.start()
         if selection.inline:
             self._enter_inline(selection.inline)
         self._translating = tier
@@ -404,8 +404,7 @@ class Translator:
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
-        give_way = self._background.give_way
-        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate, give_way).emit()
+        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
         inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
 
