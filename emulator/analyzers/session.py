@@ -21,9 +21,7 @@ from emulator.engine.columns import ColumnMemory
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, InlineCall, OpClass, Ranges, TraceSelection
 from emulator.isa.disassemble import format_instruction
-
-MOST_EVENTS = 1 << 17
-"""In a batch."""
+from emulator.record import BATCH_EVENTS
 
 if TYPE_CHECKING:
     from emulator.engine.blocks import Block
@@ -225,8 +223,8 @@ class Session:
 
     def _deliver_events(self) -> None:
         for analyzer, columns, n in [(a, memory.columns, memory.take()) for a, memory in self._readers]:
-            for first in range(0, n, MOST_EVENTS):
-                end = min(n, first + MOST_EVENTS)
+            for first in range(0, n, BATCH_EVENTS):
+                end = min(n, first + BATCH_EVENTS)
                 if analyzer.function is not None:
                     analyzer.function(analyzer.state, *[column[first:end] for column in columns.values()])
                 else:

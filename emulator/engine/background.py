@@ -48,7 +48,7 @@ class Background:
         self.start()
 
     def start(self) -> None:
-        """Load LLVM while the guest begins: something will be wanted."""
+        """Get ready, which is to load LLVM."""
         if self._thread is None:
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)

@@ -8,6 +8,7 @@ that finds its translations on the disk needs no LLVM.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import json
 import mmap
@@ -45,6 +46,11 @@ class CodeImage(NamedTuple):
     symbols: dict[str, tuple[int, int]]
     fixups: list[tuple[int, str, int]]
     data_at: int
+
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to be written, which takes pages of its own."""
+        return self.data_at < len(self.code)
 
     def packed(self) -> bytes:
         """For a file."""
@@ -167,10 +173,10 @@ class LoadedCode:
         offsets: list[int] = []
         size = 0
         for image in images:
-            has_data = image.data_at < len(image.code)
-            size += -size % (mmap.PAGESIZE if has_data else _ALIGNMENT)
+            alignment = mmap.PAGESIZE if image.has_data else _ALIGNMENT
+            size += -size % alignment
             offsets.append(size)
-            size += len(image.code) + (-len(image.code) % mmap.PAGESIZE if has_data else 0)
+            size += len(image.code) + -len(image.code) % alignment
         size = max(size, 1)
         self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         view = np.frombuffer(self._map, np.uint8)
@@ -184,7 +190,7 @@ class LoadedCode:
                 struct.pack_into("<Q", self._map, offset + place, value)
         _protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC)
         for image, base in zip(images, self.bases, strict=True):
-            if image.data_at < len(image.code):
+            if image.has_data:
                 _protect(
                     base + image.data_at, len(image.code) - image.data_at, mmap.PROT_READ | mmap.PROT_WRITE
                 )
@@ -208,5 +214,6 @@ def _protect(start: int, n_bytes: int, protection: int) -> None:
         raise OSError(ctypes.get_errno(), "the host gives no memory for code")
 
 
+@functools.cache
 def _library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

@@ -183,10 +183,10 @@ def code_to_save(
 def _gathered(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes:
     """What is at these host addresses, one behind the other; what lies so already, as most does, is copied at once."""
     ends = addresses + sizes
-    firsts = np.flatnonzero(np.concatenate([[True], addresses[1:] != ends[:-1]])) if len(sizes) else ends
-    lasts = np.concatenate([firsts[1:], [len(sizes)]]) - 1 if len(sizes) else ends
-    starts = addresses[firsts]
-    return b"".join(map(ctypes.string_at, starts.tolist(), (ends[lasts] - starts).tolist()))
+    is_border = addresses[1:] != ends[:-1]
+    starts = np.concatenate([addresses[:1], addresses[1:][is_border]])
+    ends = np.concatenate([ends[:-1][is_border], ends[-1:]])
+    return b"".join(map(ctypes.string_at, starts.tolist(), (ends - starts).tolist()))
 
 
 def _stretches(spans: NDArray[np.int64], source: CodeSource) -> list[tuple[int, bytes]]:

@@ -86,9 +86,6 @@ class Translator:
         self._counted_for: Tier | None = None  # the one whose executions the descriptors count
         hart.set("miss", self._entry.miss)
         self._publishing = threading.Lock()
-        self._recalled: NDArray[np.int64] = np.zeros(
-            0, np.int64
-        )  # executions that an earlier process counted
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
@@ -100,14 +97,14 @@ class Translator:
                 tier.hook = self._entry.hook
             if self._archive is not None and not self._tiers:
                 self.code.remember(self._archive)
+            if self.background and self.code.remembered is None:
+                self._background.start()
             self._tiers[selection, False] = tier
             if not self._take_arrived():
                 self._take_regions(tier)
                 self._interpret_known(tier)
             if self.templates:
                 self._use_templates(tier)
-        if self.background and not tier.regions:
-            self._background.start()
         if selection.inline:
             self._enter_inline(selection.inline)
         self._translating = tier
@@ -115,7 +112,6 @@ class Translator:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
             self.code.count_anew(self._next_threshold(0))
             self._counted_for = tier
-            self._recalled = np.zeros(0, np.int64)
             self._recall(tier)
         self.tier = tier
         self.discover_nothing()
@@ -310,9 +306,6 @@ class Translator:
         if rows is None:
             rows = remembered.here()
         executions = remembered.executions(tier.selection).astype(np.int64)
-        if not len(self._recalled):
-            self._recalled = np.zeros(len(executions), np.int64)
-        self._recalled[rows] = executions[rows]
         hot = 2 * self.code.recall(rows, executions[rows], self._worth)
         pcs = [pc for region in tier.regions for pc in region.pcs]
         tier.covered.update(zip(pcs, self.code.all_executions(pcs).tolist(), strict=True))
@@ -325,6 +318,8 @@ class Translator:
         if remembered is None or tier.interpret_only:
             return
         regions = remembered.regions(tier, self.cache)
+        if not regions:
+            return
         images = [unpacked(region.image) for region in regions]
         addresses = self._compiler.load(images, [region.name for region in regions])
         slots = tier.slots.view("u8")
@@ -372,8 +367,10 @@ class Translator:
         if tier is self._counted_for:
             found[:] = self.code.all_executions(blocks["pc"])
         if remembered is not None and alone:
-            found[: len(self._recalled)] -= self._recalled
             before = remembered.executions(tier.selection)
+            if self.background:  # where counting went on from there
+                here = remembered.here()
+                found[here] -= before[here]
             found[: len(before)] = np.maximum(found[: len(before)], before)
         return np.clip(found, 0, _MOST_EXECUTIONS).astype(np.uint32)
 

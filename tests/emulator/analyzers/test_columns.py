@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from inline_counter import Counter
 from oracle_steps import Step, steps_of
 
 from emulator import record as record_module
@@ -129,14 +130,19 @@ def without_faults(steps: list[Step], handler: int) -> list[Step]:
     return kept
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_blocks_are_whole_where_the_guest_catches_its_faults(engine: str) -> None:
-    program = build_program([GUEST / "caught.c"], ["-O1"]).elf_path
+def catching(source: str) -> tuple[Path, list[Step], list[Step]]:
+    """A program with a handler ``on_fault``, its steps, and those that are told."""
+    program = build_program([GUEST / source], ["-O1"]).elf_path
     steps = steps_of(program, "3")
     with Machine(program) as machine:
         handler = machine.image.find_symbol("on_fault")
     assert handler is not None
-    whole = without_faults(steps, handler.address)
+    return program, steps, without_faults(steps, handler.address)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocks_are_whole_where_the_guest_catches_its_faults(engine: str) -> None:
+    program, steps, whole = catching("caught.c")
     assert len(whole) < len(steps)
     everything, some = Keep(f"fields={','.join(FIELDS)}"), Keep("class=store,csr fields=pc,value,rd")
     watch(program, everything, some, **ENGINES[engine])
@@ -144,29 +150,14 @@ def test_blocks_are_whole_where_the_guest_catches_its_faults(engine: str) -> Non
         assert keep.columns == twin(whole, Selection.parse(str(keep.selection)))
 
 
-class Counter(Analyzer):
-    inline = "fields=pc"
-
-    def __init__(self) -> None:
-        self.state = np.zeros(1, np.int64)
-
-    @staticmethod
-    def inline_before(state, pc):  # type: ignore[no-untyped-def]
-        state[0] += 1
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_blocks_before_one_that_faults_are_told(engine: str) -> None:
     """With a function in line LLVM looks for stores that others overwrite; that of the events so far is to stay."""
-    program = build_program([GUEST / "stores.c"], ["-O1"]).elf_path
-    steps = steps_of(program, "3")
-    with Machine(program) as machine:
-        handler = machine.image.find_symbol("on_fault")
-    assert handler is not None
+    program, _, whole = catching("stores.c")
     keep = Keep("fields=pc,rs1")
     machine = watch(program, keep, Counter(), **ENGINES[engine])
     assert machine.files.output(1) == b"20\n"
-    assert keep.columns == twin(without_faults(steps, handler.address), Selection.parse("fields=pc,rs1"))
+    assert keep.columns == twin(whole, Selection.parse("fields=pc,rs1"))
 
 
 def test_translations_with_columns_are_kept(

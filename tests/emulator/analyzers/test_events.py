@@ -124,7 +124,7 @@ def test_batches_of_any_size(small: Path, steps: list[Any], monkeypatch: pytest.
     truth = expected(steps, "pc", "address", "rd")
     for most in (1, 7, 64):
         with monkeypatch.context() as patch:
-            patch.setattr(session_module, "MOST_EVENTS", most)
+            patch.setattr(session_module, "BATCH_EVENTS", most)
             keep = Keep("fields=pc,address,rd")
             watch(small, keep)
             assert keep.columns == truth

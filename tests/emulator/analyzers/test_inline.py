@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inline_counter import Counter
 
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
@@ -190,17 +191,6 @@ def mixture() -> Path:
     return build_program(
         [Path(__file__).parent.parent / "guest" / "mixture.c"], ["-O2"], libraries=["-lm"]
     ).elf_path
-
-
-class Counter(Analyzer):
-    inline = "fields=pc"
-
-    def __init__(self) -> None:
-        self.state = np.zeros(1, np.int64)
-
-    @staticmethod
-    def inline_before(state, pc):  # type: ignore[no-untyped-def]
-        state[0] += 1
 
 
 def test_translations_with_functions_in_them_are_kept(
