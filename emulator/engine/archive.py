@@ -27,16 +27,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.operations import OPERATION_DTYPE
+from emulator.engine.ways import Ways
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
 from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
 
 
 class SavedRegion(NamedTuple):
-    """An optimised region: where it is entered, the blocks in it by pc, and its relocatable object."""
+    """An optimised region as `Region` has it: where it is entered, the blocks in it by pc, those of callees, where
+    computed jumps may lead, and its host code."""
 
     name: str
     entries: tuple[int, ...]
     blocks: tuple[int, ...]
+    callees: tuple[int, ...]
+    ways: Ways
     image: bytes
 
 
@@ -123,8 +127,15 @@ class Archive:
             return SavedRegions((), executions)
         executions[:n_blocks] = rest.rows(n_blocks, np.uint32)
         regions = tuple(
-            SavedRegion(name, tuple(entries), tuple(pcs), bytes(rest.take(n_bytes)))
-            for name, entries, pcs, n_bytes in about["regions"]
+            SavedRegion(
+                name,
+                tuple(entries),
+                tuple(pcs),
+                tuple(callees),
+                {pc: tuple(to) for pc, to in ways},
+                bytes(rest.take(n_bytes)),
+            )
+            for name, entries, pcs, callees, ways, n_bytes in about["regions"]
         )
         return SavedRegions(regions, executions)
 
@@ -133,7 +144,10 @@ class Archive:
         about = {
             "n_blocks": len(blocks),
             "numbering": _numbering(blocks),
-            "regions": [(r.name, r.entries, r.blocks, len(r.image)) for r in saved.regions],
+            "regions": [
+                (r.name, r.entries, r.blocks, r.callees, list(r.ways.items()), len(r.image))
+                for r in saved.regions
+            ],
         }
         images = [region.image for region in saved.regions]
         write_checked(self._path(selection), _pack(about, [saved.executions.tobytes(), *images]))

@@ -143,6 +143,8 @@ class Emitter:
         return self.let(f"urem i64 {a}, {b}")
 
     def and_(self, a: V, b: V) -> V:
+        if isinstance(a, int) and isinstance(b, int):
+            return a & b
         return self.let(f"and i64 {a}, {b}")
 
     def or_(self, a: V, b: V) -> V:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emulator.engine.abi import PINNED
 from emulator.engine.blocks import Block
+from emulator.engine.ways import Ways
 from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
 
@@ -53,7 +54,8 @@ def accesses(block: Block) -> bool:
 class Flow:
     """What a region's emission has to know; all by pc of a block where it is about blocks.
 
-    ``used``: registers that the region names, ascending. ``dirty_in``, ``dirty_out``: those that may differ from the
+    ``used``: registers that the region names, ascending. ``successors``: those that are reached by a branch inside the
+    region; ``ways``: where computed jumps may lead. ``dirty_in``, ``dirty_out``: those that may differ from the
     state buffer before and after a block; ``sound_in``: those that were checked as bases of accesses on every way to
     it and not written since; ``boxed_in``: f registers that are yet to be read as singles and have one on every way to
     it inside the region: where it is an entry, too, that has to be looked at. ``checks``: blocks that check the
@@ -62,9 +64,15 @@ class Flow:
     """
 
     def __init__(
-        self, blocks: dict[int, Block], entries: list[int], selection: TraceSelection, resident: bool, changing: bool
-    ) -> None:  # fmt: skip
-        self._blocks, self._entries, self._selection = blocks, entries, selection
+        self,
+        blocks: dict[int, Block],
+        entries: list[int],
+        ways: Ways,
+        selection: TraceSelection,
+        resident: bool,
+        changing: bool,
+    ) -> None:
+        self._blocks, self._entries, self._ways, self._selection = blocks, entries, ways, selection
         self._resident = resident
         used: set[int] = set(PINNED)
         self._written: dict[int, set[int]] = {}
@@ -82,6 +90,7 @@ class Flow:
                     unsettled.add(target)
             self._written[block.pc], self._unsettled[block.pc] = written, unsettled
         self.used = sorted(used)
+        self.successors = {pc: self._successors(block) for pc, block in blocks.items()}
         self._follow()
         self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
         # Who does not have what an entry expects is run by what runs blocks outside of regions, which must be one.
@@ -92,7 +101,6 @@ class Flow:
             self._check_long_ways()
 
     def _successors(self, block: Block) -> list[int]:
-        """Successors that are reached by a branch inside the region."""
         if block.slow:
             return []
         found = []
@@ -101,6 +109,7 @@ class Flow:
         else:
             if block.target_pc is not None:
                 found.append(block.target_pc)
+            found += self._ways.get(block.pc, ())
             if block.last.row.mnemonic.startswith("b"):
                 found.append(block.end_pc)
         return [pc for pc in found if pc in self._blocks]
@@ -122,7 +131,7 @@ class Flow:
             pc = work.pop()
             out = self._unsettled[pc] if pc in settled else into[pc] | self._written[pc]
             self.dirty_out[pc] = out
-            for successor in self._successors(self._blocks[pc]):
+            for successor in self.successors[pc]:
                 if successor <= pc:
                     self.loop_heads.add(successor)
                 if not out <= into[successor]:
@@ -136,7 +145,7 @@ class Flow:
             if pc not in self.checks and unchecked[pc] + len(block.instructions) > MAX_UNCHECKED_INSTRUCTIONS:
                 self.checks = self.checks | {pc}
             ran = (0 if pc in self.checks else unchecked[pc]) + len(block.instructions)
-            for successor in self._successors(block):
+            for successor in self.successors[pc]:
                 unchecked[successor] = max(unchecked[successor], ran)
 
     def _boxed_singles(self) -> dict[int, set[int]]:
@@ -155,7 +164,7 @@ class Flow:
                 if target >= _FIRST_F:
                     written[target] = writes_single(instruction)
             boxed[pc], wanted[pc] = written, read
-            for successor in self._successors(block):
+            for successor in self.successors[pc]:
                 before[successor].append(pc)
         work = list(self._blocks)
         while work:
@@ -187,7 +196,7 @@ class Flow:
                     checked.add(instruction.rs1)
                 checked.discard(registers_of(instruction)[1] or 0)
             gained[pc], lost[pc] = checked, self._written[pc]
-            for successor in self._successors(block):
+            for successor in self.successors[pc]:
                 before[successor].append(pc)
         every = set(range(1, 32))
         into = {pc: set() if pc in self._entries or not before[pc] else set(every) for pc in self._blocks}

@@ -22,6 +22,7 @@ from emulator.engine.inline import Inline, address_of, calls_of, emit_call
 from emulator.engine.lines import noted
 from emulator.engine.registers import BOX, RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
+from emulator.engine.ways import Ways, branch_to
 from emulator.events import ColumnSet, InlineCall, TraceSelection
 from emulator.isa.decode import Instruction
 
@@ -30,12 +31,14 @@ PASSED = frozenset(PINNED)  # from one translation to the next in host registers
 
 
 class RegionEmitter(RegisterEmitter):
-    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside."""
+    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may arrive from outside; ``ways``:
+    where computed jumps may lead inside."""
 
     def __init__(
         self,
         blocks: dict[int, Block],
         entries: list[int],
+        ways: Ways,
         selection: TraceSelection,
         name: str,
         locate: bool = False,
@@ -48,6 +51,8 @@ class RegionEmitter(RegisterEmitter):
         self._exact = selection.exact_faults
         self.blocks = blocks
         self.entries = entries
+        self._ways = ways
+        self._constants: list[str] = []
         self.selection = selection
         self.function = name
         self._columns = {
@@ -66,7 +71,7 @@ class RegionEmitter(RegisterEmitter):
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
         self._target: V = None
         self._condition: V = None
-        self._flow = Flow(blocks, entries, selection, self._resident, changing)
+        self._flow = Flow(blocks, entries, ways, selection, self._resident, changing)
 
     # --- the function
     def emit(self) -> str:
@@ -83,7 +88,7 @@ class RegionEmitter(RegisterEmitter):
         self._epilogue()
         debug = "!dbg !3 " if self._locate else ""
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
-        return head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
+        return "".join(self._constants) + head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
 
     def _metadata(self) -> list[str]:
         if not self._locate:
@@ -344,7 +349,7 @@ class RegionEmitter(RegisterEmitter):
 
     def _goto(self, block: Block, target: int) -> str:
         """The label to branch to for ``target``: a block of this region or an exit."""
-        if target in self.blocks:
+        if target in self._flow.successors[block.pc]:
             return f"b{target:x}"
         label = self.fresh_label("exit")
         self._exits.append((label, block.pc, target))
@@ -394,7 +399,12 @@ class RegionEmitter(RegisterEmitter):
             self._go_to(target)
 
     def _indirect(self, block: Block, target: V) -> None:
-        """Leave for a computed address: the table serves as a perfect indirect-branch cache."""
+        """Go on at a computed address: outside, the table serves as a perfect indirect-branch cache."""
+        ways = self._ways.get(block.pc)
+        if ways:
+            other = self.fresh_label("other")
+            self._constants.append(branch_to(self, target, ways, [f"b{pc:x}" for pc in ways], other))
+            self.start(other)
         bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
         good = self.fresh_label("good")
         leave = self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[block.pc])

@@ -9,6 +9,7 @@ from emulator.engine.blocks import Block
 from emulator.engine.code_image import NO_CODE, CodeImage
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.templates import Templates
+from emulator.engine.ways import Ways
 from emulator.events import TraceSelection
 
 
@@ -16,15 +17,23 @@ from emulator.events import TraceSelection
 class Region:
     """A region on its way to being compiled, or compiled: its host code and the blocks in it, by pc.
 
-    ``blocks`` is empty in a region from the archive, which is not decoded until somebody asks.
+    ``callees``: those of its blocks that are there because others call them. ``blocks`` is empty in a region from the
+    archive, which is not decoded until somebody asks.
     """
 
     name: str
     entries: list[int]
     pcs: tuple[int, ...]
+    callees: frozenset[int]
+    ways: Ways
     blocks: dict[int, Block]
     address: int = 0
     image: CodeImage = NO_CODE
+
+    @property
+    def own(self) -> set[int]:
+        """Those of its blocks that it was made for."""
+        return {*self.pcs} - self.callees
 
     @property
     def code_bytes(self) -> int:
@@ -39,8 +48,9 @@ class Tier:
     ``slots``: the host function for every guest pc that control may arrive at (u64 at pc / 2). ``interpreter``: the one
     that runs what is not translated; ``hook``: what goes back to Python for blocks that it executes, ``hooked``.
     ``templates``: of blocks, None where there are none. ``optimised``: entries of regions, also of one being compiled;
-    ``copies``: in how many regions a block is; ``covered``: how often it had been executed outside of them when the
-    last one with it was published; ``taken``: names of those that an earlier process has left.
+    ``copies``: in how many regions a block is, those aside that have it as a callee's; ``covered``: how often it had
+    been executed outside of them when the last one with it was published; ``taken``: names of those that an earlier
+    process has left.
     """
 
     selection: TraceSelection
@@ -70,7 +80,7 @@ class Tier:
             for entry in region.entries:
                 if slots[entry >> 1] == region.address:
                     slots[entry >> 1] = 0
-            self.copies.subtract(region.pcs)
+            self.copies.subtract(region.own)
             self.optimised.difference_update(region.entries)
             loaded.append(region.address)
             left.update(region.pcs)

@@ -325,10 +325,13 @@ class Translator:
         slots = tier.slots.view("u8")
         with self._publishing:
             for one, image in zip(regions, images, strict=True):
-                region = Region(one.name, list(one.entries), one.blocks, {}, addresses[one.name], image)
+                region = Region(
+                    one.name, list(one.entries), one.blocks, frozenset(one.callees), one.ways, {},
+                    addresses[one.name], image,
+                )  # fmt: skip
                 tier.regions.append(region)
                 tier.taken.add(one.name)
-                tier.copies.update(one.blocks)
+                tier.copies.update(region.own)
                 tier.optimised.update(one.entries)
                 slots[np.array(one.entries) >> 1] = region.address
 
@@ -349,7 +352,14 @@ class Translator:
                     continue
                 slots = tier.slots.view("u8")
                 kept = [
-                    SavedRegion(region.name, tuple(region.entries), region.pcs, region.image.packed())
+                    SavedRegion(
+                        region.name,
+                        tuple(region.entries),
+                        region.pcs,
+                        tuple(region.callees),
+                        region.ways,
+                        region.image.packed(),
+                    )
                     for region in tier.regions
                     if any(slots[pc >> 1] == region.address for pc in region.entries)
                 ]
@@ -384,7 +394,7 @@ class Translator:
     # --- compiling
     def _optimise(self, tier: Tier, pc: int) -> None:
         region = self._former.around(tier, pc)
-        tier.copies.update(region.blocks.keys())
+        tier.copies.update(region.own)
         tier.optimised.update(region.entries)
         self._compile(tier, region)
 
@@ -401,7 +411,7 @@ class Translator:
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
-        text = RegionEmitter(blocks, region.entries, tier.selection, region.name, locate).emit()
+        text = RegionEmitter(blocks, region.entries, region.ways, tier.selection, region.name, locate).emit()
         inlined = texts_of(tier.selection.inline)
         return DECLARATIONS + text + METADATA + inlined
 
