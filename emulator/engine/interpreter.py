@@ -127,9 +127,7 @@ class InterpreterEmitter(FloatEmitter):
         is_hot = self.let(f"icmp eq i32 {count}, {self.let(f'load i32, ptr {pointer}')}")
         self.say(f"br i1 {is_hot}, label %washot, label %go, {RARELY}")
         self.start("go")
-        pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
-        length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
-        left = self.let(f"sub i64 {budget}, {length}")
+        left = self.let(f"sub i64 {budget}, {self._length(descriptor)}")
         self.say(f"store i64 {left}, ptr %vb")
         self.state_store("budget", left)  # for an access that faults on the host
         if self.selection.blocks:
@@ -146,6 +144,13 @@ class InterpreterEmitter(FloatEmitter):
         if self.selection.line_bits:
             self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
         emit_begin(self, self._columns)
+
+    def _length(self, descriptor: str) -> V:
+        """Instructions of a block."""
+        fields = DESCRIPTOR_DTYPE.fields
+        assert fields is not None
+        pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
+        return self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
 
     def _handler(self, row: Row, rm: int, number: int) -> None:
         self.start(f"h{number}")

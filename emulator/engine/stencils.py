@@ -17,7 +17,6 @@ from emulator.engine.columns import emit_commit
 from emulator.engine.emit import ADDRESS_LIMIT, DECLARATIONS, INVARIANT, METADATA, RARELY
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.operations import (
-    DESCRIPTOR_DTYPE,
     FALL_THROUGH,
     HANDLERS,
     RESTORE_ROUNDING,
@@ -37,6 +36,7 @@ N_STENCILS = FAIL + 1
 _RANGES = {
     "rd": (0, 1024), "rs1": (0, 1024), "rs2": (0, 1024), "rs3": (0, 1024),  # offsets of registers in the state
     "noted": (0, 1 << 16), "imm": (-(1 << 31), 1 << 31), "pc": (0, 1 << 31), "next_pc": (0, 1 << 31),
+    "length": (0, 1 << 16),  # instructions of the block
     "goal": (0, 1 << 31), "far_goal": (-1, -1),  # pc + imm
     "next_slot": (-1, -1), "goal_slot": (-1, -1), "descriptor": (-1, -1),  # host addresses
     "piece": (0, 1 << 31), "skipped": (0, 128),  # where code is, in pieces of `PIECE_SHIFT`; the size of `ARRIVE`
@@ -150,20 +150,16 @@ class StencilEmitter(InterpreterEmitter):
 
     def _time_of_block(self) -> str:
         """The time (an i32) of the block's first instruction, from the budget that was left by `HEAD`."""
-        fields = DESCRIPTOR_DTYPE.fields
-        assert fields is not None
-        pointer = self.let(
-            f"getelementptr i8, ptr {self._far('descriptor')}, i64 {fields['n_instructions'][1]}"
-        )
-        length = self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
-        return self.time_before(self.let(f"add i64 %budget, {length}"))
+        return self.time_before(self.let(f"add i64 %budget, {_hole('length')}"))
+
+    def _length(self, descriptor: str) -> V:
+        return _hole("length")
 
     # --- from block to block
     def _block_end(self, pc: V) -> None:
         """Go on at ``pc``: with the template of the block there if it has one."""
         emit_commit(self, self._columns)
         pc, slot = _KNOWN.get(pc, (pc, ""))
-        self.state_store("pc", pc)
         if not slot:
             bad = self.let(f"icmp ugt i64 {pc}, {ADDRESS_LIMIT}")
             good, wrong = self.fresh_label("good"), self.fresh_label("wrong")
@@ -185,6 +181,7 @@ class StencilEmitter(InterpreterEmitter):
         self.say(f'call void asm sideeffect "# {near}", ""()')
         self._go_on(self.let(f"getelementptr i8, ptr {function}, i64 {_hole('skipped')}"))
         self.start(far)
+        self.state_store("pc", pc)  # another template has it in its code
         self._go_on("@depart")
 
     def _depart(self) -> None:

@@ -198,6 +198,7 @@ def _kernel_ir() -> str:
     start = field(OPERATION_DTYPE, first_operation, "pc", "i64")
     put(values, 8 * HOLES["descriptor"], let(f"ptrtoint ptr {descriptor} to i64"))
     put(values, 8 * HOLES["pc"], start)
+    put(values, 8 * HOLES["length"], field(DESCRIPTOR_DTYPE, descriptor, "n_instructions", "i32"))
     let(f"call i64 @place(ptr %t, i64 {ARRIVE})")
     head = let(f"call i64 @place(ptr %t, i64 {HEAD})")
     say(f"%nohead = icmp eq i64 {head}, {ABSENT}", "br i1 %nohead, label %failed, label %operation")

@@ -64,6 +64,7 @@ class Laid:
         constant = self.templates._values
         return {
             **{name: 8 * int(operation[name]) for name in ("rd", "rs1", "rs2", "rs3")},
+            "length": int(self.descriptors[number]["n_instructions"]),
             "noted": int(operation["noted"]), "imm": int(operation["imm"]), "pc": pc, "next_pc": following,
             "goal": goal, "far_goal": goal, "next_slot": self.slots.address + 4 * following,
             "goal_slot": self.slots.address + 4 * goal,
