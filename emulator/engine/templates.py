@@ -19,7 +19,7 @@ from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.state import MAX_BLOCKS
 from emulator.engine.stencil_set import ABSENT, ENDS, HOLE_DTYPE, STENCIL_DTYPE, StencilSet
 from emulator.engine.stencils import ARRIVE, DEPART, FAIL, HEAD, HOLES, N_VALUES, PIECE_SHIFT
-from emulator.engine.tables import Table
+from emulator.engine.tables import MUCH_CODE, Table, use_large_pages
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
 
 _MAP_NORESERVE = 0x4000
@@ -77,6 +77,8 @@ class Templates:
 
     def lay(self, n_descriptors: int) -> None:
         """Lay the blocks of all descriptors up to that one, and let them run where the runner is to run them now."""
+        if self.laid < MUCH_CODE <= n_descriptors:
+            use_large_pages(self._map)
         self._table[_FIRST], self._table[_END] = self.laid + 1, n_descriptors + 1
         self._lay(self._table.ctypes.data)
         self.laid = n_descriptors
