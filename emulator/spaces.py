@@ -6,10 +6,9 @@ and their numbers are common to all, so that every observer sees one record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
@@ -26,6 +25,7 @@ from emulator.memory import (
     GuestMemory,
     MemoryFault,
 )
+from emulator.noted import NotedCode
 
 _TABLES = ("block_index", "blocks")
 
@@ -44,14 +44,12 @@ class Space:
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self._noted: dict[int, tuple[bytearray, bytearray]] = {}  # `_pages`, as far as they were told
-        self._untold: list[Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]] = []
+        self.code: NotedCode = like.code.copy() if like is not None and same_code else NotedCode()
         self._in_doubt: set[int] = set()
         if like is not None:
             self.cache.facts = like.cache.facts
         if like is not None and same_code:
             self.cache.copy(like.cache)
-            self._noted = {page: (bytearray(a), bytearray(b)) for page, (a, b) in like._pages.items()}
         memory.on_code_change = self._code_changed
 
     def translate(self, hart: Hart, translator: Translator) -> None:
@@ -76,12 +74,12 @@ class Space:
     def fetch(self, pc: int) -> int:
         """The raw bits of the instruction at ``pc``. Raises `MemoryFault`."""
         low = self.memory.fetch(pc, 2)
-        self._note(pc, low)
+        self.code.note(pc, low)
         half = int.from_bytes(low, "little")
         if half & 3 != 3:
             return half
         high = self.memory.fetch(pc + 2, 2)
-        self._note(pc + 2, high)
+        self.code.note(pc + 2, high)
         return half | int.from_bytes(high, "little") << 16
 
     def peek(self, start: int, n_bytes: int) -> bytes | None:
@@ -91,85 +89,32 @@ class Space:
         except MemoryFault:
             return None
 
-    def note(self, start: int, code: bytes) -> None:
-        """Take it as decoded: an earlier process has decoded the same."""
-        for first, last in _by_page(start, start + len(code)):
-            self._note(first, code[first - start : last - start])
-
-    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> None:
-        """Take what it tells, addresses and their bytes, as decoded when somebody wants to know."""
-        self._untold.append(decoded)
-
-    @property
-    def _pages(self) -> dict[int, tuple[bytearray, bytearray]]:
-        """By page: code as it was decoded, and which bytes of it were."""
-        while self._untold:
-            addresses, code = self._untold.pop()()
-            pages = addresses >> PAGE_SHIFT
-            order = np.argsort(pages, kind="stable")
-            for mine in np.split(order, np.flatnonzero(np.diff(pages[order])) + 1):
-                offsets = addresses[mine] & (PAGE_BYTES - 1)
-                known = self._page(int(pages[mine[0]]))
-                np.frombuffer(known[0], np.uint8)[offsets] = code[mine]
-                np.frombuffer(known[1], np.uint8)[offsets] = 0xFF
-        return self._noted
-
-    def noted(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Code as it was decoded, and which bytes of it were."""
-        code, known = np.zeros(n_bytes, np.uint8), np.zeros(n_bytes, np.bool_)
-        pages = self._pages
-        for first, last in _by_page(start, start + n_bytes):
-            page = pages.get(first >> PAGE_SHIFT)
-            if page is not None:
-                offset, n = first & (PAGE_BYTES - 1), last - first
-                code[first - start :][:n] = np.frombuffer(page[0], np.uint8, n, offset)
-                known[first - start :][:n] = np.frombuffer(page[1], np.uint8, n, offset)
-        return code, known
-
     def settle(self) -> None:
         """Find out what code has been changed, where it may have been, and know nothing of it any more."""
         doubtful, self._in_doubt = self._in_doubt, set()
         changed = [page for page in sorted(doubtful) if self._differs(page)]
         if not changed:
             return
-        for page in changed:
-            del self._pages[page]
+        self.code.forget(changed)
         gone = self.cache.forget(np.array(changed, np.int64), PAGE_SHIFT)
         if self.translator is not None and gone:
             self.translator.forget(gone)
 
     def doubt_all(self) -> None:
         """Any code may have been changed."""
-        self._in_doubt.update(self._pages)
+        self._in_doubt.update(self.code.pages())
 
     @property
     def is_in_doubt(self) -> bool:
         return bool(self._in_doubt)
 
-    def _note(self, address: int, code: bytes) -> None:
-        known, offset = self._page(address >> PAGE_SHIFT), address & (PAGE_BYTES - 1)
-        known[0][offset : offset + len(code)] = code
-        known[1][offset : offset + len(code)] = b"\xff" * len(code)
-
-    def _page(self, page: int) -> tuple[bytearray, bytearray]:
-        known = self._noted.get(page)
-        if known is None:
-            known = self._noted[page] = bytearray(PAGE_BYTES), bytearray(PAGE_BYTES)
-        return known
-
     def _differs(self, page: int) -> bool:
         contents = self.peek(page << PAGE_SHIFT, PAGE_BYTES)
-        if contents is None:
-            return True
-        before, known = (int.from_bytes(part, "little") for part in self._pages[page])
-        return bool((int.from_bytes(contents, "little") ^ before) & known)
+        return contents is None or self.code.differs(page, contents)
 
     def _code_changed(self, address: int, length_bytes: int) -> None:
         first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
-        if last - first < len(self._pages):
-            self._in_doubt.update(page for page in range(first, last + 1) if page in self._pages)
-        else:
-            self._in_doubt.update(page for page in self._pages if first <= page <= last)
+        self._in_doubt.update(self.code.pages(first, last))
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:
@@ -213,11 +158,3 @@ class Spaces:
     def close(self) -> None:
         for space in self._spaces.values():
             space.close()
-
-
-def _by_page(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The range from ``start`` to ``end`` cut at the borders of pages."""
-    while start < end:
-        border = min(end, (start >> PAGE_SHIFT) + 1 << PAGE_SHIFT)
-        yield start, border
-        start = border

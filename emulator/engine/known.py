@@ -186,11 +186,11 @@ class KnownCode:
         self._count += len(blocks)
         self._ready = None
         if not self._unnoted:
-            source.note_later(self._decoded_code)
+            source.code.note_later(self._decoded_code)
         self._unnoted.append(instructions)
         self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
 
-    def _decoded_code(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    def _decoded_code(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
         """What was decoded since somebody asked, at once."""
         found, self._unnoted = self._unnoted, []
         return code_of(np.frombuffer(b"".join(rows.tobytes() for rows in found), INSTRUCTION_DTYPE))

@@ -22,25 +22,30 @@ from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.tiers import Tier
 from emulator.events import TraceSelection
 
-_NEAR_BYTES = 512
+_NEAR_BYTES = 4096
+
+
+class Noted(Protocol):
+    """Code as it was decoded, or taken as `note` said."""
+
+    def note(self, start: int, code: bytes) -> None:
+        """It was taken as decoded: a change of it is to be found."""
+
+    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint16]]]) -> None:
+        """The same of what ``decoded`` tells, half the addresses of halfwords and those, when somebody asks."""
+
+    def within(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
+        """Its halfwords from ``start`` on, and which of them were noted."""
 
 
 class CodeSource(Protocol):
     """An address space, as far as its code goes."""
 
     pages: Pages
+    code: Noted
 
     def peek(self, start: int, n_bytes: int) -> bytes | None:
         """Code in memory; None where there is none."""
-
-    def noted(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Code as it was decoded, or taken as `note` said, and which bytes of it were."""
-
-    def note(self, start: int, code: bytes) -> None:
-        """It was taken as decoded: a change of it is to be found."""
-
-    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint8]]]) -> None:
-        """The same of what ``decoded`` tells, addresses and their bytes, when a change may have been made."""
 
 
 class Remembered:
@@ -78,7 +83,7 @@ class Remembered:
                 continue
             self._waiting.discard(place)
             if found == code:
-                self._source.note(start, code)
+                self._source.code.note(start, code)
                 arrived[place] = True
         self._here |= arrived
         return np.flatnonzero(arrived[self._stretch])
@@ -195,20 +200,20 @@ def _stretches(spans: NDArray[np.int64], source: CodeSource) -> list[tuple[int, 
     far = np.flatnonzero(spans[1:, 0] - spans[:-1, 1] > _NEAR_BYTES) + 1
     for group in np.split(spans, far) if len(spans) else ():
         start, n_bytes = int(group[0, 0]), int(group[-1, 1] - group[0, 0])
-        code, known = source.noted(start, n_bytes)
-        lows, highs = (group - start).T
+        code, known = source.code.within(start, n_bytes)
+        lows, highs = (group - start).T >> 1
         n_known = np.concatenate([[0], np.cumsum(known)])
         is_known = n_known[highs] - n_known[lows] == highs - lows
         whole = source.peek(start, n_bytes)
         if (
             whole is not None
             and is_known.all()
-            and not (known & (code != np.frombuffer(whole, np.uint8))).any()
+            and not (known & (code != np.frombuffer(whole, np.uint16))).any()
         ):
             found.append((start, whole))
         else:
             found += [
-                (start + low, code[low:high].tobytes())
+                (start + 2 * low, code[low:high].tobytes())
                 for low, high in zip(lows[is_known].tolist(), highs[is_known].tolist(), strict=True)
             ]
     return found

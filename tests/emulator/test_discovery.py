@@ -53,10 +53,10 @@ class Twin:
         assert not kernel.discover(at)  # it is known
         assert kernel.has_found
         operations, *found = kernel.collect()
-        addresses, decoded = code_of(found[1])
+        places, decoded = code_of(found[1])
         assert not kernel.has_found
-        order = np.argsort(addresses)
-        assert addresses[order].tolist() == list(range(at, block.end_pc))
+        order = np.argsort(places)
+        assert places[order].tolist() == list(range(at >> 1, block.end_pc >> 1))
         assert decoded[order].tobytes() == self.memory.fetch(at, block.end_pc - at)
         expected = operations_of(block)
         assert operations.tolist() == expected.tolist()
