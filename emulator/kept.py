@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import re
 import struct
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,19 +83,21 @@ def read_checked(path: Path) -> bytes | None:
     return body
 
 
-def write_checked(path: Path, body: bytes) -> None:
-    """Write atomically; a cache that cannot be written is no reason to fail."""
+def write_checked(path: Path, body: bytes | Sequence[bytes]) -> None:
+    """Write atomically, ``body`` or its parts; a cache that cannot be written is no reason to fail."""
+    parts = [body] if isinstance(body, bytes) else body
+    checksum = functools.reduce(lambda sum_, part: zlib.crc32(part, sum_), parts, 0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(_HEAD.pack(_MAGIC, zlib.crc32(body)) + body)
+                file.writelines([_HEAD.pack(_MAGIC, checksum), *parts])
             os.replace(temporary, path)
         except OSError:
             os.unlink(temporary)
             return
-        _note(path.parent.parent.parent, _HEAD.size + len(body))
+        _note(path.parent.parent.parent, _HEAD.size + sum(map(len, parts)))
     except OSError:
         return
 

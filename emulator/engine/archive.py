@@ -168,9 +168,9 @@ class _Rest:
         return np.frombuffer(self.take(count * kind.itemsize), kind)
 
 
-def _pack(about: dict[str, Any], body: Sequence[bytes]) -> bytes:
+def _pack(about: dict[str, Any], body: Sequence[bytes]) -> list[bytes]:
     text = json.dumps(about).encode()
-    return b"".join([struct.pack("<I", len(text)), text, *body])
+    return [struct.pack("<I", len(text)), text, *body]
 
 
 def _unpack(raw: bytes | None) -> tuple[dict[str, Any], _Rest] | None:
