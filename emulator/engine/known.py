@@ -210,8 +210,6 @@ class KnownCode:
         if remembered is None or not len(rows):
             return rows
         self._ready = None
-        for table in (self._index_table, self._descriptor_table):
-            table.expect(len(rows))
         saved = remembered.saved
         self._cache.take(remembered.first + rows)
         self.call_targets.update(saved.call_targets)

@@ -6,6 +6,7 @@ one as soon as Python hears of it. It counts executions and reports as the inter
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
@@ -19,13 +20,14 @@ from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE
 from emulator.engine.state import MAX_BLOCKS
 from emulator.engine.stencil_set import ABSENT, ENDS, HOLE_DTYPE, STENCIL_DTYPE, StencilSet
 from emulator.engine.stencils import ARRIVE, DEPART, FAIL, HEAD, HOLES, N_VALUES, PIECE_SHIFT
-from emulator.engine.tables import MUCH_CODE, Table, use_large_pages
+from emulator.engine.tables import Table
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
 
 _MAP_NORESERVE = 0x4000
 _PIECE_BYTES = 1 << PIECE_SHIFT
 _MARGIN_BYTES = 3 * MAX_BLOCK_INSTRUCTIONS * 512  # more than a block takes
 _CODE_ALIGNMENT = 64
+MUCH_CODE = 4000  # blocks, a MB and a half of code: from there on large pages spare thousands of faults
 # Places in the argument of the kernel.
 (
     _CODE, _STENCILS, _HOLES, _VALUES, _DESCRIPTORS, _SLOTS, _INDEX, _ENTRIES, _OUT, _LIMIT, _FIRST, _END, _RUNNER
@@ -78,7 +80,8 @@ class Templates:
     def lay(self, n_descriptors: int) -> None:
         """Lay the blocks of all descriptors up to that one, and let them run where the runner is to run them now."""
         if self.laid < MUCH_CODE <= n_descriptors:
-            use_large_pages(self._map)
+            with contextlib.suppress(OSError):  # a host that has none
+                self._map.madvise(mmap.MADV_HUGEPAGE)
         self._table[_FIRST], self._table[_END] = self.laid + 1, n_descriptors + 1
         self._lay(self._table.ctypes.data)
         self.laid = n_descriptors
