@@ -144,7 +144,7 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
     watcher = Watcher()
     with Machine(program, arguments, files=VirtualFiles(stdout=1, stderr=2)) as machine:
         session = Session(machine, [LEVELS[level][1]()])
-        watcher.watch(machine._translator)
+        watcher.watch(machine.translator)
         start, processor = time.perf_counter(), time.process_time()
         with Sampler() as sampler:
             ending = session.run()
@@ -153,7 +153,7 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
         if ending is None or ending.status:
             raise SystemExit(f"{program}: it ended badly: {ending}")
         counts, block_instructions = block_executions(program, arguments)
-        executed = executed_where(machine._translator, counts)
+        executed = executed_where(machine.translator, counts)
         return {
             "instructions": machine.instructions,
             "seconds": seconds,
