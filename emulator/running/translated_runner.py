@@ -111,12 +111,12 @@ class TranslatedRunner:
         if not self._hart.host_rounding:
             self._oracle.leave_rounding_mode(budget)
         elif until_exactly is None or self._exactly or self._observers.selection.exact_stop:
-            self._run(budget)
+            self._run_translated(budget)
         elif until_exactly > LONGEST_PATH:
-            self._run(min(budget, until_exactly - LONGEST_PATH))
+            self._run_translated(min(budget, until_exactly - LONGEST_PATH))
         elif self._may_enter():
             self.step_exactly(True)
-            self._run(min(budget, until_exactly))
+            self._run_translated(min(budget, until_exactly))
             self.step_exactly(False)
 
     def run_intervals(self, writer: IntervalWriter, length: int, stop: int) -> None:
@@ -132,7 +132,7 @@ class TranslatedRunner:
             self.step_exactly(exactly)
             self._react(reason)
 
-    def _run(self, budget: int) -> None:
+    def _run_translated(self, budget: int) -> None:
         hart, time = self._hart, self._time
         hart.budget = budget
         hart.set("touch_time", TOUCH_EPOCH + time.instructions + budget)
