@@ -1,7 +1,7 @@
 """Running on the oracle, block by block: all of a guest, or what translated code leaves to it.
 
-That are single instructions, blocks whose instructions somebody is to be called for, and rounding modes that the host
-does not have.
+Translated code leaves to it single instructions that reach outside of the hart, blocks for whose instructions somebody
+is to be called, and rounding modes that the host does not have.
 """
 
 from __future__ import annotations
