@@ -32,7 +32,7 @@ PLACES = ("translations", "translating", "delivery", "system calls", "Python")
 _EMULATOR = str(Path(emulator.__file__).parent) + os.sep
 # What runs while a function of such a file is the innermost of ours in Python; the first that fits.
 _PLACE_OF = {
-    "machine.py:_run_translated": "translations",
+    "running/translated_runner.py:_run_translated": "translations",
     "intervals.py:run": "translations",
     "engine/oracle.py": "system calls",
     "engine/": "translating",
@@ -144,7 +144,7 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
     watcher = Watcher()
     with Machine(program, arguments, files=VirtualFiles(stdout=1, stderr=2)) as machine:
         session = Session(machine, [LEVELS[level][1]()])
-        watcher.watch(machine._translator)
+        watcher.watch(machine.translator)
         start, processor = time.perf_counter(), time.process_time()
         with Sampler() as sampler:
             ending = session.run()
@@ -153,7 +153,7 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
         if ending is None or ending.status:
             raise SystemExit(f"{program}: it ended badly: {ending}")
         counts, block_instructions = block_executions(program, arguments)
-        executed = executed_where(machine._translator, counts)
+        executed = executed_where(machine.translator, counts)
         return {
             "instructions": machine.instructions,
             "seconds": seconds,

@@ -113,7 +113,7 @@ def test_what_was_hot_too_late_is_wanted_at_the_beginning_of_the_next(
             if not compiles:
                 patch.setattr(Background, "_hottest", lambda self: None)
             machine.run()
-            translator = machine._translator
+            translator = machine.translator
             deadline = time.monotonic() + 60
             while compiles and time.monotonic() < deadline and any(
                 translator.code.executions(pc) >= WORTH_LOADING * threshold

@@ -53,7 +53,7 @@ def test_all_registers_are_exact_where_a_guest_catches_a_fault(catcher: Path, tr
 def test_a_catching_guest_is_translated(catcher: Path) -> None:
     with Machine(catcher, ["20000"], **EAGER) as machine:  # type: ignore[arg-type]
         machine.run()
-        tier = machine._translator.tier
+        tier = machine.translator.tier
         assert tier.selection.exact_faults
         assert tier.regions
         translated = machine.files.output(1), machine.instructions
@@ -65,7 +65,7 @@ def test_a_guest_with_threads_becomes_hot() -> None:
     with Machine(program, background=False) as machine:
         machine.run()
         assert machine.files.output(1) == b"1\n"
-        translator = machine._translator
+        translator = machine.translator
         assert translator.tier.regions
         most = max(translator.code.executions(2 * int(place)) for place in translator.code.places())
         assert most < 3_000_000  # executions of the loop, which has two threads for it
@@ -84,7 +84,7 @@ def test_a_guest_that_makes_code_keeps_the_rest(monkeypatch: pytest.MonkeyPatch)
     with Machine(program, engine="translated", **EAGER) as machine:  # type: ignore[arg-type]
         machine.run()
         n_blocks, translated = machine.facts.n_blocks, machine.files.output(1)
-        assert machine._translator.tier.regions
+        assert machine.translator.tier.regions
     times = Counter(made)
     assert max(times[pc] for pc in times if pc >= 1 << 28) >= 40  # each round, and once more
     assert max(times[pc] for pc in times if pc < 1 << 28) <= 3

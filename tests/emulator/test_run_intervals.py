@@ -47,7 +47,7 @@ class Twin:
             first, count = int(block["first_instruction"]), int(block["n_instructions"])
             rows = facts.instructions[first : first + count]
             if number not in self.noted:
-                code = [decode(self.machine._fetch(int(pc))) for pc in rows["pc"]]
+                code = [decode(self.machine._guest.space.fetch(int(pc))) for pc in rows["pc"]]
                 self.noted[number] = noted([one for one in code if one is not None])
             access = 0
             for place in range(count):

@@ -206,9 +206,9 @@ def test_a_host_that_lets_nobody_write_code_interprets(
     with Machine(mixture, ["1"], background=False) as machine:
         machine.run()
         expected = machine.files.output(1), machine.instructions
-        assert machine._translator.tier.templates
+        assert machine.translator.tier.templates
     monkeypatch.setattr(module.mmap, "mmap", refusing)
     with Machine(mixture, ["1"], background=False) as machine:
         machine.run()
         assert (machine.files.output(1), machine.instructions) == expected
-        assert not machine._translator.tier.templates
+        assert not machine.translator.tier.templates

@@ -182,8 +182,8 @@ def test_translations_with_columns_are_kept(
             small, ["3"], keep_translations=True, background=False, optimise_executions=4
         ) as machine:
             session = Session(machine, [keep])
-            machine._select()
-            assert bool(machine._translator.tier.regions) == finds
+            machine._translated.select()
+            assert bool(machine.translator.tier.regions) == finds
             session.run()
             session.finish()
             machine.save_translations()

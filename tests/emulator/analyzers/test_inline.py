@@ -204,8 +204,8 @@ def test_translations_with_functions_in_them_are_kept(
         counter = Counter()
         with Machine(mixture, ["3"], keep_translations=True, background=False) as machine:
             session = Session(machine, [counter])
-            machine._select()
-            kept = len(machine._translator.tier.regions)
+            machine._translated.select()
+            kept = len(machine.translator.tier.regions)
             session.run()
             session.finish()
             assert counter.state[0] == machine.instructions

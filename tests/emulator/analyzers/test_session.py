@@ -109,7 +109,7 @@ def test_an_analyzer_that_changes_its_mind(small: Path, steps: list[Any]) -> Non
             session.finish()
             if "background" in options:
                 # Two selections, waiting for one of two places, however often they change; their regions stay.
-                tiers = [tier for tier in machine._translator._tiers.values() if tier.selection.columns]
+                tiers = [tier for tier in machine.translator._tiers.values() if tier.selection.columns]
                 assert len(tiers) == 2
                 assert all(tier.regions for tier in tiers)
         assert fickle.pcs == expected

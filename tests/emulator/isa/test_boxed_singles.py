@@ -58,7 +58,7 @@ def outcome(engine: str) -> tuple[int, list[int], list[int], int]:
                     Flow(region.blocks, region.entries, NOTHING, False, False).boxed_in[pc]
                     for pc in region.entries
                 )
-                for region in machine._translator.tier.regions
+                for region in machine.translator.tier.regions
             )
         return machine.instructions, hart.x.tolist(), hart.f.tolist(), hart.fcsr
 

@@ -1,0 +1,179 @@
+"""Running translated code: into it, back from it, and what it came back for.
+
+A translation may run up to `LONGEST_PATH` instructions beyond its budget. Where the guest has to stop exactly, a tier
+that only interprets takes it over the last stretch.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from emulator.engine.archive import Archive
+from emulator.engine.entry import Entry
+from emulator.engine.flow import MAX_UNCHECKED_INSTRUCTIONS
+from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
+from emulator.engine.translator import Translator
+from emulator.errors import GuestFault
+from emulator.events import MAX_BLOCK_INSTRUCTIONS
+from emulator.faults import reported_fault
+from emulator.linux.abi import Signal
+from emulator.memory import ADDRESS_SPACE_BYTES
+from emulator.running.guest import Guest, caught_faults
+from emulator.running.observers import Observers
+from emulator.running.oracle_runner import OracleRunner
+from emulator.running.virtual_time import VirtualTime
+from emulator.spaces import Space
+
+if TYPE_CHECKING:
+    from emulator.intervals import IntervalWriter
+
+# What a translation may run beyond its budget.
+LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
+
+
+class TranslatedRunner:
+    """Runs the guest on translations, and on ``oracle`` what they leave to it.
+
+    ``translator``: that of the address space that the hart is in; ``make_translator``: a `Translator` of the hart's,
+    given blocks, ``archive`` and ``source``. ``keep``: begin with what an earlier process left of a program.
+    """
+
+    translator: Translator
+
+    def __init__(
+        self, guest: Guest, observers: Observers, time: VirtualTime, oracle: OracleRunner,
+        make_translator: Callable[..., Translator], keep: bool,
+    ) -> None:  # fmt: skip
+        self._guest = guest
+        self._hart = guest.hart
+        self._observers = observers
+        self._record = observers.record
+        self._time = time
+        self._oracle = oracle
+        self._make_translator = make_translator
+        self._keep = keep
+        self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
+        self._exactly = False  # whether the tier that stops exactly is in force
+        self._entry = Entry.get()
+        place = self._entry.register(self._hart.address)
+        # Whoever forgets `close` must not leave a state behind in which faults of later machines are noted.
+        self._unregister = weakref.finalize(self, _unregister, self._entry, place, self._hart)
+        self.enter(guest.space, begins=True)
+
+    def close(self) -> None:
+        """Faults in the hart's memory are the guest's no more."""
+        self._unregister()
+
+    # --- what translations there are, and what they emit
+    def enter(self, space: Space, begins: bool) -> None:
+        """The guest has gone over to another address space; ``begins``: with another program."""
+        if space.translator is None:
+            archive = self._archive() if begins and self._keep else None
+            space.translate(self._hart, self._make_translator(space.cache, archive=archive, source=space))
+        assert space.translator is not None
+        self._space, self.translator = space, space.translator
+        self._oracle.enter(space)
+
+    def select_anew(self) -> None:
+        """Something else may be selected, or another process has got the hart."""
+        self._selected = False
+
+    def select(self) -> None:
+        """Let the translator know what is selected; running does it when it is new."""
+        selection = self._observers.selection
+        if any(caught_faults(self._guest.kernel)):
+            selection = replace(selection, exact_faults=True)
+        self.translator.select(selection)
+        self._selected = True
+        if self._exactly:
+            self.translator.step_exactly(True)
+
+    def step_exactly(self, on: bool) -> None:
+        """Let budgets end where they say, at the next block boundary, or go back to translations."""
+        if on and not self._selected:
+            self.select()
+        self._exactly = on
+        if self._selected:
+            self.translator.step_exactly(on)
+
+    def _archive(self) -> Archive:
+        """Where translations of the program that begins now are kept."""
+        process = self._guest.process
+        layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
+        return Archive(process.image.data, self._entry.compiler.host, layout)
+
+    # --- running
+    def run(self, budget: int, until_exactly: int | None) -> None:
+        """Run for about ``budget``, or exactly up to ``until_exactly`` if that comes before it."""
+        if not self._hart.host_rounding:
+            self._oracle.leave_rounding_mode(budget)
+        elif until_exactly is None or self._exactly or self._observers.selection.exact_stop:
+            self._run_translated(budget)
+        elif until_exactly > LONGEST_PATH:
+            self._run_translated(min(budget, until_exactly - LONGEST_PATH))
+        elif self._may_enter():
+            self.step_exactly(True)
+            self._run_translated(min(budget, until_exactly))
+            self.step_exactly(False)
+
+    def run_intervals(self, writer: IntervalWriter, length: int, stop: int) -> None:
+        """Let ``writer`` put down intervals of ``length``, until it is full or about ``stop`` instructions in all."""
+        if not self._hart.host_rounding:
+            self._oracle.leave_rounding_mode(stop - self._time.instructions)
+        elif self._may_enter():
+            self.translator.discover_nothing()  # the writer has to know all blocks of an interval
+            self._time.instructions, exactly, reason = writer.run(
+                self._entry.enter_address, self.translator.fast_and_exact(), LONGEST_PATH, length, stop,
+                self._space.cache.facts.n_blocks,
+            )  # fmt: skip
+            self.step_exactly(exactly)
+            self._react(reason)
+
+    def _run_translated(self, budget: int) -> None:
+        hart, time = self._hart, self._time
+        hart.budget = budget
+        hart.set("touch_time", TOUCH_EPOCH + time.instructions + budget)
+        if not self._may_enter():
+            return
+        self.translator.begin()
+        self._entry.enter(hart.address)
+        self.translator.end()
+        executed = budget - hart.budget
+        time.instructions += executed
+        self._record.instructions += executed
+        self._react(hart.get("reason"))
+
+    def _may_enter(self) -> bool:
+        """Make the code at pc known; False when the guest's handler is to run first."""
+        if not self._selected:
+            self.select()
+        pc, translator = self._hart.pc, self.translator
+        if self._space.is_in_doubt:
+            self._space.settle()
+        if not 0 <= pc < ADDRESS_SPACE_BYTES:
+            raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
+        return translator.is_known(pc) or self._guest.attempt(translator.discover, pc)
+
+    # --- back
+    def _react(self, reason: int) -> None:
+        """Do what translated code came back for."""
+        if reason == Exit.SLOW:
+            self._guest.attempt(self._oracle.execute_slow)
+        elif reason == Exit.HOOK:
+            self._oracle.run(1)
+        elif reason == Exit.HOT:
+            self.translator.heat(self._hart.pc)
+        elif reason == Exit.FAULT:
+            self._guest.attempt(self._raise_fault)
+
+    def _raise_fault(self) -> None:
+        guest = self._guest
+        raise reported_fault(self._hart, guest.memory, guest.space.fetch, self.translator.guest_pc_of)
+
+
+def _unregister(entry: Entry, place: int, hart: Hart) -> None:
+    """Forget a machine; its ``hart``'s memory is there until then."""
+    entry.unregister(place)
