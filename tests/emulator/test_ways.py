@@ -28,7 +28,7 @@ def ways() -> Path:
 
 
 def regions_of(machine: Machine) -> list[Region]:
-    return list(machine._translator.tier.regions)
+    return list(machine.translator.tier.regions)
 
 
 def test_computed_jumps_inside_regions_lead_where_the_oracle_goes(ways: Path) -> None:
@@ -72,7 +72,7 @@ def test_what_a_saved_region_tells_is_what_it_told(
                     for region in regions_of(machine)
                 }
             )
-            copies = machine._translator.tier.copies
+            copies = machine.translator.tier.copies
             assert sum(copies.values()) == sum(len(region.own) for region in regions_of(machine))
     kept = told[1].keys() & told[0].keys()
     assert kept
