@@ -308,7 +308,7 @@ def _report(machine: Machine, core: Any, stats: bool) -> None:
         facts = machine.facts
         totals = machine.block_counts @ static_events(facts, 0, facts.n_blocks).astype("int64")
         counts = {Event(n + Event.INSTRUCTIONS).name: int(total) for n, total in enumerate(totals)}
-    click.echo(f"\n{machine.instructions:>16,}  instructions", err=True)
+    click.echo(f"\n{counts['INSTRUCTIONS']:>16,}  instructions", err=True)
     for name, count in counts.items():
         if name != "INSTRUCTIONS" and count:
             click.echo(f"{count:>16,}  {name.lower().replace('_', ' ')}", err=True)

@@ -224,7 +224,8 @@ class Machine:
     # --- time
     @property
     def instructions(self) -> int:
-        """Executed so far."""
+        """Executed so far. Where a fault has ended the guest in an optimised translation and nothing is selected, those
+        since it was entered are not among them: `block_counts` and the record have them, if they are selected."""
         return self._time.instructions
 
     @instructions.setter

@@ -199,7 +199,7 @@ class RegionEmitter(RegisterEmitter):
         if self._recorded:
             self._record_base = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {block.number}, ptr {self._record_base}")
-        if self._exact and accesses(block):
+        if (self._exact or self.selection.delivers) and accesses(block):
             self._begin_exactly(left)
         instructions = block.instructions
         if block.slow:
@@ -235,7 +235,8 @@ class RegionEmitter(RegisterEmitter):
         self._terminate(block)
 
     def _begin_exactly(self, budget: V) -> None:
-        """Store what a fault in this block leaves: it counts as executed, and is not in the record."""
+        """Store what a fault in this block leaves: it counts as executed, and is not in the record. Who watches a guest
+        wants to see what it did to the end."""
         self.state_store_now("budget", budget)
         if self.selection.blocks:
             self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")

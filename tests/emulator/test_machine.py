@@ -135,6 +135,25 @@ def test_how_a_guest_ends(faults: Path, what: str, status: int, words: list[str]
             assert word in ending.message
 
 
+@pytest.mark.parametrize("what", ["hot", "stack", "null-store"])
+def test_what_a_guest_did_before_a_fault_is_told_to_the_end(faults: Path, what: str) -> None:
+    def told(**options: Any) -> tuple[str, int, int, int]:
+        digest = Digest()
+        with Machine(faults, [what], consumers=[digest], **options) as machine:
+            assert machine.run().status == 139
+        with Machine(faults, [what], **options) as counted:
+            counted.observe(TraceSelection(counts=True))
+            counted.run()
+            executed = int(counted.block_counts @ counted.facts.blocks["n_instructions"].astype(np.int64))
+        return digest.hash.hexdigest(), digest.words, machine.instructions, executed
+
+    expected = told(background=False, optimise_executions=1 << 30)
+    assert expected[2] == expected[3]
+    assert told(background=False, optimise_executions=10) == expected
+    if what == "null-store":  # the others take the oracle long
+        assert told(engine="oracle") == expected
+
+
 def test_a_guest_that_catches_its_faults(faults: Path) -> None:
     with Machine(faults, ["caught"]) as machine:
         assert machine.run().status == 0
