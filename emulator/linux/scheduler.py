@@ -85,6 +85,7 @@ class Scheduler:
         self.futexes = Futexes()
         self._instructions = instructions
         self.current: Thread
+        self._asked: Thread | None = None  # who waits and is asked whether it still does
         self.runnable: list[Thread] = []
         self.waiting: list[Thread] = []
         self.processes: dict[int, Process] = {}
@@ -129,6 +130,11 @@ class Scheduler:
         """Note what the guest asked for and does not get."""
         if what not in self.unsupported:
             self.unsupported.append(what)
+
+    @property
+    def acting(self) -> Thread:
+        """In whose name something is done: the current thread's, or that of one whose wait may be over."""
+        return self.current if self._asked is None else self._asked
 
     # --- starting and ending
     def begin(self, thread: Thread) -> None:
@@ -246,6 +252,7 @@ class Scheduler:
         signals = thread.kernel.signals
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
+        self._asked = thread
         try:
             result = wait.ready()
             if result is None and signals.has_pending():
@@ -264,6 +271,7 @@ class Scheduler:
             thread.wait, result = further, None
         finally:
             signals.thread = before
+            self._asked = None
         if result is None:
             thread.restart = restart
             return False

@@ -112,6 +112,8 @@ class SignalState:
         self._actions: dict[int, Action] = {}
         self._pending: list[SignalInfo] = []
         self.thread = ThreadSignals()
+        self.arrivals = 0
+        """How many signals became pending so far: what an edge is to who watches them."""
 
     def copy_actions(self, other: SignalState, keep_handlers: bool = True) -> None:
         """Do with signals what ``other`` does; an executed program keeps only what is ignored."""
@@ -178,6 +180,7 @@ class SignalState:
             return
         if len(pending) < _MAX_PENDING:
             pending.append(info)
+            self.arrivals += 1
 
     def force(self, signal: int) -> None:
         """Send a signal that cannot be blocked or ignored: if it is, it ends the guest."""

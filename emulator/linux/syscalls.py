@@ -119,7 +119,7 @@ class LinuxKernel:
             ExecCalls(self),
             ProcessFileCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
-            EventCalls(memory, self.files, self.signals, self.clock, self.timers),
+            EventCalls(self),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}

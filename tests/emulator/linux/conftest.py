@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
@@ -270,5 +271,51 @@ def run_guest():
         finally:
             kernel.files.close()
             memory.close()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def compile_guest(tmp_path_factory):
+    """Compiles a C program of this directory, by its name, to a static riscv64 one; its path."""
+    directory = tmp_path_factory.mktemp("guests")
+
+    def compile_it(name: str) -> Path:
+        target = directory / name.removesuffix(".c")
+        if not target.exists():
+            source = Path(__file__).with_name(name)
+            command = [
+                sys.executable,
+                "-m",
+                "ziglang",
+                "cc",
+                "-target",
+                "riscv64-linux-musl",
+                "-O1",
+                "-static",
+            ]
+            subprocess.run([*command, str(source), "-o", str(target)], check=True)
+        return target
+
+    return compile_it
+
+
+@pytest.fixture(scope="session")
+def by_qemu():
+    """Standard output of a program run by QEMU, which has the host's kernel make the system calls."""
+    qemu = shutil.which("qemu-riscv64")
+    if qemu is None:
+        pytest.skip("qemu-riscv64 is not installed")
+
+    def run(program: Path, *arguments: str, **options) -> str:
+        done = subprocess.run(
+            [qemu, str(program), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            **options,
+        )
+        return done.stdout
 
     return run
