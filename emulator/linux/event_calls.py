@@ -125,7 +125,7 @@ class EventCalls(KernelCalls):
             self._memory.write(events, b"".join(struct.pack("<IIQ", e, 0, data) for e, data in found))
             return len(found) or None
 
-        return wait_with_mask(self._memory, self._signals, ready, until, lambda: 0, mask, size)
+        return wait_with_mask(self._memory, self._signals, ready, until, lambda: 0, mask, size, True)
 
     def _set(self, fd: int) -> EventPoll:
         file = self._file(fd)

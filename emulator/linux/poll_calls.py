@@ -105,7 +105,7 @@ class PollCalls:
 
 def wait_with_mask(
     memory: GuestMemory, signals: SignalState, ready: Callable[[], int | None], until: int | None,
-    nothing: Callable[[], int], mask: int, size: int,
+    nothing: Callable[[], int], mask: int, size: int, ends_when_stopped: bool = False,
 ) -> int:  # fmt: skip
     """What ``ready`` gives, at once or after a `Wait` during which the signal mask at address ``mask`` is in force."""
     if mask and size != 8:
@@ -131,4 +131,4 @@ def wait_with_mask(
 
     if replacement is not None:
         signals.set_mask(replacement)
-    raise Wait(ready_again, until, timed_out, interrupted=interrupted)
+    raise Wait(ready_again, until, timed_out, interrupted=interrupted, ends_when_stopped=ends_when_stopped)

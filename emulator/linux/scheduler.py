@@ -12,8 +12,10 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
 from emulator.linux.hart import Hart
+from emulator.linux.jobs import stops_waiting
 from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
@@ -88,6 +90,7 @@ class Scheduler:
         self._asked: Thread | None = None  # who waits and is asked whether it still does
         self.runnable: list[Thread] = []
         self.waiting: list[Thread] = []
+        self.held: list[Thread] = []  # they could run, but their process is stopped
         self.processes: dict[int, Process] = {}
         self.turn_end = TURN_INSTRUCTIONS
         self.stirred = False
@@ -98,7 +101,7 @@ class Scheduler:
         self.on_switch: Callable[[], None] | None = None
         """Called when another thread has got the hart, or this one another program."""
         self.foreground_group = 0
-        """The process group that the terminal belongs to; 0: that of whoever asks."""
+        """The process group that the terminal belongs to; 0: the first process's."""
         self._next_pid = _FIRST_PID
         self._turn_start_nanoseconds = 0
 
@@ -106,6 +109,9 @@ class Scheduler:
     def new_pid(self) -> int:
         """A number for a process or thread; none is used twice before all have been used."""
         taken = {thread.tid for process in self.processes.values() for thread in process.threads}
+        taken |= {
+            number for process in self.processes.values() for number in (process.group, process.session)
+        }
         while self._next_pid in taken or self._next_pid in self.processes:
             self._next_pid += 1
         found = self._next_pid
@@ -147,10 +153,24 @@ class Scheduler:
 
     def remove(self, thread: Thread) -> None:
         """The thread runs no more; when it is the current one, `switch` must follow."""
-        for place in (self.runnable, self.waiting):
+        for place in (self.runnable, self.waiting, self.held):
             if thread in place:
                 place.remove(thread)
         thread.wait = None
+
+    def hold(self, process: Process) -> None:
+        """The process was stopped."""
+        self.held += [thread for thread in self.runnable if thread.process is process]
+        self.runnable = [thread for thread in self.runnable if thread.process is not process]
+        self.stirred = True
+
+    def release(self, process: Process) -> None:
+        """The process is not stopped any more."""
+        freed = [thread for thread in self.held if thread.process is process]
+        self.held = [thread for thread in self.held if thread.process is not process]
+        for thread in freed:
+            self._enqueue(thread)
+        self.stirred = True
 
     # --- processor time
     def settle(self) -> None:
@@ -183,11 +203,22 @@ class Scheduler:
         if self.runnable:
             self._preempt(hart)
 
+    def leave_stopped(self, hart: Hart) -> None:
+        """The current thread's process was stopped: go on with another one."""
+        thread = self.current
+        try:
+            self._preempt(hart)
+        except Deadlock:
+            self.remove(thread)
+            raise
+
     def look(self, hart: Hart) -> None:
         """Between stretches of running: end waits that are over, and the turn of the current thread."""
         if self.stirred and self.waiting:
             self._ask()
-        if self.runnable and self._instructions() >= self.turn_end:
+        if self.current.process.stopped:
+            self.leave_stopped(hart)
+        elif self.runnable and self._instructions() >= self.turn_end:
             self._preempt(hart)
 
     def until_turn_ends(self) -> int | None:
@@ -201,7 +232,7 @@ class Scheduler:
         deadlines = [
             self.clock.to_source(TimeBase.ELAPSED, thread.wait.until)
             for thread in self.waiting
-            if thread.wait is not None and thread.wait.until is not None
+            if thread.wait is not None and thread.wait.until is not None and not thread.process.stopped
         ]
         timer = self.timers.next_deadline()
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
@@ -235,18 +266,27 @@ class Scheduler:
         self.switch(hart)
 
     def _enqueue(self, thread: Thread) -> None:
+        if thread.process.stopped:
+            self.held.append(thread)
+            return
         if not self.runnable:
             self.turn_end = self._instructions() + TURN_INSTRUCTIONS
         self.runnable.append(thread)
 
     def _ask(self) -> None:
         """Put everybody whose wait is over in the queue."""
-        self.stirred = False
-        for thread in list(self.waiting):
-            if thread.wait is not None and self._is_over(thread, thread.wait):
-                self.waiting.remove(thread)
-                thread.wait = None
-                self._enqueue(thread)
+        self.stirred = True
+        while self.stirred:  # who is stopped meanwhile stirs its parent
+            self.stirred = False
+            for thread in list(self.waiting):
+                if (
+                    thread.wait is not None
+                    and not thread.process.stopped
+                    and self._is_over(thread, thread.wait)
+                ):
+                    self.waiting.remove(thread)
+                    thread.wait = None
+                    self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
         signals = thread.kernel.signals
@@ -255,7 +295,13 @@ class Scheduler:
         self._asked = thread
         try:
             result = wait.ready()
-            if result is None and signals.has_pending():
+            if result is None and stops_waiting(self, thread):
+                if wait.ends_when_stopped:
+                    result = -errno.EINTR
+                    if wait.interrupted is not None:
+                        wait.interrupted()
+                    signals.end_wait()
+            elif result is None and signals.has_pending():
                 result, thread.restart = -errno.EINTR, restart
                 if wait.interrupted is not None:
                     wait.interrupted()
@@ -281,9 +327,13 @@ class Scheduler:
 
     def _pass_time(self, wakeups: int) -> None:
         """Nobody can run: let time pass until somebody may. Raises `Deadlock`."""
-        ends = [t.wait.until for t in self.waiting if t.wait is not None and t.wait.until is not None]
+        ends = [
+            t.wait.until
+            for t in self.waiting
+            if t.wait is not None and t.wait.until is not None and not t.process.stopped
+        ]
         timer = self.timers.next_wakeup()
-        if (not ends and (timer is None or wakeups > _MAX_WAKEUPS)) or not self.waiting:
+        if not ends and (timer is None or wakeups > _MAX_WAKEUPS or not (self.waiting or self.held)):
             raise Deadlock(self._why())
         if timer is not None:
             ends.append(timer)
@@ -291,8 +341,15 @@ class Scheduler:
         self.timers.fire()
 
     def _why(self) -> str:
-        waits = [thread.wait.deadlock for thread in self.waiting if thread.wait is not None]
+        goes_on = [thread for thread in self.waiting if not thread.process.stopped]
+        waits = [thread.wait.deadlock for thread in goes_on if thread.wait is not None]
+        stopped = ", ".join(
+            f"{signal_name(process.stopped)} has stopped process {process.pid}"
+            for process in self.processes.values()
+            if process.stopped
+        )
         if not waits:
-            return "the guest waits for ever: nobody is left to run"
+            why = f"{stopped}, and nobody who runs can continue it" if stopped else "nobody is left to run"
+            return f"the guest waits for ever: {why}"
         others = "" if len(waits) == 1 else f" ({len(waits)} threads wait, none for anything that can happen)"
-        return waits[0] + others
+        return waits[0] + others + (f"; {stopped}" if stopped else "")

@@ -22,8 +22,7 @@ _SI_SIGIO = -5
 
 class SignalFile(OpenFile):
     """signalfd: ``mask`` has bit ``signal - 1``. The signals are those of the process and thread that asks: after a
-    fork
-    parent and child read different ones from the same file."""
+    fork parent and child read different ones from the same file."""
 
     def __init__(self, flags: int, mask: int, scheduler: Scheduler) -> None:
         status = FileStatus(stat.S_IFREG | 0o600, 0, 1)

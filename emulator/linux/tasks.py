@@ -56,7 +56,8 @@ class Wait(Exception):
     ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
     ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
-    be done when a signal ends the call. ``deadlock``: what to say when nothing can ever end it.
+    be done when a signal ends the call. ``ends_when_stopped``: the call fails with EINTR when the process is stopped;
+    others go on when it is continued (signal(7)). ``deadlock``: what to say when nothing can ever end it.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Wait(Exception):
         timed_out: Callable[[], int] | None = None,
         restartable: bool = False,
         interrupted: Callable[[], None] | None = None,
+        ends_when_stopped: bool = False,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
         super().__init__(deadlock)
@@ -74,6 +76,7 @@ class Wait(Exception):
         self.timed_out = timed_out
         self.restartable = restartable
         self.interrupted = interrupted
+        self.ends_when_stopped = ends_when_stopped
         self.deadlock = deadlock
 
 
@@ -107,7 +110,9 @@ class Thread:
 class Process:
     """A process. ``status``: how it ended, as wait4 reports it, None while it runs. ``is_forgotten``: it has ended, and
     somebody has waited for it, or nobody will. ``borrows``: the parent's memory is used until the process executes a
-    program or ends (vfork)."""
+    program or ends (vfork). ``stopped``: the signal that has stopped it, 0 while it runs; ``stop_is_news``: nobody has
+    waited for that; ``is_continued``: it goes on since, and nobody has waited for that. ``is_adopted``: the parent that
+    started it has ended."""
 
     pid: int
     parent: Process | None
@@ -119,6 +124,11 @@ class Process:
     status: int | None = None
     is_forgotten: bool = False
     borrows: bool = False
+    has_executed: bool = False
+    is_adopted: bool = False
+    stopped: int = 0
+    stop_is_news: bool = False
+    is_continued: bool = False
     ended_nanoseconds: int = 0
     """Processor time of threads that have ended."""
     children_nanoseconds: int = 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from emulator.linux.abi import Signal, signed
 from emulator.linux.calls import KernelCalls
+from emulator.linux.jobs import check_terminal
 from emulator.linux.open_files import OpenFile, WouldBlock
 from emulator.linux.signals import sent_by_user
 from emulator.linux.tasks import Wait
@@ -24,6 +25,8 @@ class Transfers(KernelCalls):
         file = self._file(fd)
         if not file.readable:
             raise OSError(errno.EBADF, "not open for reading")
+        if file.is_terminal:
+            check_terminal(self._scheduler, self._owner, Signal.SIGTTIN)
         return file
 
     def _writable(self, fd: int) -> OpenFile:

@@ -252,6 +252,12 @@ def child_story(s: Script) -> Iterator[None]:
     yield
     if s.rng.random() < 0.2:
         s.call("kill", pid, s.pick(0, 9, 15))
+    if s.rng.random() < 0.3:
+        s.call("setpgid", pid, s.pick(0, 0, 1000))
+        s.call("kill", pid, s.pick(19, 20))
+        s.call("wait4", pid, s.buffer(), s.pick(2, 3), 0)
+        s.call("kill", pid, 18)
+        s.call("wait4", pid, s.buffer(), s.pick(8, 9), 0)
     s.call("wait4", pid, s.buffer(), s.pick(0, 0, 1), 0)
     s.call("wait4", -1, s.buffer(), s.pick(0, 1), 0)
     s.call("close", reading)
@@ -292,6 +298,9 @@ def signal_story(s: Script) -> Iterator[None]:
     s.call("kill", own, s.pick(0, _HANDLED, _HANDLED, 17))
     yield
     s.call("rt_sigpending", s.buffer(), 8)
+    signals = s.call("signalfd4", -1, handled, 8, 0o4000)
+    s.call("read", signals, s.buffer(n_bytes=256), s.pick(128, 256))
+    s.call("close", signals)
     s.call("rt_sigtimedwait", handled, s.buffer(n_bytes=128), s.buffer(struct.pack("<QQ", 0, 500)), 8)
     yield
     s.call("rt_sigprocmask", 1, handled, 0, 8)

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -308,14 +309,10 @@ def by_qemu():
         pytest.skip("qemu-riscv64 is not installed")
 
     def run(program: Path, *arguments: str, **options) -> str:
-        done = subprocess.run(
-            [qemu, str(program), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            **options,
-        )
-        return done.stdout
+        with tempfile.TemporaryFile() as output:  # a pipe would be waited for until all children have ended
+            command = [qemu, str(program), *arguments]
+            subprocess.run(command, stdout=output, timeout=60, check=False, **options)
+            output.seek(0)
+            return output.read().decode()
 
     return run
