@@ -45,6 +45,7 @@ from emulator.linux.task_calls import TaskCalls, end_process
 from emulator.linux.tasks import Process, Replaced, Thread, Wait
 from emulator.linux.time_calls import TimeCalls
 from emulator.linux.wait_calls import WaitCalls
+from emulator.linux.watch_calls import WatchCalls
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 _A0, _A7 = 10, 17
@@ -125,6 +126,7 @@ class LinuxKernel:
             ProcessFileCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
             EventCalls(self),
+            WatchCalls(self),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}

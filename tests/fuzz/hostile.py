@@ -60,6 +60,7 @@ SENSIBLE = {
     "pwritev2": "fbqeex", "msync": "anx", "pidfd_open": "xx", "pidfd_send_signal": "fxbx", "waitid": "qxbxb",
     "capget": "bb", "capset": "bb", "sched_setattr": "xbx", "sched_getattr": "xbex", "getrusage": "xb",
     "umask": "m", "signalfd4": "fbqx", "setpgid": "xx", "getpgid": "x", "getsid": "x",
+    "inotify_init1": "x", "inotify_add_watch": "fpe", "inotify_rm_watch": "fq",
 }  # fmt: skip
 SENSIBLE = {name: kinds for name, kinds in SENSIBLE.items() if name in _BY_NAME}
 

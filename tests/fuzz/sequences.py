@@ -281,7 +281,14 @@ def event_story(s: Script) -> Iterator[None]:
     s.call("epoll_pwait", epoll, s.buffer(n_bytes=128), 8, 1, 0, 8)
     s.call("read", timer, s.buffer(), 8)
     yield
-    for fd in (event, epoll, timer):
+    watches = s.call("inotify_init1", 0o4000)
+    s.call("inotify_add_watch", watches, s.text(b"/directory"), s.pick(0xFFF, 0x80000FFF))
+    s.call("epoll_ctl", epoll, 1, watches, about)
+    yield
+    s.call("renameat2", _HERE, s.text(b"/directory/new"), _HERE, s.text(b"/directory/newer"), 0)
+    s.call("mkdirat", _HERE, s.text(b"/directory/made"), 0o755)
+    s.call("read", watches, s.buffer(n_bytes=256), s.pick(16, 256))
+    for fd in (event, epoll, timer, watches):
         s.call("close", fd)
     s.call("epoll_ctl", epoll, 2, event, 0)
 
