@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
 from emulator.linux.hart import Hart
+from emulator.linux.ipc import IpcTable
+from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
+from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
+from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.jobs import stops_waiting
 from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
@@ -102,6 +106,9 @@ class Scheduler:
         """Called when another thread has got the hart, or this one another program."""
         self.foreground_group = 0
         """The process group that the terminal belongs to; 0: the first process's."""
+        self.segments = IpcTable[Segment](MAX_SEGMENTS)
+        self.semaphores = IpcTable[SemaphoreSet](MAX_SETS)
+        self.queues = IpcTable[MessageQueue](MAX_QUEUES)
         self._next_pid = _FIRST_PID
         self._turn_start_nanoseconds = 0
 

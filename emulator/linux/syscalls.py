@@ -27,6 +27,9 @@ from emulator.linux.files import VirtualFiles
 from emulator.linux.futex_calls import FutexCalls
 from emulator.linux.group_calls import GroupCalls
 from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.ipc_memory import SharedMemoryCalls
+from emulator.linux.ipc_messages import MessageCalls
+from emulator.linux.ipc_semaphores import SemaphoreCalls
 from emulator.linux.memory_calls import MemoryCalls
 from emulator.linux.open_files import WouldBlock
 from emulator.linux.path_calls import PathCalls
@@ -127,6 +130,9 @@ class LinuxKernel:
             FutexCalls(memory, self.clock, self.scheduler),
             EventCalls(self),
             WatchCalls(self),
+            SharedMemoryCalls(self),
+            SemaphoreCalls(self),
+            MessageCalls(self),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}

@@ -11,6 +11,7 @@ from emulator.linux.calls import KernelCalls
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.ipc_semaphores import undo_at_end
 from emulator.linux.process_files import ProcessFile
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import SIG_IGN, ThreadSignals
@@ -167,6 +168,7 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
     kernel.files.descriptors.release()
     kernel.files.locks.release(process.pid)
     kernel.files.locks.release_closed()
+    undo_at_end(scheduler, process)
     process.status = status
     process.borrows, process.stopped = False, 0
     first = next(iter(scheduler.processes.values()))

@@ -61,6 +61,8 @@ SENSIBLE = {
     "capget": "bb", "capset": "bb", "sched_setattr": "xbx", "sched_getattr": "xbex", "getrusage": "xb",
     "umask": "m", "signalfd4": "fbqx", "setpgid": "xx", "getpgid": "x", "getsid": "x",
     "inotify_init1": "x", "inotify_add_watch": "fpe", "inotify_rm_watch": "fq",
+    "shmget": "xex", "shmat": "qax", "shmdt": "a", "shmctl": "qqb", "semget": "xqx", "semop": "qbq",
+    "semtimedop": "qbqb", "semctl": "qqqb", "msgget": "xx", "msgsnd": "qbnx", "msgrcv": "qbnqx", "msgctl": "qqb",
 }  # fmt: skip
 SENSIBLE = {name: kinds for name, kinds in SENSIBLE.items() if name in _BY_NAME}
 

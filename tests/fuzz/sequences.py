@@ -316,6 +316,33 @@ def signal_story(s: Script) -> Iterator[None]:
     s.call("sigaltstack", s.buffer(struct.pack("<3Q", DATA, s.pick(0, 2), 8192)), s.buffer())
 
 
+def ipc_story(s: Script) -> Iterator[None]:
+    key = s.pick(0, 5)
+    memory = s.call("shmget", key, s.pick(100, 5000), 0o1600)
+    attached = s.call("shmat", memory, 0, s.pick(0, 0, 0o10000))
+    yield
+    s.touch(attached, write=False)
+    s.fork(lambda: s.touch(attached, write=True))
+    semaphores = s.call("semget", key, 2, 0o1600)
+    s.call("semctl", semaphores, 0, 16, s.pick(1, 3))
+    yield
+    s.call("semop", semaphores, s.buffer(struct.pack("<6h", 0, -1, s.pick(0, 0x1000), 1, 1, 0)), s.pick(1, 2))
+    until = s.buffer(struct.pack("<2Q", 0, 900))
+    s.call("semtimedop", semaphores, s.buffer(struct.pack("<3h", 0, s.pick(-5, 0), 0)), 1, until)
+    queue = s.call("msgget", key, 0o1600)
+    yield
+    s.call("msgsnd", queue, s.buffer(struct.pack("<Q", s.pick(1, 2)) + b"text"), 4, 0o4000)
+    s.call("msgrcv", queue, s.buffer(), s.pick(4, 4, 2), s.pick(0, 1), s.pick(0o4000, 0o14000))
+    yield
+    for name, identifier, arguments in (
+        ("sem", semaphores, (0, 0)),
+        ("msg", queue, (0, 0)),
+        ("shm", memory, (0, 0)),
+    ):
+        s.call(f"{name}ctl", identifier, *arguments, s.buffer(n_bytes=128))
+    s.call("shmdt", attached)
+
+
 def memory_story(s: Script) -> Iterator[None]:
     size = s.pick(4096, 8192, 1 << 16)
     memory = s.call("mmap", 0, size, s.pick(0, 1, 3, 7), 0x22, -1, 0)
@@ -340,6 +367,7 @@ STORIES: tuple[Story, ...] = (
     event_story,
     signal_story,
     memory_story,
+    ipc_story,
 )
 
 
