@@ -1,6 +1,7 @@
 // System V IPC: shared memory, semaphores, message queues.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,18 @@ static pid_t guarded_fork(void) {  // nobody is left behind when the test goes w
   pid_t child = fork();
   if (!child) alarm(20);
   return child;
+}
+
+static void asleep(pid_t child) {  // until it waits for something
+  char path[40], state[400];
+  sprintf(path, "/proc/%d/stat", child);
+  do {
+    usleep(1000);
+    int file = open(path, O_RDONLY);
+    memset(state, 0, sizeof state);
+    read(file, state, 300);
+    close(file);
+  } while (strrchr(state, ')')[2] != 'S');
 }
 
 static void ends(pid_t child) {
@@ -303,12 +316,12 @@ static void messages(void) {
     long n = msgrcv(id, &message, 10, 99, 0);
     _exit(n == -1 && errno == EINTR);
   }
-  usleep(20000);
+  asleep(child);
   kill(child, SIGUSR1);
   ends(child);
   child = guarded_fork();
   if (!child) _exit(msgrcv(id, &message, 10, 99, 0) == -1 && errno == EIDRM);
-  usleep(20000);
+  asleep(child);
   result("nothing known", msgctl(id, 99, 0));
   result("remove", msgctl(id, IPC_RMID, 0));
   ends(child);

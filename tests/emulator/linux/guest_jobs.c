@@ -55,6 +55,18 @@ static pid_t guarded_fork(void) {  // nobody is left behind when the test goes w
   return child;
 }
 
+static void asleep(pid_t child) {  // until it waits for something
+  char path[40], state[400];
+  sprintf(path, "/proc/%d/stat", child);
+  do {
+    usleep(1000);
+    int file = open(path, O_RDONLY);
+    memset(state, 0, sizeof state);
+    read(file, state, 300);
+    close(file);
+  } while (strrchr(state, ')')[2] != 'S');
+}
+
 static const char *what(int status) {
   static char text[40];
   if (WIFEXITED(status)) sprintf(text, "exited %d", WEXITSTATUS(status));
@@ -104,7 +116,7 @@ static pid_t start(void) {
         say(result == -1 && errno == EINTR ? 'i' : '?');
       } else if (c == 's') {
         say('w');
-        struct timespec rest = {0, 50000000};
+        struct timespec rest = {0, 300000000};
         say(nanosleep(&rest, 0) == 0 ? 'd' : '?');
       } else if (c == 'u') {
         catch(SIGUSR1, 0);
@@ -181,7 +193,7 @@ static void stops(void) {
   // calls that wait: some are ended by being stopped
   ask('e');
   printf("says %c\n", heard(-1));
-  usleep(20000);
+  asleep(child);
   kill(child, SIGSTOP);
   wait_for(child, WUNTRACED);
   kill(child, SIGCONT);
@@ -189,16 +201,16 @@ static void stops(void) {
   wait_for(child, WCONTINUED);
   ask('s');
   printf("says %c\n", heard(-1));
-  usleep(20000);
+  asleep(child);
   kill(child, SIGSTOP);
   wait_for(child, WUNTRACED);
-  printf("says %c\n", heard(100));
+  printf("says %c\n", heard(400));
   kill(child, SIGCONT);
   printf("says %c\n", heard(-1));
   wait_for(child, WCONTINUED);
   ask('u');
   printf("says %c\n", heard(-1));
-  usleep(20000);
+  asleep(child);
   kill(child, SIGSTOP);
   wait_for(child, WUNTRACED);
   kill(child, SIGCONT);
