@@ -15,6 +15,7 @@ from emulator.linux.clock import NANOSECONDS
 from emulator.linux.event_files import EventCounter, EventPoll, TimerFile
 from emulator.linux.poll_calls import wait_with_mask
 from emulator.linux.signal_files import SignalFile
+from emulator.linux.tasks import WhenStopped
 
 _EFD_SEMAPHORE = 1
 _ADD, _DELETE, _MODIFY = 1, 2, 3
@@ -125,7 +126,9 @@ class EventCalls(KernelCalls):
             self._memory.write(events, b"".join(struct.pack("<IIQ", e, 0, data) for e, data in found))
             return len(found) or None
 
-        return wait_with_mask(self._memory, self._signals, ready, until, lambda: 0, mask, size, True)
+        return wait_with_mask(
+            self._memory, self._signals, ready, until, lambda: 0, mask, size, WhenStopped.ENDS
+        )
 
     def _set(self, fd: int) -> EventPoll:
         file = self._file(fd)

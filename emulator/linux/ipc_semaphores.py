@@ -23,7 +23,7 @@ from emulator.linux.ipc import (
     IpcObject,
     IpcTable,
 )
-from emulator.linux.tasks import Process, Wait
+from emulator.linux.tasks import Process, Wait, WhenStopped
 
 if TYPE_CHECKING:
     from emulator.linux.scheduler import Scheduler
@@ -94,7 +94,7 @@ class SemaphoreWait(Wait):
         until: int | None, now: Callable[[], int],
     ) -> None:  # fmt: skip
         super().__init__(
-            self._again, until, lambda: -errno.EAGAIN, ends_when_stopped=True,
+            self._again, until, lambda: -errno.EAGAIN, when_stopped=WhenStopped.ENDS,
             deadlock="the guest waits for ever for a semaphore that nobody changes",
         )  # fmt: skip
         self.semaphores = semaphores

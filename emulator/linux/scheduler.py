@@ -20,7 +20,7 @@ from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
 from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
 from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.jobs import stops_waiting
-from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait
+from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TURN_INSTRUCTIONS = 1_000_000
@@ -166,9 +166,17 @@ class Scheduler:
         thread.wait = None
 
     def hold(self, process: Process) -> None:
-        """The process was stopped."""
+        """The process was stopped: its threads do not run, and waits end or stand still as the calls want it."""
         self.held += [thread for thread in self.runnable if thread.process is process]
         self.runnable = [thread for thread in self.runnable if thread.process is not process]
+        for thread in list(self.waiting):
+            wait = thread.wait
+            if thread.process is not process or wait is None:
+                continue
+            if wait.when_stopped is WhenStopped.ENDS:
+                self._interrupt(thread, wait)
+            elif wait.when_stopped is WhenStopped.TIME_STANDS_STILL and wait.until is not None:
+                wait.until -= self.clock.elapsed()
         self.stirred = True
 
     def release(self, process: Process) -> None:
@@ -177,7 +185,27 @@ class Scheduler:
         self.held = [thread for thread in self.held if thread.process is not process]
         for thread in freed:
             self._enqueue(thread)
+        for thread in self.waiting:
+            wait = thread.wait
+            if thread.process is not process or wait is None or wait.until is None:
+                continue
+            if wait.when_stopped is WhenStopped.TIME_STANDS_STILL:
+                wait.until += self.clock.elapsed()
         self.stirred = True
+
+    def _interrupt(self, thread: Thread, wait: Wait) -> None:
+        """The thread's call fails with EINTR as its process is stopped."""
+        signals = thread.kernel.signals
+        before, signals.thread = signals.thread, thread.signals
+        if wait.interrupted is not None:
+            wait.interrupted()
+        signals.end_wait()
+        signals.thread = before
+        assert thread.registers is not None
+        thread.registers = thread.registers.with_result(-errno.EINTR)
+        thread.wait = None
+        self.waiting.remove(thread)
+        self.held.append(thread)
 
     # --- processor time
     def settle(self) -> None:
@@ -303,12 +331,9 @@ class Scheduler:
         try:
             result = wait.ready()
             if result is None and stops_waiting(self, thread):
-                if wait.ends_when_stopped:
-                    result = -errno.EINTR
-                    if wait.interrupted is not None:
-                        wait.interrupted()
-                    signals.end_wait()
-            elif result is None and signals.has_pending():
+                thread.restart = restart
+                return False
+            if result is None and signals.has_pending():
                 result, thread.restart = -errno.EINTR, restart
                 if wait.interrupted is not None:
                     wait.interrupted()

@@ -25,7 +25,7 @@ from emulator.linux.signals import (
     SignalState,
     sent_by_user,
 )
-from emulator.linux.tasks import Process, Thread, Wait
+from emulator.linux.tasks import Process, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault
 
 _SIG_BLOCK, _SIG_UNBLOCK, _SIG_SETMASK = 0, 1, 2
@@ -112,7 +112,7 @@ class SignalCalls:
                 self._memory.write(info, taken.packed())
             return signal
 
-        raise Wait(ready, until, lambda: -errno.EAGAIN, ends_when_stopped=True)
+        raise Wait(ready, until, lambda: -errno.EAGAIN, when_stopped=WhenStopped.ENDS)
 
     def sigaltstack(self, hart: Hart, new: int, old: int) -> int:
         signals = self._signals

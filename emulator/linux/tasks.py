@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,14 +51,23 @@ class Registers(NamedTuple):
         return Registers(x, self.f, self.pc, self.fcsr)
 
 
+class WhenStopped(Enum):
+    """What becomes of a call that waits while its process is stopped (signal(7)): it goes on with the same end, or with
+    the time that was left, or it fails with EINTR."""
+
+    GOES_ON = 0
+    TIME_STANDS_STILL = 1
+    ENDS = 2
+
+
 class Wait(Exception):
     """A system call that cannot end yet.
 
     ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
     ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
-    be done when a signal ends the call. ``ends_when_stopped``: the call fails with EINTR when the process is stopped;
-    others go on when it is continued (signal(7)). ``deadlock``: what to say when nothing can ever end it.
+    be done when a signal ends the call. ``when_stopped``: what a stop of the process does to it.
+    ``deadlock``: what to say when nothing can ever end it.
     """
 
     def __init__(
@@ -67,7 +77,7 @@ class Wait(Exception):
         timed_out: Callable[[], int] | None = None,
         restartable: bool = False,
         interrupted: Callable[[], None] | None = None,
-        ends_when_stopped: bool = False,
+        when_stopped: WhenStopped = WhenStopped.GOES_ON,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
         super().__init__(deadlock)
@@ -76,7 +86,7 @@ class Wait(Exception):
         self.timed_out = timed_out
         self.restartable = restartable
         self.interrupted = interrupted
-        self.ends_when_stopped = ends_when_stopped
+        self.when_stopped = when_stopped
         self.deadlock = deadlock
 
 

@@ -95,6 +95,13 @@ static void id_for(idtype_t kind, pid_t number, int options) {
   printf("\n");
 }
 
+static void *wait_for_events(void *nothing) {
+  struct epoll_event event;
+  say('w');
+  int result = epoll_wait(epoll_create1(0), &event, 1, -1);
+  return (void *)(long)(result == -1 && errno == EINTR);
+}
+
 // A child in a group of its own, which does what it is asked.
 static pid_t start(void) {
   pid_t child = guarded_fork();
@@ -118,6 +125,15 @@ static pid_t start(void) {
         say('w');
         struct timespec rest = {0, 300000000};
         say(nanosleep(&rest, 0) == 0 ? 'd' : '?');
+      } else if (c == 'p') {
+        say('w');
+        say(poll(0, 0, 300) == 0 ? 'd' : '?');
+      } else if (c == 'm') {
+        pthread_t thread;
+        pthread_create(&thread, 0, wait_for_events, 0);
+        void *result;
+        pthread_join(thread, &result);
+        say(result ? 'i' : '?');
       } else if (c == 'u') {
         catch(SIGUSR1, 0);
         say('w');
@@ -205,6 +221,24 @@ static void stops(void) {
   kill(child, SIGSTOP);
   wait_for(child, WUNTRACED);
   printf("says %c\n", heard(400));
+  kill(child, SIGCONT);
+  printf("says %c\n", heard(-1));
+  wait_for(child, WCONTINUED);
+  ask('p');  // the time that it waits for stands still
+  printf("says %c\n", heard(-1));
+  asleep(child);
+  kill(child, SIGSTOP);
+  wait_for(child, WUNTRACED);
+  printf("says %c\n", heard(400));
+  kill(child, SIGCONT);
+  printf("says %c\n", heard(100));
+  printf("says %c\n", heard(-1));
+  wait_for(child, WCONTINUED);
+  ask('m');  // another thread's call is ended, too
+  printf("says %c\n", heard(-1));
+  usleep(200000);
+  kill(child, SIGSTOP);
+  wait_for(child, WUNTRACED);
   kill(child, SIGCONT);
   printf("says %c\n", heard(-1));
   wait_for(child, WCONTINUED);
