@@ -347,6 +347,9 @@ static void more(const char *self) {
   printf("pending %d %d\n", sigismember(&pending, SIGTSTP), sigismember(&pending, SIGCONT));
   sigprocmask(SIG_UNBLOCK, &set, 0);  // nobody in the session could continue this group: ignored
   printf("goes on\n");
+  id_for(P_PIDFD, syscall(SYS_pidfd_open, child, O_NONBLOCK), WEXITED);
+  id_for(P_PIDFD, syscall(SYS_pidfd_open, child, O_NONBLOCK), WEXITED | WNOHANG);
+  id_for(P_PIDFD, 1, WEXITED);
   ask('q');
   wait_for(child, 0);
   if (!(child = guarded_fork())) execl(self, self, "wait", (char *)0);
