@@ -293,12 +293,6 @@ static void more(void) {
   fcntl(fd, F_SETFL, flags);
   unlink("file");
   show("end");
-  int limit = 0, first = -1, n = 0;
-  while ((limit = inotify_init1(0)) >= 0) {
-    first = first < 0 ? limit : first;
-    n++;
-  }
-  printf("instances %d errno %d\n", n <= 128, errno);
 }
 
 int main(int count, char **arguments_) {
