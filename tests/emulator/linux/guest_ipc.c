@@ -1,42 +1,19 @@
 // System V IPC: shared memory, semaphores, message queues.
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/sem.h>
 #include <sys/shm.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "guest_helpers.h"
 
 static key_t key;
 
 static void result(const char *what, long value) { printf("%s %ld errno %d\n", what, value, value < 0 ? errno : 0); }
-
-static pid_t guarded_fork(void) {  // nobody is left behind when the test goes wrong
-  fflush(stdout);
-  pid_t child = fork();
-  if (!child) alarm(20);
-  return child;
-}
-
-static void asleep(pid_t child) {  // until it waits for something
-  char path[40], state[400];
-  sprintf(path, "/proc/%d/stat", child);
-  do {
-    usleep(1000);
-    int file = open(path, O_RDONLY);
-    memset(state, 0, sizeof state);
-    read(file, state, 300);
-    close(file);
-  } while (strrchr(state, ')')[2] != 'S');
-}
 
 static void ends(pid_t child) {
   int status;

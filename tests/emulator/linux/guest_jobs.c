@@ -1,20 +1,16 @@
 // Groups of processes, sessions, stopping and continuing.
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "guest_helpers.h"
 
 static volatile int handled[65], codes[8], children_stopped;
 static int to[2], from[2];  // pipes to and from a child
@@ -47,41 +43,6 @@ static int heard(int milliseconds) {  // what the child said within that time, 0
 static char listen_for(void) {
   char c = 0;
   return read(to[0], &c, 1) == 1 ? c : 0;
-}
-
-static pid_t guarded_fork(void) {  // nobody is left behind when the test goes wrong
-  pid_t child = fork();
-  if (!child) alarm(20);
-  return child;
-}
-
-static void asleep(pid_t child) {  // until it waits for something
-  char path[40], state[400];
-  sprintf(path, "/proc/%d/stat", child);
-  do {
-    usleep(1000);
-    int file = open(path, O_RDONLY);
-    memset(state, 0, sizeof state);
-    read(file, state, 300);
-    close(file);
-  } while (strrchr(state, ')')[2] != 'S');
-}
-
-static const char *what(int status) {
-  static char text[40];
-  if (WIFEXITED(status)) sprintf(text, "exited %d", WEXITSTATUS(status));
-  else if (WIFSTOPPED(status)) sprintf(text, "stopped %d", WSTOPSIG(status));
-  else if (WIFCONTINUED(status)) sprintf(text, "continued");
-  else sprintf(text, "killed %d", WTERMSIG(status));
-  return text;
-}
-
-static void wait_for(pid_t child, int options) {
-  int status = 0;
-  errno = 0;
-  pid_t found = waitpid(child, &status, options);
-  if (found > 0) printf("%s\n", what(status));
-  else printf("%d errno %d\n", found, errno);
 }
 
 static void id_for(idtype_t kind, pid_t number, int options) {
