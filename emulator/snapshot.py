@@ -2,7 +2,8 @@
 
 Objects of the kernel are kept by identity: each one reachable that can change is noted with a shallow copy of what it
 holds, and gets that back in place, so that whatever refers to it still does. Translations stay: they depend on code
-alone. A guest that has touched the host (files of a directory tree, standard streams passed through) cannot go back.
+alone. A guest that has touched the host (files of a directory tree, standard streams passed through) or has
+System V shared memory cannot go back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from emulator.engine.lines import LineTable
 from emulator.engine.state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.errors import EmulatorError
+from emulator.linux.ipc_memory import Segment
 from emulator.linux.open_files import Stream
 from emulator.linux.regular_files import HostFile
 from emulator.linux.shared_pages import FilePages
@@ -86,6 +88,8 @@ class ObjectsState:
             raise EmulatorError(
                 "the guest has the host's files or streams open: it cannot go back to an earlier state"
             )
+        if isinstance(one, Segment):
+            raise EmulatorError("the guest has System V shared memory: it cannot go back to an earlier state")
         if isinstance(one, (list, bytearray)):
             self._kept.append((one, one[:]))
             return list(one) if isinstance(one, list) else []

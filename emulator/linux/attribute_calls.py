@@ -14,6 +14,7 @@ from emulator.linux.calls import AT_FDCWD, KernelCalls
 from emulator.linux.clock import NANOSECONDS
 from emulator.linux.open_files import Directory
 from emulator.linux.regular_files import RegularFile
+from emulator.linux.watch_files import ACCESS, ATTRIB, MODIFY
 
 _AT_SYMLINK_NOFOLLOW = 0x100
 _UTIME_NOW, _UTIME_OMIT = 0x3FFF_FFFF, 0x3FFF_FFFE
@@ -26,6 +27,7 @@ class AttributeCalls(KernelCalls):
         file = self._file(fd)
         if isinstance(file, RegularFile) and file.writable:
             file.change_mode(mode)
+            self._tell(file, ATTRIB)
         elif isinstance(file, RegularFile | Directory):
             self._files.change_mode(file.path, mode)
         return 0
@@ -43,27 +45,39 @@ class AttributeCalls(KernelCalls):
         return self.fchmodat(directory, path, mode)
 
     def fchown(self, fd: int, user: int, group: int) -> int:
-        self._file(fd)
-        return self._own(user, group)
+        file = self._file(fd)
+        if self._own(user, group):
+            self._tell(file, ATTRIB)
+        return 0
 
     def fchownat(self, directory: int, path: int, user: int, group: int, flags: int) -> int:
-        if path and self._text(path):
-            self._files.status(self._path(directory, path), follow=not flags & _AT_SYMLINK_NOFOLLOW)
-        return self._own(user, group)
+        if not path or not self._text(path):
+            if signed(directory, 32) != AT_FDCWD:
+                return self.fchown(directory, user, group)
+            self._own(user, group)
+            return 0
+        where, follow = self._path(directory, path), not flags & _AT_SYMLINK_NOFOLLOW
+        self._files.status(where, follow)
+        if self._own(user, group):
+            self._files.tell_about(where, ATTRIB, follow)
+        return 0
 
     @staticmethod
-    def _own(user: int, group: int) -> int:
+    def _own(user: int, group: int) -> bool:
+        """Whether an owner is given, who can only be the one that all files have."""
         if user & _NOBODY not in (UID, _NOBODY) or group & _NOBODY not in (GID, _NOBODY):
             raise OSError(errno.EPERM, "another owner")
-        return 0
+        return user & group & _NOBODY != _NOBODY
 
     def utimensat(self, directory: int, path: int, times: int, flags: int) -> int:
         accessed, modified = self._moment(times), self._moment(times and times + 16)
         if accessed is None and modified is None:
             return 0
+        event = MODIFY if accessed is None else ACCESS if modified is None else ATTRIB
         if path:
-            follow = not flags & _AT_SYMLINK_NOFOLLOW
-            self._files.set_times(self._path(directory, path), follow, accessed, modified)
+            where, follow = self._path(directory, path), not flags & _AT_SYMLINK_NOFOLLOW
+            self._files.set_times(where, follow, accessed, modified)
+            self._files.tell_about(where, event, follow)
             return 0
         if signed(directory, 32) == AT_FDCWD:
             raise OSError(errno.EFAULT, "path")
@@ -72,6 +86,7 @@ class AttributeCalls(KernelCalls):
             self._files.inodes.set_times(file.key, accessed, modified)
         elif isinstance(file, RegularFile | Directory):
             self._files.set_times(file.path, True, accessed, modified)
+        self._tell(file, event)
         return 0
 
     def _moment(self, address: int) -> int | None:

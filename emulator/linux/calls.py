@@ -33,6 +33,11 @@ class KernelCalls:
         """Raises OSError(EBADF)."""
         return self._table.file(signed(fd, 32))
 
+    def _tell(self, file: OpenFile, event: int) -> None:
+        """Tell those who watch the file what was done to it (an event of `watch_files`)."""
+        if self._files.watches.active:
+            self._files.tell(file, event)
+
     def _text(self, address: int, limit_bytes: int = _PATH_BYTES) -> str:
         """A path or name. Raises OSError(ENAMETOOLONG) and `MemoryFault`."""
         raw = self._memory.read_cstring(address, limit_bytes)

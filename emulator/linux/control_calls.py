@@ -6,7 +6,8 @@ import errno
 import os
 import struct
 
-from emulator.linux.abi import signed
+from emulator.linux import jobs
+from emulator.linux.abi import PID, Signal, signed
 from emulator.linux.calls import KernelCalls
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.locks import END, READ_LOCK, UNLOCK, WRITE_LOCK, Lock, lock_key
@@ -26,7 +27,7 @@ _TCGETS, _TCSETS, _TCSETSF, _TIOCGWINSZ, _FIONBIO = 0x5401, 0x5402, 0x5404, 0x54
 _TIOCGPGRP, _TIOCSPGRP, _TIOCGSID, _TIOCSCTTY, _TIOCSWINSZ = 0x540F, 0x5410, 0x5429, 0x540E, 0x5414
 _TCSBRK, _TCFLSH = 0x5409, 0x540B
 _FIONREAD, _FIONCLEX, _FIOCLEX = 0x541B, 0x5450, 0x5451
-_TERMINAL_WITHOUT_EFFECT = {*range(_TCSETS, _TCSETSF + 1), _TIOCSCTTY, _TIOCSWINSZ, _TCSBRK, _TCFLSH}
+_TERMINAL_WITHOUT_EFFECT = {*range(_TCSETS, _TCSETSF + 1), _TCSBRK, _TCFLSH}
 # struct termios of a terminal in its usual state: modes, line discipline, control characters
 _TERMIOS = struct.pack("<IIIIB", 0x500, 0x5, 0xBF, 0x8A3B, 0) + bytes.fromhex(
     "03 1c 7f 15 04 00 01 00 11 13 1a 00 12 0f 17 16 00 00 00"
@@ -135,13 +136,31 @@ class ControlCalls(KernelCalls):
             self._memory.write(argument, _TERMIOS)
         elif request == _TIOCGWINSZ:
             self._memory.write(argument, _WINDOW_SIZE)
-        elif request == _TIOCGPGRP:
-            self._memory.write_int(argument, 4, self._scheduler.foreground_group or self._owner.group)
-        elif request == _TIOCSPGRP:
-            self._scheduler.foreground_group = self._memory.read_int(argument, 4)
-        elif request == _TIOCGSID:
-            self._memory.write_int(argument, 4, self._owner.session)
-        elif request not in _TERMINAL_WITHOUT_EFFECT:
+        elif request in (_TIOCGPGRP, _TIOCSPGRP, _TIOCGSID, _TIOCSCTTY):
+            self._control(request, argument)
+        elif request in _TERMINAL_WITHOUT_EFFECT:
+            jobs.check_terminal(self._scheduler, self._owner, Signal.SIGTTOU)
+        elif request != _TIOCSWINSZ:
             self._scheduler.report(f"ioctl {request:#x} of a terminal")
             raise OSError(errno.ENOTTY, "ioctl")
         return 0
+
+    def _control(self, request: int, argument: int) -> None:
+        """Which session the terminal belongs to, and which group of it is in the foreground."""
+        if self._owner.session != jobs.TERMINAL_SESSION:
+            raise OSError(errno.EPERM if request == _TIOCSCTTY else errno.ENOTTY, "of another session")
+        if request == _TIOCGPGRP:
+            self._memory.write_int(argument, 4, self._scheduler.foreground_group or PID)
+        elif request == _TIOCGSID:
+            self._memory.write_int(argument, 4, self._owner.session)
+        elif request == _TIOCSPGRP:
+            jobs.check_terminal(self._scheduler, self._owner, Signal.SIGTTOU)
+            group = signed(self._memory.read_int(argument, 4), 32)
+            if group < 0:
+                raise OSError(errno.EINVAL, "group")
+            found = jobs.members(self._scheduler, group)
+            if not found:
+                raise OSError(errno.ESRCH, "group")
+            if found[0].session != self._owner.session:
+                raise OSError(errno.EPERM, "a group of another session")
+            self._scheduler.foreground_group = group

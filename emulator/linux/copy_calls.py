@@ -24,7 +24,8 @@ class CopyCalls(Transfers):
         data = source.read_at(min(count, _AT_ONCE_BYTES), start)
         done = self._put_some(target.write, data, signals=True) if data else 0
         self._move_on(source, offset, start + done)
-        return done
+        self._accessed(source, done)
+        return self._changed(target, done)
 
     def copy_file_range(
         self, in_fd: int, in_offset: int, out_fd: int, out_offset: int, count: int, flags: int
@@ -42,7 +43,8 @@ class CopyCalls(Transfers):
         done = target.write_at(data, to) if data else 0
         self._move_on(source, in_offset, start + done)
         self._move_on(target, out_offset, to + done)
-        return done
+        self._accessed(source, done)
+        return self._changed(target, done)
 
     def splice(self, in_fd: int, in_offset: int, out_fd: int, out_offset: int, count: int, flags: int) -> int:
         source, target = self._readable(in_fd), self._writable(out_fd)
@@ -59,7 +61,7 @@ class CopyCalls(Transfers):
             else:
                 done = self._put_some(target.write, data, signals=True) if data else 0
             source.take(done)
-            return done
+            return self._changed(target, done)
         if not isinstance(target, PipeEnd):
             raise OSError(errno.EINVAL, "neither is a pipe")
         count = min(count, self._room(target, flags))
@@ -69,6 +71,7 @@ class CopyCalls(Transfers):
             self._move_on(source, in_offset, start + len(data))
         else:
             data = source.read(count)
+        self._accessed(source, len(data))
         return self._put_some(target.write, data, signals=True) if data else 0
 
     def tee(self, in_fd: int, out_fd: int, count: int, flags: int) -> int:

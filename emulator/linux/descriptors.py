@@ -83,6 +83,8 @@ class DescriptorTable:
         self._close_on_exec.discard(descriptor)
         file.references -= 1
         if file.references == 0:
+            if file.on_close is not None:
+                file.on_close(file)
             file.close()
 
     def close_all(self) -> None:

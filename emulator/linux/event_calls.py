@@ -1,4 +1,7 @@
-"""System calls on files made of events: eventfd, timerfd, epoll. Every public method is the call of that name."""
+"""System calls on files made of events: eventfd, signalfd, timerfd, epoll.
+
+Every public method is the call of that name.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ import os
 import struct
 
 from emulator.linux.abi import signed
-from emulator.linux.clock import NANOSECONDS, Timers, VirtualClock
+from emulator.linux.calls import KernelCalls
+from emulator.linux.clock import NANOSECONDS
 from emulator.linux.event_files import EventCounter, EventPoll, TimerFile
-from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import OpenFile
 from emulator.linux.poll_calls import wait_with_mask
-from emulator.linux.signals import SignalState
-from emulator.memory import GuestMemory
+from emulator.linux.signal_files import SignalFile
+from emulator.linux.tasks import WhenStopped
 
 _EFD_SEMAPHORE = 1
 _ADD, _DELETE, _MODIFY = 1, 2, 3
@@ -23,21 +25,7 @@ _EVENT_BYTES = 16
 _MAX_EVENTS = 1 << 20
 
 
-class EventCalls:
-    def __init__(
-        self,
-        memory: GuestMemory,
-        files: VirtualFiles,
-        signals: SignalState,
-        clock: VirtualClock,
-        timers: Timers,
-    ) -> None:
-        self._memory = memory
-        self._table = files.descriptors
-        self._signals = signals
-        self._clock = clock
-        self._timers = timers
-
+class EventCalls(KernelCalls):
     def eventfd2(self, value: int, flags: int) -> int:
         if flags & ~(os.O_CLOEXEC | os.O_NONBLOCK | _EFD_SEMAPHORE):
             raise OSError(errno.EINVAL, "eventfd2")
@@ -46,12 +34,27 @@ class EventCalls:
         )
         return self._table.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
 
+    def signalfd4(self, fd: int, mask: int, size: int, flags: int) -> int:
+        if size != 8:
+            raise OSError(errno.EINVAL, "sigset size")
+        wanted = self._memory.read_int(mask, 8)
+        if flags & 0xFFFF_FFFF & ~(os.O_CLOEXEC | os.O_NONBLOCK):
+            raise OSError(errno.EINVAL, "signalfd4")
+        if signed(fd, 32) == -1:
+            made = SignalFile(flags & os.O_NONBLOCK, wanted, self._scheduler)
+            return self._table.install(made, close_on_exec=bool(flags & os.O_CLOEXEC))
+        file = self._file(fd)
+        if not isinstance(file, SignalFile):
+            raise OSError(errno.EINVAL, "signalfd")
+        file.set_mask(wanted)
+        return signed(fd, 32)
+
     # Timers
 
     def timerfd_create(self, clock_id: int, flags: int) -> int:
         if clock_id not in _CLOCKS or flags & ~(os.O_CLOEXEC | os.O_NONBLOCK):
             raise OSError(errno.EINVAL, "timerfd_create")
-        file = TimerFile(flags & os.O_NONBLOCK | os.O_RDWR, self._timers, clock_id in _WALL_CLOCKS)
+        file = TimerFile(flags & os.O_NONBLOCK | os.O_RDWR, self._kernel.timers, clock_id in _WALL_CLOCKS)
         return self._table.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
 
     def timerfd_settime(self, fd: int, flags: int, new: int, old: int) -> int:
@@ -66,7 +69,10 @@ class EventCalls:
 
     def timerfd_gettime(self, fd: int, address: int) -> int:
         timer = self._timer(fd).timer
-        times = (*divmod(timer.interval, NANOSECONDS), *divmod(self._timers.remaining(timer), NANOSECONDS))
+        times = (
+            *divmod(timer.interval, NANOSECONDS),
+            *divmod(self._kernel.timers.remaining(timer), NANOSECONDS),
+        )
         self._memory.write(address, struct.pack("<4q", *times))
         return 0
 
@@ -120,13 +126,12 @@ class EventCalls:
             self._memory.write(events, b"".join(struct.pack("<IIQ", e, 0, data) for e, data in found))
             return len(found) or None
 
-        return wait_with_mask(self._memory, self._signals, ready, until, lambda: 0, mask, size)
+        return wait_with_mask(
+            self._memory, self._signals, ready, until, lambda: 0, mask, size, WhenStopped.ENDS
+        )
 
     def _set(self, fd: int) -> EventPoll:
         file = self._file(fd)
         if not isinstance(file, EventPoll):
             raise OSError(errno.EINVAL, "epoll")
         return file
-
-    def _file(self, fd: int) -> OpenFile:
-        return self._table.file(signed(fd, 32))

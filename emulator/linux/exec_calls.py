@@ -77,7 +77,7 @@ class ExecCalls(KernelCalls):
         kernel.signals.copy_actions(before.signals, keep_handlers=False)
         kernel.signals.copy_pending(before.signals)
         kernel.signals.thread = thread.signals
-        self._owner.borrows = False
+        self._owner.borrows, self._owner.has_executed = False, True
         x = [0] * 32
         x[_STACK_POINTER] = process.stack_pointer
         Registers(tuple(x), (0,) * 32, process.entry, 0).put(hart)

@@ -9,6 +9,7 @@ from emulator.linux.abi import signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.locks import lock_key
 from emulator.linux.transfers import Transfers
+from emulator.linux.watch_files import MODIFY
 from emulator.memory import READ, WRITE
 
 _CLOSE_RANGE_CLOEXEC = 4
@@ -27,7 +28,7 @@ class FileCalls(Transfers):
         count = self._usable(address, count, WRITE)
         data = file.read(count)
         self._memory.write(address, data)
-        return len(data)
+        return self._accessed(file, len(data))
 
     def write(self, fd: int, address: int, count: int) -> int:
         file = self._writable(fd)
@@ -35,7 +36,7 @@ class FileCalls(Transfers):
 
     def readv(self, fd: int, vectors: int, count: int) -> int:
         file = self._readable(fd)
-        return self._scatter(vectors, count, lambda n_bytes, _: file.read(n_bytes))
+        return self._accessed(file, self._scatter(vectors, count, lambda n_bytes, _: file.read(n_bytes)))
 
     def writev(self, fd: int, vectors: int, count: int) -> int:
         file = self._writable(fd)
@@ -45,19 +46,21 @@ class FileCalls(Transfers):
         file = self._readable(fd)
         data = file.read_at(self._usable(address, count, WRITE), self._offset(offset))
         self._memory.write(address, data)
-        return len(data)
+        return self._accessed(file, len(data))
 
     def pwrite64(self, fd: int, address: int, count: int, offset: int) -> int:
         file = self._writable(fd)
         data = self._memory.read(address, self._usable(address, count, READ))
-        return file.write_at(data, self._offset(offset))
+        return self._changed(file, file.write_at(data, self._offset(offset)))
 
     def preadv(self, fd: int, vectors: int, count: int, offset: int) -> int:
         file, start = self._readable(fd), self._offset(offset)
-        return self._scatter(vectors, count, lambda n_bytes, done: file.read_at(n_bytes, start + done))
+        done = self._scatter(vectors, count, lambda n_bytes, done: file.read_at(n_bytes, start + done))
+        return self._accessed(file, done)
 
     def pwritev(self, fd: int, vectors: int, count: int, offset: int) -> int:
-        return self._writable(fd).write_at(self._gather(vectors, count), self._offset(offset))
+        file = self._writable(fd)
+        return self._changed(file, file.write_at(self._gather(vectors, count), self._offset(offset)))
 
     def preadv2(self, fd: int, vectors: int, count: int, offset: int, high: int, flags: int) -> int:
         self._no_flags(flags, "preadv2")
@@ -84,6 +87,7 @@ class FileCalls(Transfers):
         if not file.writable:
             raise OSError(errno.EINVAL, "not open for writing")
         file.truncate(self._offset(length))
+        self._tell(file, MODIFY)
         return 0
 
     def fallocate(self, fd: int, mode: int, offset: int, length: int) -> int:
@@ -105,6 +109,7 @@ class FileCalls(Transfers):
             end = min(start + length, size)
             for here in range(start, end, _ZEROED_BYTES):
                 file.write_at(bytes(min(_ZEROED_BYTES, end - here)), here)
+        self._tell(file, MODIFY)
         return 0
 
     def fsync(self, fd: int) -> int:

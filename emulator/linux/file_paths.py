@@ -25,6 +25,7 @@ from emulator.linux.open_files import Device, Directory, FileStatus, MemoryBudge
 from emulator.linux.regular_files import HostFile
 from emulator.linux.shared_pages import SharedFiles
 from emulator.linux.system_tree import SystemFiles, SystemTree
+from emulator.linux.watch_files import FileWatches
 
 _DEVICES = {
     "/dev/null": "null",
@@ -57,6 +58,7 @@ class FilePaths:
                 )
         self.inodes = Inodes()
         self.shared = SharedFiles()
+        self.watches = FileWatches()
         self.descriptors = DescriptorTable()
         self.working_directory = "/"
         self.umask = 0o022
@@ -119,10 +121,12 @@ class FilePaths:
             pages = self.shared.pages(key)
             if pages is not None:
                 pages.cut(0)
-        return HostFile(
+        file = HostFile(
             plain, flags, lambda: self._host_status(os.fstat(descriptor)), descriptor, key, self.shared,
             lambda: self.inodes.modified(key),
         )  # fmt: skip
+        file.place = opened.path
+        return file
 
     def contents(self, path: str) -> bytes:
         """All of a regular file."""
@@ -203,6 +207,23 @@ class FilePaths:
         except OSError:
             return 0
 
+    def key(self, path: str, follow: bool = True) -> Hashable:
+        """What a file's number and times are known by."""
+        plain = self._plain(path)
+        if self._is_here(plain) or self._is_fixed(plain):
+            return self._memory.key(plain)
+        tree, inner = self._tree(path)
+        host = tree.status(inner, follow)
+        return host.st_dev, host.st_ino
+
+    def place(self, path: str, follow: bool) -> str:
+        """The way to a file without links; ``follow``: also not at its end. Raises OSError."""
+        plain = self._plain(path)
+        if self._is_here(plain) or self._is_fixed(plain) or self._memory.may_have(plain):
+            return plain
+        tree, inner = self._tree(path)
+        return tree.place(inner, follow)
+
     def show(self, path: str, contents: bytes) -> None:
         """Let the guest read ``contents`` at ``path`` if it finds nothing there: its own program."""
         plain = self._plain(self.absolute(path))
@@ -223,7 +244,7 @@ class FilePaths:
 
     def _changed_directory(self, path: str) -> None:
         """Something was made, renamed or removed at ``path``."""
-        self.inodes.modified(self._key(posixpath.dirname(path.rstrip("/")) or "/"))
+        self.inodes.modified(self.key(posixpath.dirname(path.rstrip("/")) or "/"))
 
     def _map(self, path: str, source: Path | str | bytes, writable: Collection[str]) -> None:
         if isinstance(source, bytes):
@@ -275,15 +296,6 @@ class FilePaths:
         return (
             self._of_system(plain) is not None or plain in _DEVICES or plain in STREAMS or plain == _TERMINAL
         )
-
-    def _key(self, path: str, follow: bool = True) -> Hashable:
-        """What a file's number and times are known by."""
-        plain = self._plain(path)
-        if self._is_here(plain) or self._is_fixed(plain):
-            return self._memory.key(plain)
-        tree, inner = self._tree(path)
-        host = tree.status(inner, follow)
-        return host.st_dev, host.st_ino
 
     def _terminal(self) -> OpenFile:
         for number in STREAMS.values():

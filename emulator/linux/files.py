@@ -18,7 +18,7 @@ import stat
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 
-from emulator.linux.file_paths import STREAMS, FilePaths
+from emulator.linux.file_paths import STREAMS
 from emulator.linux.host_tree import HostTree
 from emulator.linux.locks import FileLocks
 from emulator.linux.memory_tree import Special
@@ -26,9 +26,11 @@ from emulator.linux.open_files import FileStatus, MemoryBudget, OpenFile, Stream
 from emulator.linux.pipes import make_pipe
 from emulator.linux.regular_files import RegularFile
 from emulator.linux.sockets import Names
+from emulator.linux.watch_files import ATTRIB, CREATE
+from emulator.linux.watched_files import WatchedFiles
 
 
-class VirtualFiles(FilePaths):
+class VirtualFiles(WatchedFiles):
     """The file system and the descriptor table of one guest.
 
     ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. ``mapped``:
@@ -116,6 +118,11 @@ class VirtualFiles(FilePaths):
     # Changing what is there. All paths are absolute guest paths; all methods raise OSError.
 
     def remove(self, path: str, directory: bool) -> None:
+        about = self.look(path)
+        self._remove(path, directory)
+        self.told_removed(about)
+
+    def _remove(self, path: str, directory: bool) -> None:
         plain = self._plain(path)
         if self._is_here(plain):
             if plain in self._trees:
@@ -135,11 +142,12 @@ class VirtualFiles(FilePaths):
             raise OSError(errno.EEXIST, "exists")
         if self._memory.may_have(plain):
             self._memory.make_directory(plain)
-            return
-        tree, inner = self._tree(path)
-        tree.make_directory(inner, mode & ~self.umask)
-        self.inodes.created(self._key(path))
-        self._changed_directory(path)
+        else:
+            tree, inner = self._tree(path)
+            tree.make_directory(inner, mode & ~self.umask)
+            self.inodes.created(self.key(path))
+            self._changed_directory(path)
+        self.told_name(path, CREATE)
 
     def make_link(self, target: str, path: str) -> None:
         """A symbolic link: only in directories of the host."""
@@ -150,11 +158,19 @@ class VirtualFiles(FilePaths):
             raise OSError(errno.EPERM, "no links in memory")
         tree, inner = self._tree(path)
         tree.make_link(target, inner)
-        self.inodes.created(self._key(path, follow=False))
+        self.inodes.created(self.key(path, follow=False))
         self._changed_directory(path)
+        self.told_name(path, CREATE)
 
     def add_name(self, old: str, new: str) -> None:
         """A further name for a file."""
+        self._add_name(old, new)
+        about = self.look(new) if self.watches.active else None
+        if about is not None:
+            self.watches.tell(about.key, ATTRIB, about.is_directory)
+        self.told_name(new, CREATE)
+
+    def _add_name(self, old: str, new: str) -> None:
         source, target = self._plain(old), self._plain(new)
         if self._memory.has_file(source):
             self._memory.link(source, target)
@@ -167,7 +183,7 @@ class VirtualFiles(FilePaths):
         if source_tree is not target_tree:
             raise OSError(errno.EXDEV, "another file system")
         source_tree.add_name(source_inner, target_inner)
-        self.inodes.changed(self._key(new, follow=False))
+        self.inodes.changed(self.key(new, follow=False))
         self._changed_directory(new)
 
     def make_special(self, path: str, special: Special) -> None:
@@ -185,8 +201,14 @@ class VirtualFiles(FilePaths):
             raise OSError(errno.EROFS, "not writable for the guest")
         special.mode &= ~self.umask
         self._memory.add_special(plain, special)
+        self.told_name(path, CREATE)
 
     def rename(self, old: str, new: str) -> None:
+        about, replaced = self.look(old), self.look(new)
+        self._rename(old, new)
+        self.told_moved(about, replaced, new)
+
+    def _rename(self, old: str, new: str) -> None:
         source, target = self._plain(old), self._plain(new)
         if self._memory.has_file(source):
             self._memory.rename(source, target)
@@ -196,7 +218,7 @@ class VirtualFiles(FilePaths):
         (source_tree, source_inner), (target_tree, target_inner) = self._tree(old), self._tree(new)
         if source_tree is not target_tree:
             raise OSError(errno.EXDEV, "another file system")
-        key = self._key(old, follow=False)
+        key = self.key(old, follow=False)
         if not self._is_same(new, key):
             self._forget_last_name(target_tree, target_inner)
         source_tree.rename(source_inner, target_inner)
@@ -206,6 +228,10 @@ class VirtualFiles(FilePaths):
 
     def change_mode(self, path: str, mode: int) -> None:
         """Permissions of what is at ``path``; links are followed."""
+        self._change_mode(path, mode)
+        self.tell_about(path, ATTRIB)
+
+    def _change_mode(self, path: str, mode: int) -> None:
         plain = self._plain(path)
         if self._is_here(plain):
             self._memory.change_mode(plain, mode)
@@ -214,14 +240,14 @@ class VirtualFiles(FilePaths):
             raise OSError(errno.EPERM, "a file of the system")
         tree, inner = self._tree(path)
         tree.change_mode(inner, mode)
-        self.inodes.changed(self._key(path))
+        self.inodes.changed(self.key(path))
 
     def set_times(self, path: str, follow: bool, accessed: int | None, modified: int | None) -> None:
         """When a file was read and written, in nanoseconds of the wall clock; None: as it is."""
         self.status(path, follow)
         if not self.is_writable(path):
             raise OSError(errno.EROFS, "not writable for the guest")
-        self.inodes.set_times(self._key(path, follow), accessed, modified)
+        self.inodes.set_times(self.key(path, follow), accessed, modified)
 
     # Inner parts
 
@@ -236,7 +262,7 @@ class VirtualFiles(FilePaths):
 
     def _is_same(self, path: str, key: Hashable) -> bool:
         try:
-            return self._key(path, follow=False) == key
+            return self.key(path, follow=False) == key
         except FileNotFoundError:
             return False
 

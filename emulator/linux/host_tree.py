@@ -78,8 +78,15 @@ class HostTree:
         is_new = not place.kind and bool(flags & os.O_CREAT)
         if is_new:
             os.fchmod(descriptor, mode & 0o777)
-        where = posixpath.join(self._mount, place.path.lstrip("/")).rstrip("/") or "/"
-        return Opened(descriptor, where, is_new)
+        return Opened(descriptor, self._guest_path(place), is_new)
+
+    def place(self, path: str, follow: bool) -> str:
+        """The guest path without links. Raises OSError."""
+        with self._walk(path, follow) as place:
+            return self._guest_path(place)
+
+    def _guest_path(self, place: _Place) -> str:
+        return posixpath.join(self._mount, place.path.lstrip("/")).rstrip("/") or "/"
 
     def status(self, path: str, follow: bool) -> os.stat_result:
         with self._walk(path, follow) as place:

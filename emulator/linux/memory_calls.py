@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from emulator.linux.abi import signed
 from emulator.linux.files import VirtualFiles
+from emulator.linux.ipc_memory import Attachment
 from emulator.linux.open_files import Device, OpenFile
 from emulator.linux.process import ProcessImage
 from emulator.linux.regular_files import RegularFile
-from emulator.linux.shared_pages import FilePages
+from emulator.linux.shared_pages import Shared
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -24,6 +25,7 @@ from emulator.memory import (
     WRITE,
     GuestMemory,
     MemoryLimit,
+    SharedArea,
     page_ceiling,
     page_floor,
 )
@@ -62,7 +64,7 @@ class MemoryCalls:
             for path in (path or image.name,)
         ]
         self._named.append((process.stack_low, process.stack_high, 0, "[stack]"))
-        self._shared: list[tuple[int, int, FilePages]] = []  # start, end and pages of files mapped shared
+        self._shared: list[tuple[int, int, Shared]] = []  # start, end, and what is mapped shared there
 
     def continue_from(self, other: MemoryCalls) -> None:
         """Have the heap and the mappings that ``other`` has: after a fork."""
@@ -70,12 +72,12 @@ class MemoryCalls:
         self._named = list(other._named)
         self._shared = list(other._shared)
         for _, _, pages in self._shared:
-            pages.users += 1
+            pages.join()
 
     def release(self) -> None:
         """The process is gone, or executes another program."""
         for _, _, pages in self._shared:
-            self._files.shared.leave(pages)
+            pages.leave()
         self._shared = []
 
     def names_of(self, start: int, end: int) -> list[tuple[int, int, int, str]]:
@@ -113,14 +115,14 @@ class MemoryCalls:
 
     def _unshare(self, start: int, end: int) -> None:
         """No pages of files are mapped shared there any more."""
-        kept: list[tuple[int, int, FilePages]] = []
+        kept: list[tuple[int, int, Shared]] = []
         for low, high, pages in self._shared:
             parts = [(a, b) for a, b in ((low, min(start, high)), (max(end, low), high)) if a < b]
             kept += [(a, b, pages) for a, b in parts]
             if len(parts) == 2:
-                pages.users += 1
+                pages.join()
             elif not parts:
-                self._files.shared.leave(pages)
+                pages.leave()
         self._shared = kept
 
     def brk(self, address: int) -> int:
@@ -194,11 +196,32 @@ class MemoryCalls:
             self._files.shared.load(pages, offset, length)
             self._memory.map_area(where, length, _permission(prot), pages.area, offset)
         except (OSError, MemoryLimit):
-            self._files.shared.leave(pages)
+            pages.leave()
             raise
         self._name(where, length, offset, file.path)
         self._shared.append((where, where + length, pages))
         return where
+
+    def attach(
+        self, address: int, length: int, flags: int, permission: int, area: SharedArea, name: str, shared: Shared
+    ) -> int:  # fmt: skip
+        """Map memory shared that is no file's, told as ``name``; where. Raises OSError and `MemoryLimit`."""
+        where = self._place(address, length, flags)
+        self._memory.map_area(where, length, permission, area)
+        self._name(where, length, 0, name)
+        self._shared.append((where, where + length, shared))
+        return where
+
+    def detach(self, address: int) -> bool:
+        """Unmap what is left of what was attached at ``address``; whether there is something."""
+        parts = [
+            (low, high - low)
+            for low, high, shared in self._shared
+            if isinstance(shared, Attachment) and low - self._memory.place_of(low)[1] == address
+        ]
+        for start, length in parts:
+            self.munmap(start, length)
+        return bool(parts)
 
     def _can_be_written(self, file: OpenFile) -> bool:
         try:
@@ -366,7 +389,7 @@ class MemoryCalls:
         shared = [(max(low, old), min(high, end), pages) for low, high, pages in self._shared]
         moved = [(low, high, pages) for low, high, pages in shared if low < high]
         for _, _, pages in moved:
-            pages.users += 1
+            pages.join()
         self._name(old, length)
         self._name(new, length)
         for start, stop, offset, name in names:

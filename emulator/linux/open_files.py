@@ -59,6 +59,12 @@ class OpenFile:
         self.references = 0
         self.changes = 0
         """How often something arrived or room was made: what an edge is to who watches the file."""
+        self.place: str | None = None
+        """The path without links that it was opened by, if it was; a later one when it was renamed since."""
+        self.is_unlinked = False
+        """Whether the name at ``place`` is gone."""
+        self.on_close: Callable[[OpenFile], None] | None = None
+        """Called when the last descriptor is gone, before `close`."""
 
     @property
     def readable(self) -> bool:

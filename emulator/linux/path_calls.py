@@ -10,9 +10,10 @@ import struct
 from emulator.linux.abi import GID, UID, signed
 from emulator.linux.calls import AT_FDCWD, KernelCalls
 from emulator.linux.clock import NANOSECONDS
-from emulator.linux.open_files import Directory, FileStatus
+from emulator.linux.open_files import Directory, FileStatus, OpenFile
 from emulator.linux.pipes import NamedPipe, PipeEnd
 from emulator.linux.tasks import Wait
+from emulator.linux.watch_files import ACCESS, MODIFY
 from emulator.memory import PAGE_BYTES
 
 _AT_SYMLINK_NOFOLLOW, _AT_REMOVEDIR, _AT_SYMLINK_FOLLOW, _AT_EMPTY_PATH = 0x100, 0x200, 0x400, 0x1000
@@ -26,12 +27,17 @@ class PathCalls(KernelCalls):
         close_on_exec = bool(flags & os.O_CLOEXEC)
         if isinstance(file, PipeEnd) and file.is_alone():
             self._wait_for_other_end(file, close_on_exec)
-        return self._table.install(file, close_on_exec=close_on_exec)
+        return self._installed(file, close_on_exec)
+
+    def _installed(self, file: OpenFile, close_on_exec: bool) -> int:
+        descriptor = self._table.install(file, close_on_exec=close_on_exec)
+        self._files.note_open(file)
+        return descriptor
 
     def _wait_for_other_end(self, file: PipeEnd, close_on_exec: bool) -> None:
         self._scheduler.stirred = True
         raise Wait(
-            lambda: None if file.is_alone() else self._table.install(file, close_on_exec=close_on_exec),
+            lambda: None if file.is_alone() else self._installed(file, close_on_exec),
             restartable=True,
             interrupted=file.close,
             deadlock=f"the guest opens the named pipe {file.path}, and nobody ever opens its other end",
@@ -49,12 +55,14 @@ class PathCalls(KernelCalls):
     def truncate(self, path: int, length: int) -> int:
         if length >> 63:
             raise OSError(errno.EINVAL, "negative length")
-        file = self._files.open(self._path(AT_FDCWD, path), os.O_WRONLY, 0)
+        where = self._path(AT_FDCWD, path)
+        file = self._files.open(where, os.O_WRONLY, 0)
         try:
             file.truncate(length)
         finally:
             if file.references == 0:
                 file.close()
+        self._files.tell_about(where, MODIFY)
         return 0
 
     def fstat(self, fd: int, address: int) -> int:
@@ -192,6 +200,7 @@ class PathCalls(KernelCalls):
             header = struct.pack("<QqHB", status.inode, file.position + 1, length, status.mode >> 12 & 15)
             packed += (header + encoded).ljust(length, b"\0")
             file.position += 1
+        self._tell(file, ACCESS)
         if not packed and file.position < len(entries):
             raise OSError(errno.EINVAL, "buffer too small")
         self._memory.write(address, packed)

@@ -10,7 +10,7 @@ from emulator.linux.clock import NANOSECONDS, VirtualClock
 from emulator.linux.descriptors import MAX_DESCRIPTORS, DescriptorTable
 from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT
 from emulator.linux.signals import SignalState
-from emulator.linux.tasks import Wait
+from emulator.linux.tasks import Wait, WhenStopped
 from emulator.memory import GuestMemory
 
 _POLLNVAL = 0x20
@@ -106,6 +106,7 @@ class PollCalls:
 def wait_with_mask(
     memory: GuestMemory, signals: SignalState, ready: Callable[[], int | None], until: int | None,
     nothing: Callable[[], int], mask: int, size: int,
+    when_stopped: WhenStopped = WhenStopped.TIME_STANDS_STILL,
 ) -> int:  # fmt: skip
     """What ``ready`` gives, at once or after a `Wait` during which the signal mask at address ``mask`` is in force."""
     if mask and size != 8:
@@ -131,4 +132,4 @@ def wait_with_mask(
 
     if replacement is not None:
         signals.set_mask(replacement)
-    raise Wait(ready_again, until, timed_out, interrupted=interrupted)
+    raise Wait(ready_again, until, timed_out, interrupted=interrupted, when_stopped=when_stopped)

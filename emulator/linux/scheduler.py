@@ -12,9 +12,15 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
 from emulator.linux.hart import Hart
-from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait
+from emulator.linux.ipc import IpcTable
+from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
+from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
+from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
+from emulator.linux.jobs import stops_waiting
+from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TURN_INSTRUCTIONS = 1_000_000
@@ -85,8 +91,10 @@ class Scheduler:
         self.futexes = Futexes()
         self._instructions = instructions
         self.current: Thread
+        self._asked: Thread | None = None  # who waits and is asked whether it still does
         self.runnable: list[Thread] = []
         self.waiting: list[Thread] = []
+        self.held: list[Thread] = []  # they could run, but their process is stopped
         self.processes: dict[int, Process] = {}
         self.turn_end = TURN_INSTRUCTIONS
         self.stirred = False
@@ -97,7 +105,10 @@ class Scheduler:
         self.on_switch: Callable[[], None] | None = None
         """Called when another thread has got the hart, or this one another program."""
         self.foreground_group = 0
-        """The process group that the terminal belongs to; 0: that of whoever asks."""
+        """The process group that the terminal belongs to; 0: the first process's."""
+        self.segments = IpcTable[Segment](MAX_SEGMENTS)
+        self.semaphores = IpcTable[SemaphoreSet](MAX_SETS)
+        self.queues = IpcTable[MessageQueue](MAX_QUEUES)
         self._next_pid = _FIRST_PID
         self._turn_start_nanoseconds = 0
 
@@ -105,6 +116,9 @@ class Scheduler:
     def new_pid(self) -> int:
         """A number for a process or thread; none is used twice before all have been used."""
         taken = {thread.tid for process in self.processes.values() for thread in process.threads}
+        taken |= {
+            number for process in self.processes.values() for number in (process.group, process.session)
+        }
         while self._next_pid in taken or self._next_pid in self.processes:
             self._next_pid += 1
         found = self._next_pid
@@ -130,6 +144,11 @@ class Scheduler:
         if what not in self.unsupported:
             self.unsupported.append(what)
 
+    @property
+    def acting(self) -> Thread:
+        """In whose name something is done: the current thread's, or that of one whose wait may be over."""
+        return self.current if self._asked is None else self._asked
+
     # --- starting and ending
     def begin(self, thread: Thread) -> None:
         """The first thread of all has the hart."""
@@ -141,10 +160,52 @@ class Scheduler:
 
     def remove(self, thread: Thread) -> None:
         """The thread runs no more; when it is the current one, `switch` must follow."""
-        for place in (self.runnable, self.waiting):
+        for place in (self.runnable, self.waiting, self.held):
             if thread in place:
                 place.remove(thread)
         thread.wait = None
+
+    def hold(self, process: Process) -> None:
+        """The process was stopped: its threads do not run, and waits end or stand still as the calls want it."""
+        self.held += [thread for thread in self.runnable if thread.process is process]
+        self.runnable = [thread for thread in self.runnable if thread.process is not process]
+        for thread in list(self.waiting):
+            wait = thread.wait
+            if thread.process is not process or wait is None:
+                continue
+            if wait.when_stopped is WhenStopped.ENDS:
+                self._interrupt(thread, wait)
+            elif wait.when_stopped is WhenStopped.TIME_STANDS_STILL and wait.until is not None:
+                wait.until -= self.clock.elapsed()
+        self.stirred = True
+
+    def release(self, process: Process) -> None:
+        """The process is not stopped any more."""
+        freed = [thread for thread in self.held if thread.process is process]
+        self.held = [thread for thread in self.held if thread.process is not process]
+        for thread in freed:
+            self._enqueue(thread)
+        for thread in self.waiting:
+            wait = thread.wait
+            if thread.process is not process or wait is None or wait.until is None:
+                continue
+            if wait.when_stopped is WhenStopped.TIME_STANDS_STILL:
+                wait.until += self.clock.elapsed()
+        self.stirred = True
+
+    def _interrupt(self, thread: Thread, wait: Wait) -> None:
+        """The thread's call fails with EINTR as its process is stopped."""
+        signals = thread.kernel.signals
+        before, signals.thread = signals.thread, thread.signals
+        if wait.interrupted is not None:
+            wait.interrupted()
+        signals.end_wait()
+        signals.thread = before
+        assert thread.registers is not None
+        thread.registers = thread.registers.with_result(-errno.EINTR)
+        thread.wait = None
+        self.waiting.remove(thread)
+        self.held.append(thread)
 
     # --- processor time
     def settle(self) -> None:
@@ -177,11 +238,22 @@ class Scheduler:
         if self.runnable:
             self._preempt(hart)
 
+    def leave_stopped(self, hart: Hart) -> None:
+        """The current thread's process was stopped: go on with another one."""
+        thread = self.current
+        try:
+            self._preempt(hart)
+        except Deadlock:
+            self.remove(thread)
+            raise
+
     def look(self, hart: Hart) -> None:
         """Between stretches of running: end waits that are over, and the turn of the current thread."""
         if self.stirred and self.waiting:
             self._ask()
-        if self.runnable and self._instructions() >= self.turn_end:
+        if self.current.process.stopped:
+            self.leave_stopped(hart)
+        elif self.runnable and self._instructions() >= self.turn_end:
             self._preempt(hart)
 
     def until_turn_ends(self) -> int | None:
@@ -195,7 +267,7 @@ class Scheduler:
         deadlines = [
             self.clock.to_source(TimeBase.ELAPSED, thread.wait.until)
             for thread in self.waiting
-            if thread.wait is not None and thread.wait.until is not None
+            if thread.wait is not None and thread.wait.until is not None and not thread.process.stopped
         ]
         timer = self.timers.next_deadline()
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
@@ -229,25 +301,38 @@ class Scheduler:
         self.switch(hart)
 
     def _enqueue(self, thread: Thread) -> None:
+        if thread.process.stopped:
+            self.held.append(thread)
+            return
         if not self.runnable:
             self.turn_end = self._instructions() + TURN_INSTRUCTIONS
         self.runnable.append(thread)
 
     def _ask(self) -> None:
         """Put everybody whose wait is over in the queue."""
-        self.stirred = False
-        for thread in list(self.waiting):
-            if thread.wait is not None and self._is_over(thread, thread.wait):
-                self.waiting.remove(thread)
-                thread.wait = None
-                self._enqueue(thread)
+        self.stirred = True
+        while self.stirred:  # who is stopped meanwhile stirs its parent
+            self.stirred = False
+            for thread in list(self.waiting):
+                if (
+                    thread.wait is not None
+                    and not thread.process.stopped
+                    and self._is_over(thread, thread.wait)
+                ):
+                    self.waiting.remove(thread)
+                    thread.wait = None
+                    self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
         signals = thread.kernel.signals
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
+        self._asked = thread
         try:
             result = wait.ready()
+            if result is None and stops_waiting(self, thread):
+                thread.restart = restart
+                return False
             if result is None and signals.has_pending():
                 result, thread.restart = -errno.EINTR, restart
                 if wait.interrupted is not None:
@@ -264,6 +349,7 @@ class Scheduler:
             thread.wait, result = further, None
         finally:
             signals.thread = before
+            self._asked = None
         if result is None:
             thread.restart = restart
             return False
@@ -273,9 +359,13 @@ class Scheduler:
 
     def _pass_time(self, wakeups: int) -> None:
         """Nobody can run: let time pass until somebody may. Raises `Deadlock`."""
-        ends = [t.wait.until for t in self.waiting if t.wait is not None and t.wait.until is not None]
+        ends = [
+            t.wait.until
+            for t in self.waiting
+            if t.wait is not None and t.wait.until is not None and not t.process.stopped
+        ]
         timer = self.timers.next_wakeup()
-        if (not ends and (timer is None or wakeups > _MAX_WAKEUPS)) or not self.waiting:
+        if not ends and (timer is None or wakeups > _MAX_WAKEUPS or not (self.waiting or self.held)):
             raise Deadlock(self._why())
         if timer is not None:
             ends.append(timer)
@@ -283,8 +373,15 @@ class Scheduler:
         self.timers.fire()
 
     def _why(self) -> str:
-        waits = [thread.wait.deadlock for thread in self.waiting if thread.wait is not None]
+        goes_on = [thread for thread in self.waiting if not thread.process.stopped]
+        waits = [thread.wait.deadlock for thread in goes_on if thread.wait is not None]
+        stopped = ", ".join(
+            f"{signal_name(process.stopped)} has stopped process {process.pid}"
+            for process in self.processes.values()
+            if process.stopped
+        )
         if not waits:
-            return "the guest waits for ever: nobody is left to run"
+            why = f"{stopped}, and nobody who runs can continue it" if stopped else "nobody is left to run"
+            return f"the guest waits for ever: {why}"
         others = "" if len(waits) == 1 else f" ({len(waits)} threads wait, none for anything that can happen)"
-        return waits[0] + others
+        return waits[0] + others + (f"; {stopped}" if stopped else "")

@@ -29,10 +29,22 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class FilePages:
-    """The pages of one file. ``open_store`` gives the file's bytes for as long as the pages are in use."""
+class Shared(Protocol):
+    """What is mapped shared, as its mappings come, go, and are written back."""
 
-    def __init__(self, open_store: Callable[[], Store]) -> None:
+    def join(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+    def write_back(self) -> None: ...
+
+
+class FilePages:
+    """The pages of one file, one of ``files``. ``open_store`` gives the file's bytes for as long as the pages are in
+    use."""
+
+    def __init__(self, open_store: Callable[[], Store], files: SharedFiles) -> None:
+        self._files = files
         self.area = SharedArea(0)
         self.users = 0
         """Mappings, of all processes."""
@@ -40,6 +52,14 @@ class FilePages:
         self._store = open_store()
         self._length = 0
         self._loaded: set[int] = set()
+
+    def join(self) -> None:
+        """One mapping more."""
+        self.users += 1
+
+    def leave(self) -> None:
+        """A mapping is gone."""
+        self._files.leave(self)
 
     def let_change(self, open_store: Callable[[], Store]) -> None:
         """Somebody may write to a mapping; ``open_store`` gives the file's bytes for writing."""
@@ -125,10 +145,10 @@ class SharedFiles:
         """The pages of a file for one more mapping, which may be written to or not. Raises OSError."""
         pages = self._pages.get(key)
         if pages is None:
-            pages = self._pages[key] = FilePages(open_store)
+            pages = self._pages[key] = FilePages(open_store, self)
         if can_change:
             pages.let_change(open_store)
-        pages.users += 1
+        pages.join()
         return pages
 
     def leave(self, pages: FilePages) -> None:

@@ -11,6 +11,7 @@ import struct
 from emulator.linux.abi import N_SIGNALS, Signal, signed
 from emulator.linux.clock import VirtualClock
 from emulator.linux.hart import Hart
+from emulator.linux.jobs import members
 from emulator.linux.scheduler import Scheduler
 from emulator.linux.signals import (
     SI_TKILL,
@@ -24,7 +25,7 @@ from emulator.linux.signals import (
     SignalState,
     sent_by_user,
 )
-from emulator.linux.tasks import Process, Thread, Wait
+from emulator.linux.tasks import Process, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault
 
 _SIG_BLOCK, _SIG_UNBLOCK, _SIG_SETMASK = 0, 1, 2
@@ -111,7 +112,7 @@ class SignalCalls:
                 self._memory.write(info, taken.packed())
             return signal
 
-        raise Wait(ready, until, lambda: -errno.EAGAIN)
+        raise Wait(ready, until, lambda: -errno.EAGAIN, when_stopped=WhenStopped.ENDS)
 
     def sigaltstack(self, hart: Hart, new: int, old: int) -> int:
         signals = self._signals
@@ -143,15 +144,16 @@ class SignalCalls:
             self._signals.force(Signal.SIGSEGV)
 
     def kill(self, pid: int, signal: int) -> int:
-        number = signed(pid, 32)
-        targets = [
-            process
-            for process in self._scheduler.processes.values()
-            if number == process.pid
-            or (number == 0 and process.group == self._owner.group)
-            or (number == -1 and (process.pid != self._owner.pid or len(self._scheduler.processes) == 1))
-            or (number < -1 and process.group == -number)
-        ]
+        number, processes = signed(pid, 32), self._scheduler.processes
+        if number > 0:
+            thread = self._scheduler.thread(number)
+            found = processes.get(number) if thread is None else thread.process
+            targets = [] if found is None else [found]
+        elif number == -1:
+            others = [process for process in processes.values() if process is not self._owner]
+            targets = others or [self._owner]
+        else:
+            targets = members(self._scheduler, -number or self._owner.group)
         if not targets:
             raise OSError(errno.ESRCH, "process")
         info = self._checked(signal, SI_USER)
@@ -202,8 +204,6 @@ class SignalCalls:
         """What is to be sent; None for signal 0, which only asks whether somebody is there."""
         if signal > N_SIGNALS:
             raise OSError(errno.EINVAL, "signal")
-        if signal == Signal.SIGSTOP:
-            self._scheduler.report("stopping a process: it goes on")
         return sent_by_user(signal, code, self._owner.pid) if signal else None
 
     @staticmethod

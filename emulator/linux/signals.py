@@ -9,6 +9,7 @@ Reading the guest's own structures for the system calls is left to `signal_calls
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from emulator.linux.abi import FIRST_REAL_TIME_SIGNAL, MASK_64, N_SIGNALS, PID, UID, Signal
@@ -29,7 +30,8 @@ ILL_ILLOPC, TRAP_BRKPT, BUS_ADRALN = 1, 1, 1
 _MAX_PENDING = 4096  # queued real-time signals, as RLIMIT_SIGPENDING; more are lost
 _UNBLOCKABLE = 1 << (Signal.SIGKILL - 1) | 1 << (Signal.SIGSTOP - 1)
 _IGNORED_BY_DEFAULT = {Signal.SIGCHLD, Signal.SIGCONT, Signal.SIGURG, Signal.SIGWINCH}
-_STOPPING = {Signal.SIGSTOP, Signal.SIGTSTP, Signal.SIGTTIN, Signal.SIGTTOU}
+STOPPING = frozenset({Signal.SIGSTOP, Signal.SIGTSTP, Signal.SIGTTIN, Signal.SIGTTOU})
+"""What stops a process unless it is caught or ignored."""
 
 # rt_sigframe: siginfo (128 bytes), then ucontext: flags, link, stack (sp, flags, size), mask in 128 bytes,
 # and the 16-byte aligned sigcontext: pc and x1-x31, f0-f31, fcsr, and room up to the quad-precision size.
@@ -112,6 +114,10 @@ class SignalState:
         self._actions: dict[int, Action] = {}
         self._pending: list[SignalInfo] = []
         self.thread = ThreadSignals()
+        self.prepare: Callable[[int], None] = lambda signal: None
+        """Called with each signal that is sent, before anything is done with it."""
+        self.arrivals = 0
+        """How many signals became pending so far: what an edge is to who watches them."""
 
     def copy_actions(self, other: SignalState, keep_handlers: bool = True) -> None:
         """Do with signals what ``other`` does; an executed program keeps only what is ignored."""
@@ -170,6 +176,7 @@ class SignalState:
         """
         if not 1 <= info.signal <= N_SIGNALS:
             raise ValueError(f"signal {info.signal}: expected 1 to {N_SIGNALS}")
+        self.prepare(info.signal)
         blocked = (self.thread if to is None else to).mask >> (info.signal - 1) & 1
         if self._is_ignored(info.signal) and not blocked:
             return
@@ -178,6 +185,16 @@ class SignalState:
             return
         if len(pending) < _MAX_PENDING:
             pending.append(info)
+            self.arrivals += 1
+
+    def forget(self, wanted: Collection[int], threads: Iterable[ThreadSignals]) -> None:
+        """Remove pending signals of the process and of ``threads``."""
+        for pending in (self._pending, *(thread.pending for thread in threads)):
+            pending[:] = [info for info in pending if info.signal not in wanted]
+
+    def stops(self, signal: int) -> bool:
+        """Whether its delivery stops the process."""
+        return signal in STOPPING and self.action(signal).handler == SIG_DFL
 
     def force(self, signal: int) -> None:
         """Send a signal that cannot be blocked or ignored: if it is, it ends the guest."""
@@ -213,14 +230,14 @@ class SignalState:
         return bool(self.action(signal).flags & SA_RESTART)
 
     def deliver(self, hart: Hart, info: SignalInfo) -> bool:
-        """Do what the action for a signal says; True when a handler was entered.
+        """Do what the action for a signal says; True when a handler was entered. Stopping is left to `jobs`.
 
         Raises `GuestExit` when the signal ends the guest, also when the frame does not fit on the stack.
         """
         action = self.action(info.signal)
         if action.handler == SIG_DFL:
-            if info.signal in _IGNORED_BY_DEFAULT or info.signal in _STOPPING:
-                return False  # nobody could continue a stopped guest
+            if info.signal in _IGNORED_BY_DEFAULT:
+                return False
             raise GuestExit(128 + info.signal, info.signal)
         if action.handler == SIG_IGN:
             return False

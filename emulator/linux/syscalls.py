@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from emulator.linux import jobs
 from emulator.linux.abi import MASK_64, PID, SYSTEM_CALL_NAMES, Signal
 from emulator.linux.attribute_calls import AttributeCalls
 from emulator.linux.clock import Timers, VirtualClock
@@ -24,7 +25,11 @@ from emulator.linux.exec_calls import ExecCalls
 from emulator.linux.file_calls import FileCalls
 from emulator.linux.files import VirtualFiles
 from emulator.linux.futex_calls import FutexCalls
+from emulator.linux.group_calls import GroupCalls
 from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.ipc_memory import SharedMemoryCalls
+from emulator.linux.ipc_messages import MessageCalls
+from emulator.linux.ipc_semaphores import SemaphoreCalls
 from emulator.linux.memory_calls import MemoryCalls
 from emulator.linux.open_files import WouldBlock
 from emulator.linux.path_calls import PathCalls
@@ -42,6 +47,8 @@ from emulator.linux.system_files import ProcFiles
 from emulator.linux.task_calls import TaskCalls, end_process
 from emulator.linux.tasks import Process, Replaced, Thread, Wait
 from emulator.linux.time_calls import TimeCalls
+from emulator.linux.wait_calls import WaitCalls
+from emulator.linux.watch_calls import WatchCalls
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 _A0, _A7 = 10, 17
@@ -116,14 +123,21 @@ class LinuxKernel:
             RightsCalls(self),
             SchedulingCalls(self),
             TaskCalls(self),
+            WaitCalls(self),
+            GroupCalls(self),
             ExecCalls(self),
             ProcessFileCalls(self),
             FutexCalls(memory, self.clock, self.scheduler),
-            EventCalls(memory, self.files, self.signals, self.clock, self.timers),
+            EventCalls(self),
+            WatchCalls(self),
+            SharedMemoryCalls(self),
+            SemaphoreCalls(self),
+            MessageCalls(self),
         )
         by_name = {call.name: call for group in groups for call in _calls(group)}
         self._calls = {n: by_name[name] for n, name in SYSTEM_CALL_NAMES.items() if name in by_name}
         self.owner.kernel = self
+        self.signals.prepare = self._prepare_signal
         self.files.set_system(ProcFiles(self))
         self.files.inodes.now = self.clock.wall
 
@@ -134,6 +148,9 @@ class LinuxKernel:
         owner.threads.append(thread)
         self.scheduler.begin(thread)
         return owner
+
+    def _prepare_signal(self, signal: int) -> None:
+        jobs.prepare(self.scheduler, self.owner, signal)
 
     @property
     def unsupported(self) -> list[str]:
@@ -199,12 +216,17 @@ class LinuxKernel:
     def deliver(self, hart: Hart) -> None:
         """Deliver all pending signals that are not blocked: enter handlers, or do the default action.
 
-        Raises `GuestExit` when a signal ends the guest: status 128 + its number, as a shell shows it.
+        The hart is another thread's afterwards when that stops the process. Raises `GuestExit` when a signal ends the
+        guest: status 128 + its number, as a shell shows it, and `Deadlock` when everybody is stopped.
         """
         thread = self.scheduler.current
         entered = False
         while (signal := self.signals.next_pending()) is not None:
             info = self.signals.take(signal)
+            if self.signals.stops(signal):
+                if jobs.stop(self.scheduler, self.owner, signal):
+                    break
+                continue
             if thread.restart is not None and self.signals.wants_restart(signal):
                 self._issue_again(hart)
             try:
@@ -217,6 +239,8 @@ class LinuxKernel:
         self.signals.end_wait()
         if thread.restart is not None:
             self._issue_again(hart)
+        if self.owner.stopped:
+            self.scheduler.leave_stopped(hart)
 
     def deliver_fault(self, hart: Hart, signal: int, code: int, address: int) -> bool:
         """Deliver a signal that the instruction at ``hart.pc`` caused; False when the guest has no handler.

@@ -192,7 +192,7 @@ class ProcFiles:
         process, kernel = thread.process, thread.kernel
         parent = 1 if process.parent is None else process.parent.pid
         ticks = kernel.clock.processor() // (NANOSECONDS // 100)
-        state = "R" if thread is kernel.scheduler.current else "S"
+        state = _state(thread)[0]
         size = kernel.memory.mapped_bytes
         fields = [parent, process.group, process.session, 0, -1, 0, 0, 0, 0, 0, ticks, 0, 0, 0, 20, 0,
                   len(process.threads), 0, 0, size, size >> PAGE_SHIFT, (1 << 64) - 1, kernel.process.image.start,
@@ -208,7 +208,7 @@ class ProcFiles:
         process, size = thread.process, thread.kernel.memory.mapped_bytes >> 10
         parent = 1 if process.parent is None else process.parent.pid
         lines = (
-            f"Umask:\t{thread.kernel.files.umask:04o}\nState:\tR (running)\nTgid:\t{process.pid}\n"
+            f"Umask:\t{thread.kernel.files.umask:04o}\nState:\t{_state(thread)}\nTgid:\t{process.pid}\n"
             f"Pid:\t{thread.tid}\nPPid:\t{parent}\n"
             f"TracerPid:\t0\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\nGid:\t{GID}\t{GID}\t{GID}\t{GID}\nFDSize:\t64\n"
             f"VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmHWM:\t{size:8} kB\nVmRSS:\t{size:8} kB\n"
@@ -217,3 +217,9 @@ class ProcFiles:
             "Seccomp:\t0\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n"
         )
         return b"Name:\t" + thread.name + b"\n" + lines.encode()
+
+
+def _state(thread: Thread) -> str:
+    if thread.process.stopped:
+        return "T (stopped)"
+    return "S (sleeping)" if thread.wait is not None else "R (running)"

@@ -1,21 +1,22 @@
-"""Threads and processes: starting, ending, waiting for them. Every public method is the system call of that name."""
+"""Threads and processes: starting and ending. Every public method is the system call of that name."""
 
 from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
 
-from emulator.linux.abi import UID, Signal, signed
+from emulator.linux import jobs
+from emulator.linux.abi import Signal
 from emulator.linux.calls import KernelCalls
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import GuestExit, Hart
+from emulator.linux.ipc_semaphores import undo_at_end
 from emulator.linux.process_files import ProcessFile
 from emulator.linux.scheduler import Scheduler
-from emulator.linux.signals import SignalInfo, ThreadSignals
+from emulator.linux.signals import SIG_IGN, ThreadSignals
 from emulator.linux.tasks import Process, Registers, Replaced, Thread, Wait
-from emulator.linux.time_calls import packed_usage
+from emulator.linux.wait_calls import end_of
 from emulator.memory import GuestMemory
 
 _CLONE_VM, _CLONE_FS, _CLONE_FILES, _CLONE_SIGHAND = 0x100, 0x200, 0x400, 0x800
@@ -29,9 +30,6 @@ _CLONE_KNOWN = (
     | _CLONE_CHILD_SETTID | _CLONE_CLEAR_SIGHAND | _CLONE_IO
 )  # fmt: skip
 
-_WNOHANG, _WEXITED, _WNOWAIT = 1, 4, 0x100_0000
-_P_ALL, _P_PID, _P_PGID, _P_PIDFD = 0, 1, 2, 3
-_CLD_EXITED, _CLD_KILLED = 1, 2
 _SA_NOCLDWAIT = 2
 
 _STACK_POINTER, _THREAD_POINTER = 2, 4
@@ -48,23 +46,6 @@ class TaskCalls(KernelCalls):
 
     def getppid(self) -> int:
         return 1 if self._owner.parent is None else self._owner.parent.pid
-
-    def getpgid(self, pid: int) -> int:
-        return self._process(pid).group
-
-    def getsid(self, pid: int) -> int:
-        return self._process(pid).session
-
-    def setpgid(self, pid: int, group: int) -> int:
-        process = self._process(pid)
-        process.group = group or process.pid
-        return 0
-
-    def setsid(self) -> int:
-        if self._owner.group == self._owner.pid:
-            raise OSError(errno.EPERM, "already leads a group")
-        self._owner.group = self._owner.session = self._owner.pid
-        return self._owner.pid
 
     # Starting
 
@@ -153,7 +134,7 @@ class TaskCalls(KernelCalls):
         self._scheduler.processes[pid] = child
         return child
 
-    # Ending, and waiting for the end
+    # Ending
 
     def exit(self, hart: Hart, status: int) -> int:
         if len(self._owner.threads) == 1:
@@ -164,92 +145,6 @@ class TaskCalls(KernelCalls):
 
     def exit_group(self, status: int) -> int:
         raise GuestExit(status & 0xFF)
-
-    def wait4(self, pid: int, status: int, options: int, usage: int) -> int:
-        number = signed(pid, 32)
-
-        def wanted(child: Process) -> bool:
-            group = self._owner.group if number == 0 else -number
-            return number == -1 or child.pid == number or (number <= 0 and child.group == group)
-
-        def ready() -> int | None:
-            ended = self._ended(wanted)
-            if ended is None:
-                return None
-            assert ended.status is not None
-            if status:
-                self._memory.write_int(status, 4, ended.status)
-            if usage:
-                self._memory.write(usage, packed_usage(ended.ended_nanoseconds, 0))
-            self._forget(ended)
-            return ended.pid
-
-        return self._wait(ready, bool(options & _WNOHANG))
-
-    def waitid(self, kind: int, pid: int, address: int, options: int, usage: int) -> int:
-        if kind not in (_P_ALL, _P_PID, _P_PGID, _P_PIDFD) or not options & _WEXITED:
-            raise OSError(errno.EINVAL, "waitid")
-        if kind == _P_PIDFD:
-            file = self._file(pid)
-            if not isinstance(file, ProcessFile):
-                raise OSError(errno.EINVAL, "pidfd")
-            kind, pid = _P_PID, file.process.pid
-
-        def wanted(child: Process) -> bool:
-            return kind == _P_ALL or (child.pid if kind == _P_PID else child.group) == pid
-
-        def ready() -> int | None:
-            ended = self._ended(wanted)
-            if ended is None:
-                return None
-            if address:
-                self._memory.write(address, _child_info(ended).packed())
-            if usage:
-                self._memory.write(usage, packed_usage(ended.ended_nanoseconds, 0))
-            if not options & _WNOWAIT:
-                self._forget(ended)
-            return 0
-
-        if options & _WNOHANG and address:
-            self._memory.write(address, bytes(128))
-        return self._wait(ready, bool(options & _WNOHANG))
-
-    def _wait(self, ready: Callable[[], int | None], at_once: bool) -> int:
-        result = ready()
-        if result is not None:
-            return result
-        if at_once:
-            return 0
-        raise Wait(ready, restartable=True, deadlock="the guest waits for ever for a child that does not end")
-
-    def _ended(self, wanted: Callable[[Process], bool]) -> Process | None:
-        """A child that has ended; None while there are others. Raises OSError(ECHILD)."""
-        children = [child for child in self._owner.children if wanted(child)]
-        if not children:
-            raise OSError(errno.ECHILD, "no such child")
-        return next((child for child in children if child.status is not None), None)
-
-    def _forget(self, child: Process) -> None:
-        self._owner.children.remove(child)
-        self._owner.children_nanoseconds += child.ended_nanoseconds + child.children_nanoseconds
-        child.is_forgotten = True
-        del self._scheduler.processes[child.pid]
-
-    def _process(self, pid: int) -> Process:
-        if not pid:
-            return self._owner
-        found = self._scheduler.processes.get(pid)
-        if found is None:
-            raise OSError(errno.ESRCH, "process")
-        return found
-
-
-def _child_info(child: Process) -> SignalInfo:
-    """What SIGCHLD and waitid tell of a child that has ended."""
-    assert child.status is not None
-    signal = child.status & 0x7F
-    code, value = (_CLD_KILLED, signal) if signal else (_CLD_EXITED, child.status >> 8)
-    return SignalInfo(Signal.SIGCHLD, code, struct.pack("<iIi", child.pid, UID, value))
 
 
 def end_thread(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> None:
@@ -273,21 +168,24 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
     kernel.files.descriptors.release()
     kernel.files.locks.release(process.pid)
     kernel.files.locks.release_closed()
+    undo_at_end(scheduler, process)
     process.status = status
-    process.borrows = False
+    process.borrows, process.stopped = False, 0
     first = next(iter(scheduler.processes.values()))
-    for child in process.children:
-        child.parent = first
+    children = list(process.children)
+    for child in children:
+        child.parent, child.is_adopted = first, True
         first.children.append(child)
     process.children.clear()
+    jobs.leave(scheduler, process, children)
     parent = process.parent
     assert parent is not None
     if parent.status is not None:
         parent = first
     action = parent.kernel.signals.action(Signal.SIGCHLD)
     if process.exit_signal:
-        parent.kernel.signals.send(_child_info(process))
-    if action.handler == 1 or action.flags & _SA_NOCLDWAIT:
+        parent.kernel.signals.send(end_of(process))
+    if action.handler == SIG_IGN or action.flags & _SA_NOCLDWAIT:
         parent.children.remove(process)
         process.is_forgotten = True
         del scheduler.processes[process.pid]

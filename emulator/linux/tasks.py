@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -50,13 +51,23 @@ class Registers(NamedTuple):
         return Registers(x, self.f, self.pc, self.fcsr)
 
 
+class WhenStopped(Enum):
+    """What becomes of a call that waits while its process is stopped (signal(7)): it goes on with the same end, or with
+    the time that was left, or it fails with EINTR."""
+
+    GOES_ON = 0
+    TIME_STANDS_STILL = 1
+    ENDS = 2
+
+
 class Wait(Exception):
     """A system call that cannot end yet.
 
     ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
     ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
-    be done when a signal ends the call. ``deadlock``: what to say when nothing can ever end it.
+    be done when a signal ends the call. ``when_stopped``: what a stop of the process does to it.
+    ``deadlock``: what to say when nothing can ever end it.
     """
 
     def __init__(
@@ -66,6 +77,7 @@ class Wait(Exception):
         timed_out: Callable[[], int] | None = None,
         restartable: bool = False,
         interrupted: Callable[[], None] | None = None,
+        when_stopped: WhenStopped = WhenStopped.GOES_ON,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
         super().__init__(deadlock)
@@ -74,6 +86,7 @@ class Wait(Exception):
         self.timed_out = timed_out
         self.restartable = restartable
         self.interrupted = interrupted
+        self.when_stopped = when_stopped
         self.deadlock = deadlock
 
 
@@ -107,7 +120,9 @@ class Thread:
 class Process:
     """A process. ``status``: how it ended, as wait4 reports it, None while it runs. ``is_forgotten``: it has ended, and
     somebody has waited for it, or nobody will. ``borrows``: the parent's memory is used until the process executes a
-    program or ends (vfork)."""
+    program or ends (vfork). ``stopped``: the signal that has stopped it, 0 while it runs; ``stop_is_news``: nobody has
+    waited for that; ``is_continued``: it goes on since, and nobody has waited for that. ``is_adopted``: the parent that
+    started it has ended."""
 
     pid: int
     parent: Process | None
@@ -119,6 +134,11 @@ class Process:
     status: int | None = None
     is_forgotten: bool = False
     borrows: bool = False
+    has_executed: bool = False
+    is_adopted: bool = False
+    stopped: int = 0
+    stop_is_news: bool = False
+    is_continued: bool = False
     ended_nanoseconds: int = 0
     """Processor time of threads that have ended."""
     children_nanoseconds: int = 0

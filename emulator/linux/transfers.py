@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 from emulator.linux.abi import Signal, signed
 from emulator.linux.calls import KernelCalls
+from emulator.linux.jobs import check_terminal
 from emulator.linux.open_files import OpenFile, WouldBlock
 from emulator.linux.signals import sent_by_user
 from emulator.linux.tasks import Wait
+from emulator.linux.watch_files import ACCESS, MODIFY
 from emulator.memory import PAGE_BYTES, WRITE, page_ceiling
 
 _MAX_TRANSFER_BYTES = 0x7FFF_F000
@@ -24,6 +26,8 @@ class Transfers(KernelCalls):
         file = self._file(fd)
         if not file.readable:
             raise OSError(errno.EBADF, "not open for reading")
+        if file.is_terminal:
+            check_terminal(self._scheduler, self._owner, Signal.SIGTTIN)
         return file
 
     def _writable(self, fd: int) -> OpenFile:
@@ -34,7 +38,20 @@ class Transfers(KernelCalls):
 
     def _write(self, file: OpenFile, data: bytes) -> int:
         """Write all of it; a file that takes a part, and has room later, is waited for. No reader is a SIGPIPE, too."""
-        return self._put(file.write, data, waits=file.has_room_later and not file.non_blocking)
+        done = self._put(file.write, data, waits=file.has_room_later and not file.non_blocking)
+        return self._changed(file, done)
+
+    def _changed(self, file: OpenFile, n_bytes: int) -> int:
+        """So many bytes were written to it."""
+        if n_bytes:
+            self._tell(file, MODIFY)
+        return n_bytes
+
+    def _accessed(self, file: OpenFile, n_bytes: int) -> int:
+        """So many bytes were read from it."""
+        if n_bytes:
+            self._tell(file, ACCESS)
+        return n_bytes
 
     def _put(self, write: Callable[[bytes], int], data: bytes, waits: bool, signals: bool = True) -> int:
         """Give ``data`` to ``write``: once, or until it has taken all. ``signals``: whether no reader is a SIGPIPE."""

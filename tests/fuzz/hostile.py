@@ -59,7 +59,10 @@ SENSIBLE = {
     "getxattr": "ppbn", "setxattr": "ppbnx", "mincore": "anb", "get_mempolicy": "bbe", "preadv2": "fbqeex",
     "pwritev2": "fbqeex", "msync": "anx", "pidfd_open": "xx", "pidfd_send_signal": "fxbx", "waitid": "qxbxb",
     "capget": "bb", "capset": "bb", "sched_setattr": "xbx", "sched_getattr": "xbex", "getrusage": "xb",
-    "umask": "m",
+    "umask": "m", "signalfd4": "fbqx", "setpgid": "xx", "getpgid": "x", "getsid": "x",
+    "inotify_init1": "x", "inotify_add_watch": "fpe", "inotify_rm_watch": "fq",
+    "shmget": "xex", "shmat": "qax", "shmdt": "a", "shmctl": "qqb", "semget": "xqx", "semop": "qbq",
+    "semtimedop": "qbqb", "semctl": "qqqb", "msgget": "xx", "msgsnd": "qbnx", "msgrcv": "qbnqx", "msgctl": "qqb",
 }  # fmt: skip
 SENSIBLE = {name: kinds for name, kinds in SENSIBLE.items() if name in _BY_NAME}
 

@@ -1,161 +1,34 @@
 """System calls that follow one another as a program's do, mixed with arguments that make no sense.
 
 A few stories are told at once - a file is opened, written, mapped and closed; a pipe feeds a child that executes
-another
-program; an epoll waits for an event - each call with what earlier ones returned. Now and then an argument is something
-else. The guest must come to an end, the same on the oracle and on translations, and the host must not notice.
+another program; an epoll waits for an event - each call (`script`) with what earlier ones returned. Now and then an
+argument is something else. The guest must come to an end, the same on the oracle and on translations, and the host must
+not notice.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from emulator.errors import EmulatorError
 from emulator.isa.decode import assemble
-from emulator.linux.abi import SYSTEM_CALL_NAMES
 from emulator.machine import Machine
-from tests.fuzz.hostile import EDGES, LIMIT_INSTRUCTIONS, PATHS, Surroundings
+from tests.fuzz.hostile import LIMIT_INSTRUCTIONS, Surroundings
 from tests.fuzz.programs import CODE, DATA, elf
+from tests.fuzz.script import A0, A7, NUMBERS, RESULTS, Script, Story, Word
 
-_NUMBERS = {name: number for number, name in SYSTEM_CALL_NAMES.items()}
-_RESULTS, _POOL, _BUFFERS, _TEXTS, _DATA_BYTES = DATA, DATA + 0x2000, DATA + 0x6000, DATA + 0xA000, 0xC000
 _MOST_CALLS = 70
 _HERE = (1 << 64) - 100  # AT_FDCWD
-_WRONG = 0.06  # share of arguments that make no sense
 _PROGRAM = "/directory/program"
 _STATUS = 7  # of the program that children execute
 _HANDLED = 10  # SIGUSR1
 HOT = {"optimise_executions": 2}
-_T0, _A0, _A7 = 5, 10, 17
 
 
-@dataclass(frozen=True)
-class Result:
-    """What call number ``number`` returned."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Word:
-    """The 32 bits at ``address``, such as a descriptor of a pipe."""
-
-    address: int
-
-
-Value = int | Result | Word
-Story = Callable[["Script"], Iterator[None]]
-
-
-@dataclass
-class Script:
-    """A guest program in the making; random choices by ``rng``."""
-
-    rng: np.random.Generator
-    words: list[int] = field(default_factory=list)
-    pool: list[int] = field(default_factory=list)
-    n_results: int = 0
-    buffers: int = 0
-    texts: dict[bytes, int] = field(default_factory=dict)
-    data: bytearray = field(default_factory=lambda: bytearray(_DATA_BYTES))
-
-    # --- data
-    def buffer(self, contents: bytes = b"", n_bytes: int = 64) -> int:
-        """The address of bytes of its own."""
-        address = _BUFFERS + self.buffers % (_TEXTS - _BUFFERS)
-        self.buffers += max(n_bytes, len(contents)) + 15 & -16
-        self.data[address - DATA : address - DATA + len(contents)] = contents
-        return address
-
-    def text(self, path: bytes) -> int:
-        if path not in self.texts:
-            address = _TEXTS + sum(len(other) + 1 for other in self.texts)
-            self.data[address - DATA : address - DATA + len(path)] = path
-            self.texts[path] = address
-        return self.texts[path]
-
-    def pick(self, *choices: int) -> int:
-        return choices[self.rng.integers(len(choices))]
-
-    # --- code
-    def call(self, name: str, *arguments: Value) -> Result:
-        for n, argument in enumerate(arguments):
-            self._load(_A0 + n, self._nonsense() if self.rng.random() < _WRONG else argument)
-        self.words += [assemble("addi", _A7, 0, imm=_NUMBERS[name]), assemble("ecall")]
-        found = Result(self.n_results)
-        self.n_results += 1
-        self.words += self._far("sd", _A0, _RESULTS + 8 * found.number)
-        return found
-
-    def touch(self, address: Value, write: bool) -> None:
-        """Use memory that a call gave, unless it failed."""
-        self._load(_A0, address)
-        access = assemble("sd", rs1=_A0, rs2=_A0) if write else assemble("ld", _A7, _A0)
-        self.words += [assemble("blt", rs1=_A0, rs2=0, imm=8), access]
-
-    def store(self, value: Value, address: int) -> None:
-        self._load(_A0, value)
-        self.words += self._far("sw", _A0, address)
-
-    def fork(self, tell: Callable[[], None]) -> Result:
-        """A child that does what ``tell`` says, and ends."""
-        child = self.call("clone", 17, 0, 0, 0, 0)
-        around = len(self.words)
-        self.words += [0, 0]
-        tell()
-        self._load(_A0, int(self.rng.integers(256)))
-        self.words += [assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]), assemble("ecall")]
-        self.words[around] = assemble("beq", rs1=_A0, rs2=0, imm=8)
-        self.words[around + 1] = assemble("jal", 0, imm=4 * (len(self.words) - around - 1))
-        return child
-
-    def _load(self, register: int, value: Value) -> None:
-        if isinstance(value, Result):
-            self.words += self._far("ld", register, _RESULTS + 8 * value.number)
-        elif isinstance(value, Word):
-            self.words += self._far("lw", register, value.address)
-        else:
-            self.words += self._far("ld", register, _POOL + 8 * len(self.pool))
-            self.pool.append(value & (1 << 64) - 1)
-
-    @staticmethod
-    def _far(name: str, register: int, address: int) -> list[int]:
-        high, low = address + 0x800 & ~0xFFF, (address + 0x800 & 0xFFF) - 0x800
-        access = (
-            assemble(name, register, _T0, register, low)
-            if name[0] == "l"
-            else assemble(name, 0, _T0, register, low)
-        )
-        return [assemble("lui", _T0, imm=high), access]
-
-    def _nonsense(self) -> Value:
-        draw = self.rng.random()
-        if draw < 0.4:
-            return EDGES[self.rng.integers(len(EDGES))]
-        if draw < 0.6 and self.n_results:
-            return Result(int(self.rng.integers(self.n_results)))
-        if draw < 0.8:
-            return self.text(PATHS[self.rng.integers(len(PATHS))])
-        return _BUFFERS + int(self.rng.integers(_TEXTS - _BUFFERS))
-
-    def program(self) -> bytes:
-        end = [assemble("addi", _A0), assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]), assemble("ecall")]
-        self.data[_POOL - DATA : _POOL - DATA + 8 * len(self.pool)] = struct.pack(
-            f"<{len(self.pool)}Q", *self.pool
-        )
-        handler = [assemble("jalr", 0, 1)]
-        code = b"".join(word.to_bytes(4, "little") for word in (*handler, *self.words, *end))
-        whole = bytearray(elf(code, bytes(self.data)))
-        whole[24:32] = (CODE + 4).to_bytes(8, "little")
-        return bytes(whole)
-
-
-# --- stories: each ``yield`` is where another one may go on
 def file_story(s: Script) -> Iterator[None]:
     path = s.text((b"/directory/new", b"/file", b"/directory/other", b"/readonly/file")[s.rng.integers(4)])
     fd = s.call("openat", _HERE, path, s.pick(0, 2, 0o102, 0o1102, 0o2102), 0o644)
@@ -252,6 +125,12 @@ def child_story(s: Script) -> Iterator[None]:
     yield
     if s.rng.random() < 0.2:
         s.call("kill", pid, s.pick(0, 9, 15))
+    if s.rng.random() < 0.3:
+        s.call("setpgid", pid, s.pick(0, 0, 1000))
+        s.call("kill", pid, s.pick(19, 20))
+        s.call("wait4", pid, s.buffer(), s.pick(2, 3), 0)
+        s.call("kill", pid, 18)
+        s.call("wait4", pid, s.buffer(), s.pick(8, 9), 0)
     s.call("wait4", pid, s.buffer(), s.pick(0, 0, 1), 0)
     s.call("wait4", -1, s.buffer(), s.pick(0, 1), 0)
     s.call("close", reading)
@@ -275,7 +154,14 @@ def event_story(s: Script) -> Iterator[None]:
     s.call("epoll_pwait", epoll, s.buffer(n_bytes=128), 8, 1, 0, 8)
     s.call("read", timer, s.buffer(), 8)
     yield
-    for fd in (event, epoll, timer):
+    watches = s.call("inotify_init1", 0o4000)
+    s.call("inotify_add_watch", watches, s.text(b"/directory"), s.pick(0xFFF, 0x80000FFF))
+    s.call("epoll_ctl", epoll, 1, watches, about)
+    yield
+    s.call("renameat2", _HERE, s.text(b"/directory/new"), _HERE, s.text(b"/directory/newer"), 0)
+    s.call("mkdirat", _HERE, s.text(b"/directory/made"), 0o755)
+    s.call("read", watches, s.buffer(n_bytes=256), s.pick(16, 256))
+    for fd in (event, epoll, timer, watches):
         s.call("close", fd)
     s.call("epoll_ctl", epoll, 2, event, 0)
 
@@ -292,12 +178,42 @@ def signal_story(s: Script) -> Iterator[None]:
     s.call("kill", own, s.pick(0, _HANDLED, _HANDLED, 17))
     yield
     s.call("rt_sigpending", s.buffer(), 8)
+    signals = s.call("signalfd4", -1, handled, 8, 0o4000)
+    s.call("read", signals, s.buffer(n_bytes=256), s.pick(128, 256))
+    s.call("close", signals)
     s.call("rt_sigtimedwait", handled, s.buffer(n_bytes=128), s.buffer(struct.pack("<QQ", 0, 500)), 8)
     yield
     s.call("rt_sigprocmask", 1, handled, 0, 8)
     s.call("setitimer", 0, s.buffer(struct.pack("<4Q", 0, 0, 0, s.pick(0, 0, 3))), s.buffer())
     s.call("nanosleep", s.buffer(struct.pack("<QQ", 0, 700)), s.buffer())
     s.call("sigaltstack", s.buffer(struct.pack("<3Q", DATA, s.pick(0, 2), 8192)), s.buffer())
+
+
+def ipc_story(s: Script) -> Iterator[None]:
+    key = s.pick(0, 5)
+    memory = s.call("shmget", key, s.pick(100, 5000), 0o1600)
+    attached = s.call("shmat", memory, 0, s.pick(0, 0, 0o10000))
+    yield
+    s.touch(attached, write=False)
+    s.fork(lambda: s.touch(attached, write=True))
+    semaphores = s.call("semget", key, 2, 0o1600)
+    s.call("semctl", semaphores, 0, 16, s.pick(1, 3))
+    yield
+    s.call("semop", semaphores, s.buffer(struct.pack("<6h", 0, -1, s.pick(0, 0x1000), 1, 1, 0)), s.pick(1, 2))
+    until = s.buffer(struct.pack("<2Q", 0, 900))
+    s.call("semtimedop", semaphores, s.buffer(struct.pack("<3h", 0, s.pick(-5, 0), 0)), 1, until)
+    queue = s.call("msgget", key, 0o1600)
+    yield
+    s.call("msgsnd", queue, s.buffer(struct.pack("<Q", s.pick(1, 2)) + b"text"), 4, 0o4000)
+    s.call("msgrcv", queue, s.buffer(), s.pick(4, 4, 2), s.pick(0, 1), s.pick(0o4000, 0o14000))
+    yield
+    for name, identifier, arguments in (
+        ("sem", semaphores, (0, 0)),
+        ("msg", queue, (0, 0)),
+        ("shm", memory, (0, 0)),
+    ):
+        s.call(f"{name}ctl", identifier, *arguments, s.buffer(n_bytes=128))
+    s.call("shmdt", attached)
 
 
 def memory_story(s: Script) -> Iterator[None]:
@@ -324,6 +240,7 @@ STORIES: tuple[Story, ...] = (
     event_story,
     signal_story,
     memory_story,
+    ipc_story,
 )
 
 
@@ -341,8 +258,8 @@ def sequence(seed: int) -> Script:
 def _executed() -> bytes:
     """What children execute: it ends with _STATUS."""
     words = (
-        assemble("addi", _A0, 0, imm=_STATUS),
-        assemble("addi", _A7, 0, imm=_NUMBERS["exit_group"]),
+        assemble("addi", A0, 0, imm=_STATUS),
+        assemble("addi", A7, 0, imm=NUMBERS["exit_group"]),
         assemble("ecall"),
     )
     return elf(b"".join(word.to_bytes(4, "little") for word in words), bytes(16))
@@ -367,7 +284,7 @@ def run(script: Script, base: Path, engine: str, hot: bool = False) -> tuple[str
         except EmulatorError as error:
             said = type(error).__name__
         try:
-            results = machine.memory.read(_RESULTS, 8 * script.n_results)
+            results = machine.memory.read(RESULTS, 8 * script.n_results)
         except EmulatorError:
             results = b""  # it has unmapped them
     return said, struct.unpack(f"<{len(results) // 8}q", results), surroundings.changes()

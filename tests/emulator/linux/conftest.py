@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -270,5 +272,47 @@ def run_guest():
         finally:
             kernel.files.close()
             memory.close()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def compile_guest(tmp_path_factory):
+    """Compiles a C program of this directory, by its name, to a static riscv64 one; its path."""
+    directory = tmp_path_factory.mktemp("guests")
+
+    def compile_it(name: str) -> Path:
+        target = directory / name.removesuffix(".c")
+        if not target.exists():
+            source = Path(__file__).with_name(name)
+            command = [
+                sys.executable,
+                "-m",
+                "ziglang",
+                "cc",
+                "-target",
+                "riscv64-linux-musl",
+                "-O1",
+                "-static",
+            ]
+            subprocess.run([*command, str(source), "-o", str(target)], check=True)
+        return target
+
+    return compile_it
+
+
+@pytest.fixture(scope="session")
+def by_qemu():
+    """Standard output of a program run by QEMU, which has the host's kernel make the system calls."""
+    qemu = shutil.which("qemu-riscv64")
+    if qemu is None:
+        pytest.skip("qemu-riscv64 is not installed")
+
+    def run(program: Path, *arguments: str, **options) -> str:
+        with tempfile.TemporaryFile() as output:  # a pipe would be waited for until all children have ended
+            command = [qemu, str(program), *arguments]
+            subprocess.run(command, stdout=output, timeout=60, check=False, **options)
+            output.seek(0)
+            return output.read().decode()
 
     return run

@@ -251,7 +251,9 @@ def test_a_terminal_says_so(make_guest):
     assert struct.unpack("<HH", guest.memory.read(buffer, 4)) == (24, 80)
     assert guest.call("ioctl", 1, 0x5402, buffer) == 0
     guest.memory.write_int(buffer, 4, 1234)
-    assert guest.call("ioctl", 1, 0x5410, buffer) == 0  # another group has the terminal now
-    assert guest.call("ioctl", 1, 0x540F, buffer + 8) == 0
-    assert guest.memory.read_int(buffer + 8, 4) == 1234
+    assert guest.call("ioctl", 1, 0x5410, buffer) == -errno.ESRCH  # there is no such group
+    for request in (0x540F, 0x5429):  # the group in the foreground, the session
+        assert guest.call("ioctl", 1, request, buffer) == 0
+        assert guest.memory.read_int(buffer, 4) == 1000
+    assert guest.call("ioctl", 1, 0x5410, buffer) == 0
     assert guest.call("ioctl", 1, 0x54FF, buffer) == -errno.ENOTTY
