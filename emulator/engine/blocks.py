@@ -142,6 +142,9 @@ class BlockCache:
         return found
 
     def _discover(self, start: int) -> Block:
+        number = self._restored.get(start)
+        if number is not None:
+            return self._from_facts(number)
         instructions: list[Instruction] = []
         pcs: list[int] = []
         words: list[int] = []
@@ -162,20 +165,32 @@ class BlockCache:
             pc += instruction.length_bytes
             if instruction.slow or instruction.row.ends_block:
                 break
-        last = instructions[-1]
-        transfers = last.row.ends_block and not last.slow
         told_class, told_target = _transfer(instructions, pcs)
-        number = self._restored.get(start)
-        if number is None:
-            self.newest = self.facts.n_blocks
-            rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
-            rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
-            number = self.facts.append(rows, told_target, words)
-        return Block(
-            number, start, pc, tuple(instructions), tuple(pcs), tuple(words),
-            told_target if last.op_class in _STATIC_TARGETS else None, transfers, last.slow,
-            told_target if told_class == OpClass.CALL else None,
-        )  # fmt: skip
+        self.newest = self.facts.n_blocks
+        rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
+        rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
+        return _block(self.facts.append(rows, told_target, words), instructions, pcs, words)
+
+    def _from_facts(self, number: int) -> Block:
+        """As it was when it was discovered, whatever is there now."""
+        about = self.facts.blocks[number]
+        first = int(about["first_instruction"])
+        rows = self.facts.instructions[first : first + int(about["n_instructions"])]
+        words, pcs = rows["word"].tolist(), rows["pc"].tolist()
+        instructions = [decode(word) for word in words]
+        return _block(number, [i for i in instructions if i is not None], pcs, words)
+
+
+def _block(
+    number: int, instructions: Sequence[Instruction], pcs: Sequence[int], words: Sequence[int]
+) -> Block:
+    last = instructions[-1]
+    told_class, told_target = _transfer(instructions, pcs)
+    return Block(
+        number, pcs[0], pcs[-1] + last.length_bytes, tuple(instructions), tuple(pcs), tuple(words),
+        told_target if last.op_class in _STATIC_TARGETS else None, last.row.ends_block and not last.slow, last.slow,
+        told_target if told_class == OpClass.CALL else None,
+    )  # fmt: skip
 
 
 def told_class(block: Block) -> OpClass:

@@ -68,12 +68,9 @@ class Emitter:
         self.volatile = ""  # "volatile " when accesses must stay between the stores around them
 
     # --- text
-    def name(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
-
     def let(self, text: str) -> str:
-        name = self.name()
+        self._count += 1
+        name = f"%v{self._count}"
         self.lines.append(f"{name} = {text}")
         return name
 

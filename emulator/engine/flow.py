@@ -12,20 +12,27 @@ MAX_UNCHECKED_INSTRUCTIONS = 256
 _FIRST_F = 32  # the number of the first f register here
 
 
-def registers_of(instruction: Instruction) -> tuple[list[int], int | None]:
+_registers: dict[int, tuple[tuple[int, ...], int | None]] = {}  # by word: as many as there are instructions
+
+
+def registers_of(instruction: Instruction) -> tuple[tuple[int, ...], int | None]:
     """All registers that an instruction names (f registers from 32 on) and the one that it writes."""
+    found = _registers.get(instruction.word)
+    if found is not None:
+        return found
     kinds = instruction.row.register_kinds
     numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
-    named = [
-        number + (32 if kind == "f" else 0)
+    named = tuple(
+        number + (_FIRST_F if kind == "f" else 0)
         for kind, number in zip(kinds, numbers, strict=True)
         if kind != "-" and not (kind == "x" and number == 0)
-    ]
+    )
     written = None
     if kinds[0] == "f":
-        written = instruction.rd + 32
+        written = instruction.rd + _FIRST_F
     elif kinds[0] == "x" and instruction.rd:
         written = instruction.rd
+    _registers[instruction.word] = named, written
     return named, written
 
 
@@ -43,7 +50,7 @@ def singles_read(instruction: Instruction) -> list[int]:
     if not row.mnemonic.endswith(".s"):
         return []
     numbers = (instruction.rs1, instruction.rs2, instruction.rs3)
-    return [n + 32 for kind, n in zip(row.register_kinds[1:], numbers, strict=True) if kind == "f"]
+    return [n + _FIRST_F for kind, n in zip(row.register_kinds[1:], numbers, strict=True) if kind == "f"]
 
 
 def accesses(block: Block) -> bool:
