@@ -55,7 +55,7 @@ def outcome(engine: str) -> tuple[int, list[int], list[int], int]:
         if engine == "optimised":
             assert any(
                 any(
-                    Flow(region.blocks, region.entries, NOTHING, False, False).boxed_in[pc]
+                    Flow(region.blocks, region.entries, region.ways, NOTHING, False, False).boxed_in[pc]
                     for pc in region.entries
                 )
                 for region in machine.translator.tier.regions
