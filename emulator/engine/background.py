@@ -40,15 +40,22 @@ class Background:
         self._failure: BaseException | None = None
 
     def want(self, tier: Tier, pc: int) -> None:
-        """Optimise the block at ``pc`` when it is the hottest. Raises what has gone wrong meanwhile."""
+        """Optimise the block at ``pc`` when it is the hottest, as soon as LLVM is loaded. Raises what has gone wrong
+        meanwhile."""
         self.check()
         with self._condition:
             self._wanted.append((tier, pc))
             self._condition.notify()
-        self.start()
+        if self.has_llvm:
+            self.start()
+
+    @property
+    def has_llvm(self) -> bool:
+        """Whether LLVM is loaded, or being loaded."""
+        return self._thread is not None or self._compiler.has_llvm
 
     def start(self) -> None:
-        """Get ready, which is to load LLVM."""
+        """Load LLVM if nobody has, and begin with what is wanted."""
         if self._thread is None:
             sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from emulator.engine.code_image import FORMAT, CodeImage, LoadedCode, linked, un
 from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
 
 _NOTHING: dict[str, int] = {}
+_LLVM = "emulator.engine.llvm"
 
 
 class Compiler:
@@ -63,6 +65,11 @@ class Compiler:
         if path is not None:
             write_checked(path, made.packed())
         return made
+
+    @property
+    def has_llvm(self) -> bool:
+        """Whether LLVM is loaded."""
+        return _LLVM in sys.modules
 
     def load_llvm(self) -> None:
         """What else is done when something has to be compiled: some 40 ms."""

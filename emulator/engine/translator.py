@@ -41,7 +41,8 @@ from emulator.events import Ranges, TraceSelection
 # An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
-# As long as it takes to load LLVM; a process that has translations of an earlier one may do without.
+# LLVM takes 30 ms of the guest's thread to load, and slows it down while it works: who does not run long, or has
+# translations of an earlier process, does without.
 WORTH_LOADING = 20  # times as many executions as are enough otherwise
 _MOST_EXECUTIONS = 1 << 30
 
@@ -97,8 +98,6 @@ class Translator:
                 tier.hook = self._entry.hook
             if self._archive is not None and not self._tiers:
                 self.code.remember(self._archive)
-            if self.background and self.code.remembered is None:
-                self._background.start()
             self._tiers[selection, False] = tier
             if not self._take_arrived():
                 self._take_regions(tier)
@@ -207,11 +206,13 @@ class Translator:
 
     def _next_threshold(self, executions: int) -> int:
         """At how many executions a block is reported again; 0 for never."""
-        return self.optimise_executions & 0xFFFFFFFF if executions < self.optimise_executions else 0
+        if executions < self.optimise_executions:
+            return self.optimise_executions & 0xFFFFFFFF
+        return self._worth if executions < self._worth and not self._background.has_llvm else 0
 
     @property
     def _worth(self) -> int:
-        """Executions from which on a block that an earlier process did not get to is wanted."""
+        """Executions of one block from which on LLVM is worth loading."""
         return min(WORTH_LOADING * self.optimise_executions, _MOST_EXECUTIONS)
 
     # --- from Python's run loop
@@ -265,10 +266,12 @@ class Translator:
         self.code.report_at(pc, self._next_threshold(executions))
         if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
-        if self.background:
-            self._background.want(tier, pc)
-        else:
+        if not self.background:
             self._optimise(tier, pc)
+            return
+        self._background.want(tier, pc)
+        if executions >= self._worth:
+            self._background.start()
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
@@ -312,6 +315,7 @@ class Translator:
         for pc in hot.tolist():
             if pc not in tier.covered:
                 self._background.want(tier, pc)
+                self._background.start()
 
     def _take_regions(self, tier: Tier) -> None:
         remembered = self.code.remembered
