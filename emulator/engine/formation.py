@@ -24,7 +24,9 @@ WORTH_SHIFT = 8  # a block this many powers of two less hot than its neighbour i
 MAX_COPIES = 2
 MAX_CALLEE_INSTRUCTIONS = 100  # with its own callees
 MAX_CALLEES_INSTRUCTIONS = 500  # in a region
-MAX_WAYS = 512  # of a region's computed jumps, in all: each is a place where LLVM's values meet
+MAX_WAYS = (
+    512  # of a region's calls, returns and switches, in all: at each of them values meet, which costs LLVM
+)
 _FUNCTION_BYTES = 1 << 16  # at most: where its end is not known
 _CALLS = (OpClass.CALL, OpClass.INDIRECT_CALL)
 
@@ -107,7 +109,9 @@ class RegionFormer:
         """Small functions that ``blocks`` call, whole as far as they are wanted."""
         found: dict[int, Block] = {}
         room = MAX_CALLEES_INSTRUCTIONS
-        for start in {block.call_target for block in blocks.values() if block.call_target is not None}:
+        for start in sorted(
+            {block.call_target for block in blocks.values() if block.call_target is not None}
+        ):
             callee = self._whole(start, wanted)
             new = {pc: block for pc, block in callee.items() if pc not in found and pc not in blocks}
             size = sum(len(block.instructions) for block in new.values())
@@ -143,13 +147,15 @@ class RegionFormer:
     def _ways(self, blocks: dict[int, Block], callees: Collection[int]) -> Ways:
         """Where calls of ``callees`` and the computed jumps of ``blocks`` may lead among them."""
         ways = ways_of_calls(blocks, callees)
+        room = MAX_WAYS - sum(map(len, ways.values()))
         jumps = [pc for pc, block in blocks.items() if ends_with(block, OpClass.INDIRECT_JUMP)]
         if jumps:
             numbers = np.array([block.number for block in blocks.values()])
             cases = cases_among(self._cache.facts.blocks[numbers])[0].tolist()
             for jump in jumps:
                 start, end = self._function(jump)
-                ways[jump] = {pc for pc in cases if start < pc < end}
-        if sum(map(len, ways.values())) > MAX_WAYS:
-            return {}
+                targets = {pc for pc in cases if start < pc < end}
+                if len(targets) <= room:
+                    ways[jump] = targets
+                    room -= len(targets)
         return {pc: tuple(sorted(targets)) for pc, targets in ways.items() if targets}
