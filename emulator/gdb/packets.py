@@ -74,12 +74,13 @@ class Connection:
         return True
 
     def wait_or(self, other: int) -> bool:
-        """Wait until the debugger has sent something, or there is something to read from the host descriptor
-        ``other``, the end of its file included: whether that is so."""
+        """Wait until the debugger has sent something or gone, or there is something to read from the host descriptor
+        ``other``, the end of its file included: whether only that is so. The debugger comes first: what it did before
+        the input came must not be missed because both were seen together."""
         both = select.poll()
         both.register(self._channel, select.POLLIN)
         both.register(other, select.POLLIN)
-        return other in dict(both.poll())
+        return self._channel.fileno() not in dict(both.poll())
 
     def close(self) -> None:
         self._channel.close()
