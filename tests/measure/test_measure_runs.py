@@ -179,8 +179,9 @@ def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
         "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
     ]  # fmt: skip
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(list((folder / "out" / "traces").glob("*.parquet"))) < 2:
         assert time.monotonic() < deadline, "no run was stored"
