@@ -31,5 +31,9 @@ def misaligned_text(address: int, size_bytes: int) -> str:
     return f"atomic access to {address:#x}: the address must be a multiple of {size_bytes}"
 
 
+class TooMuchCode(EmulatorError):
+    """The guest has more basic blocks than can be numbered."""
+
+
 class InstructionLimit(EmulatorError):
     """The guest executed more instructions than it was allowed to."""

@@ -182,12 +182,20 @@ class BlockFacts:
         self.n_blocks += n_blocks
         return self.n_blocks - n_blocks
 
+    def instructions_of(self, numbers: NDArray[np.int64]) -> NDArray[np.void]:
+        """The rows of ``instructions`` of the blocks of these ids, one's behind the other's."""
+        firsts = self.blocks["first_instruction"][numbers].astype(np.int64)
+        counts = self.blocks["n_instructions"][numbers].astype(np.int64)
+        begins = np.cumsum(counts) - counts
+        return self.instructions[np.repeat(firsts - begins, counts) + np.arange(counts.sum())]
+
     def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> int:
         """Add the tables of an earlier process; the id of the first of the blocks."""
         first = self.n_blocks
-        self._blocks = _joined(self.blocks, blocks, 1024)
+        # Room for as much again when there was something before: a guest may go on to any number of programs.
+        self._blocks = _joined(self.blocks, blocks, 1024 + 2 * first)
         self._blocks["first_instruction"][first : first + len(blocks)] += self.n_instructions
-        self._instructions = _joined(self.instructions, instructions, 8192)
+        self._instructions = _joined(self.instructions, instructions, 8192 + 2 * self.n_instructions)
         self.n_blocks += len(blocks)
         self.n_instructions += len(instructions)
         return first

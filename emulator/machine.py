@@ -142,7 +142,7 @@ class Machine:
     def save_translations(self) -> None:
         """Leave the translations to the next process, with ``keep_translations``."""
         if self._translated is not None:
-            self._guest.spaces.save()
+            self._translated.save()
 
     # --- the process that runs
     @property

@@ -11,6 +11,7 @@ that the guest may not. Where things lie (image, heap, stack) is left to `emulat
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import weakref
 from collections.abc import Callable
@@ -121,7 +122,8 @@ class GuestMemory:
         self.limit_bytes = limit_bytes
         self._count = others or PageCount()
         self.on_code_change: Callable[[int, int], None] | None = None
-        self._table = bytearray(N_PAGES)
+        # Takes memory only where there are pages.
+        self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
         self._shared: list[
@@ -143,7 +145,7 @@ class GuestMemory:
 
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
-        self.perm[:] = 0
+        self._table.madvise(mmap.MADV_DONTNEED)  # nothing is mapped any more
         self._shared.clear()
         self._grow(-self._accessible_pages)
         self._release()
@@ -313,7 +315,7 @@ class GuestMemory:
         n_pages = page_ceiling(length) >> PAGE_SHIFT
         first, end = page_ceiling(low) >> PAGE_SHIFT, high >> PAGE_SHIFT
         while end - first >= n_pages:
-            end = self._table.rfind(0, first, end) + 1  # after the highest free page
+            end = self._table.rfind(b"\0", first, end) + 1  # after the highest free page
             start = end - n_pages
             if start < first:
                 return None

@@ -23,10 +23,10 @@ class NotedCode:
     """Halfwords of code as they were decoded."""
 
     def __init__(self) -> None:
-        self._tables = Table(GUEST_SPACE), Table(GUEST_SPACE)
+        self._tables = Table(GUEST_SPACE), Table(GUEST_SPACE), Table(N_PAGES)
         self._code: NDArray[np.uint16] = self._tables[0].view("u2")
         self._known: NDArray[np.uint16] = self._tables[1].view("u2")  # `_KNOWN` or 0
-        self._has: NDArray[np.bool_] = np.zeros(N_PAGES, np.bool_)  # pages with some
+        self._has: NDArray[np.bool_] = self._tables[2].view("?")  # pages with some
         self._untold: list[Callable[[], Halves]] = []
 
     def note(self, start: int, code: bytes) -> None:
@@ -63,16 +63,11 @@ class NotedCode:
             self._known[page * _PAGE_HALVES : (page + 1) * _PAGE_HALVES] = 0
             self._has[page] = False
 
-    def copy(self) -> NotedCode:
-        """The same once more."""
-        other = NotedCode()
-        pages = np.array(self.pages(), np.int64)
-        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1) if len(pages) else ():
-            places = slice(int(run[0]) * _PAGE_HALVES, (int(run[-1]) + 1) * _PAGE_HALVES)
-            other._code[places] = self._code[places]
-            other._known[places] = self._known[places]
-            other._has[run] = True
-        return other
+    def close(self) -> None:
+        """Nobody asks again."""
+        self._untold.clear()
+        for table in self._tables:
+            table.clear()
 
     def _tell(self) -> None:
         while self._untold:

@@ -38,18 +38,16 @@ class Space:
     code keeps the translations of what it had.
     """
 
-    def __init__(self, memory: GuestMemory, like: Space | None = None, same_code: bool = False) -> None:
+    def __init__(self, memory: GuestMemory, like: Space | None = None) -> None:
         self.memory = memory
         self.pages = Pages(memory.base, memory.perm, EXEC)
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self.code: NotedCode = like.code.copy() if like is not None and same_code else NotedCode()
+        self.code = NotedCode()
         self._in_doubt: set[int] = set()
         if like is not None:
-            self.cache.facts = like.cache.facts
-        if like is not None and same_code:
-            self.cache.copy(like.cache)
+            self.cache.join(like.cache)
         memory.on_code_change = self._code_changed
 
     def translate(self, hart: Hart, translator: Translator) -> None:
@@ -66,8 +64,11 @@ class Space:
             hart.set(name, address)
 
     def close(self) -> None:
+        """Nobody runs here again."""
         if self.translator is not None:
             self.translator.close()
+            self.translator = None
+        self.code.close()
         self.memory.close()
 
     # --- code
@@ -131,29 +132,29 @@ class Spaces:
     def get(self, memory: GuestMemory) -> Space | None:
         return self._spaces.get(memory)
 
-    def begin(self, memory: GuestMemory, like: Space, same_code: bool = False) -> Space:
-        """One for ``memory``, with the facts of ``like``, and with what is known of its code if that is the same."""
+    def begin(self, memory: GuestMemory, like: Space) -> Space:
+        """One for ``memory``, with the facts of ``like``."""
         self.were_several = True
-        self._spaces[memory] = Space(memory, like, same_code)
+        self._spaces[memory] = Space(memory, like)
         return self._spaces[memory]
 
     def fork(self, memory: GuestMemory, copy: GuestMemory) -> None:
         """A process has got a copy of another one's memory."""
-        self.begin(copy, self._spaces[memory], same_code=True)
+        self.begin(copy, self._spaces[memory])
 
     def keep_only(self, used: Collection[GuestMemory]) -> None:
-        """Nobody runs in the others any more: their translations are kept, they are closed."""
+        """Nobody runs in the others any more: what was known in them is left to others, and they are closed."""
         for gone in [memory for memory in self._spaces if memory not in used]:
             space = self._spaces.pop(gone)
             if space.translator is not None:
-                space.translator.save(alone=False)
+                space.translator.leave(alone=False)
             space.close()
 
-    def save(self) -> None:
-        """Leave the translations to the next process, where they are kept."""
+    def leave(self) -> None:
+        """Leave what is known in all of them to other processes."""
         for space in self._spaces.values():
             if space.translator is not None:
-                space.translator.save(alone=not self.were_several)
+                space.translator.leave(alone=not self.were_several)
 
     def close(self) -> None:
         for space in self._spaces.values():

@@ -31,6 +31,8 @@ from emulator.engine.ways import Ways
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, TraceSelection
 from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
 
+GONE = 0xFFFFFFFF  # instead of a number of operations
+
 
 class SavedRegion(NamedTuple):
     """An optimised region as `Region` has it: where it is entered, the blocks in it by pc, those of callees, where
@@ -55,8 +57,9 @@ class SavedCode(NamedTuple):
     """What was known about a program's code.
 
     ``blocks``, ``instructions``: rows of `BlockFacts`; ``operations``: of the interpreter, all blocks' one after
-    the other, ``n_operations`` of them each (0: the interpreter has not met the block). ``code``: the guest's code that
-    they are about, as far as it was known for certain: ascending stretches, start and bytes.
+    the other, ``n_operations`` of them each (0: the interpreter has not met the block; `GONE`: the block was forgotten,
+    it has only a number). ``code``: the guest's code that the others are about, as far as it was known for certain:
+    ascending stretches, start and bytes.
     """
 
     blocks: NDArray[np.void]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.same_blocks import SameBlocks
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 
@@ -70,7 +71,8 @@ class BlockCache:
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
-        self.newest = -1  # the number of the block that was discovered last
+        self.same: SameBlocks | None = None  # blocks of all processes, when there are several
+        self.n_discovered = 0  # that nobody had given before
         self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
         self._restored: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
@@ -94,28 +96,30 @@ class BlockCache:
             block = self.get(pc)
         return block
 
-    def add(self, pcs: Sequence[int], n_instructions: int) -> None:
-        """The facts of blocks there are in the tables, whose instructions end with row ``n_instructions``: they are
-        decoded when somebody asks."""
-        first = self.facts.add(len(pcs), n_instructions - self.facts.n_instructions)
-        self._restored.update(zip(pcs, range(first, first + len(pcs)), strict=True))
-        self.newest = first + len(pcs) - 1
+    def add(self, pcs: Sequence[int], numbers: Sequence[int]) -> None:
+        """Blocks were discovered whose facts there are: they are decoded when somebody asks."""
+        self._restored.update(zip(pcs, numbers, strict=True))
+        self.n_discovered += len(pcs)
 
-    def take(self, numbers: NDArray[np.int64]) -> None:
-        """Take these rows of the facts, from an earlier process, for blocks that are not known."""
-        taken = dict(zip(self.facts.blocks["pc"][numbers].tolist(), numbers.tolist(), strict=True))
-        for pc in taken.keys() & self.by_pc.keys():
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Take these rows of the facts, from another process, for blocks that are not known: which ones those are."""
+        pcs = self.facts.blocks["pc"][numbers]
+        taken = dict(zip(pcs.tolist(), numbers.tolist(), strict=True))
+        known = [*(taken.keys() & self.by_pc.keys()), *(taken.keys() & self._restored.keys())]
+        for pc in set(known):
             del taken[pc]
         self._restored.update(taken)
+        return ~np.isin(pcs, known) if known else np.ones(len(numbers), np.bool_)
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""
         return [*self.by_pc, *(pc for pc in self._restored if pc not in self.by_pc)]
 
-    def copy(self, other: BlockCache) -> None:
-        """Know what ``other`` knows, of the same code and with the same facts."""
-        self.facts = other.facts
-        self.by_pc, self._restored = dict(other.by_pc), dict(other._restored)
+    def join(self, other: BlockCache) -> None:
+        """Have facts and numbers of blocks in common with ``other``."""
+        if other.same is None:
+            other.same = SameBlocks(other.facts)
+        self.facts, self.same = other.facts, other.same
 
     def number_of(self, pc: int) -> int | None:
         """The number of the block at ``pc``; None when none is known."""
@@ -165,8 +169,11 @@ class BlockCache:
             pc += instruction.length_bytes
             if instruction.slow or instruction.row.ends_block:
                 break
+        self.n_discovered += 1
+        number = None if self.same is None else self.same.find(start, words)
+        if number is not None:
+            return _block(number, instructions, pcs, words)
         told_class, told_target = _transfer(instructions, pcs)
-        self.newest = self.facts.n_blocks
         rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
         rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
         return _block(self.facts.append(rows, told_target, words), instructions, pcs, words)

@@ -66,7 +66,7 @@ class Discovery:
         self._cache = cache
         self._descriptors = descriptors
         self._job = np.zeros(k.JOB_WORDS, np.int64)
-        self._arrays = np.zeros(16, np.uint64)
+        self._arrays = np.zeros(18, np.uint64)
         self.table = self._arrays.ctypes.data
         self._chunk: NDArray[np.void] = np.zeros(0, OPERATION_DTYPE)
         self._used = 0  # operations of the chunk
@@ -76,6 +76,7 @@ class Discovery:
         self._arrays[1], self._arrays[2] = pages.base, pages.permissions.ctypes.data
         self._arrays[6], self._arrays[7] = descriptors.ctypes.data, index.ctypes.data
         self._arrays[9:16] = [array.ctypes.data for array in self._static]
+        self._told = 0  # descriptors that are known, the last one
 
     def begin(self, runner: int, slots: int, threshold: int, n_descriptors: int) -> None:
         """Make room, and say what is to be done with blocks: ``runner`` runs them, ``slots`` (an address) are the entry
@@ -86,6 +87,10 @@ class Discovery:
         if blocks is not self._blocks or instructions is not self._instructions:
             self._blocks, self._instructions = blocks, instructions
             arrays[3], arrays[4] = blocks.ctypes.data, instructions.ctypes.data
+        same = self._cache.same
+        if same is not None:
+            same.catch_up()
+            arrays[16], arrays[17] = same.latest.ctypes.data, same.older.ctypes.data
         if self._used + _MOST_OPERATIONS > len(self._chunk):
             self._chunk, self._used = np.zeros(_CHUNK_OPERATIONS, OPERATION_DTYPE), 0
             arrays[5] = job[k.OPERATIONS_AT] = self._chunk.ctypes.data
@@ -93,8 +98,10 @@ class Discovery:
         job[k.RUNNER : k.OPERATIONS_AT] = runner, threshold
         job[k.N_BLOCKS :] = (
             facts.n_blocks, facts.n_instructions, self._used, n_descriptors + 1,
-            min(len(blocks), MAX_BLOCKS - 1), len(instructions), len(self._chunk), MAX_BLOCKS - 1, 0, 0, 0, 0,
+            min(len(blocks), MAX_BLOCKS - 1), len(instructions), len(self._chunk), MAX_BLOCKS - 1, same is not None,
+            0, 0, 0,
         )  # fmt: skip
+        self._told = n_descriptors
 
     def discover(self, pc: int) -> bool:
         """Discover the block at ``pc``; False when that is left to Python."""
@@ -104,19 +111,20 @@ class Discovery:
     @property
     def has_found(self) -> bool:
         """Whether there is something to `collect`."""
-        return int(self._job[k.N_BLOCKS]) > self._cache.facts.n_blocks
+        return int(self._job[k.N_DESCRIPTORS]) > self._told + 1
 
-    def collect(self) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.void]]:
+    def collect(self) -> tuple[NDArray[np.void], NDArray[np.int64], NDArray[np.void]]:
         """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, their
-        rows of the facts, and those of their instructions."""
+        numbers, and the rows of their instructions in the facts."""
         facts, job = self._cache.facts, self._job
-        n = int(job[k.N_BLOCKS]) - facts.n_blocks
         operations = self._chunk[self._used : int(job[k.N_OPERATIONS])]
         self._used = int(job[k.N_OPERATIONS])
-        blocks = facts.tables[0][facts.n_blocks : facts.n_blocks + n]
-        instructions = facts.tables[1][facts.n_instructions : int(job[k.N_INSTRUCTIONS])]
-        self._cache.add(blocks["pc"].tolist(), int(job[k.N_INSTRUCTIONS]))
-        return operations, blocks, instructions
+        found = self._descriptors[self._told + 1 : int(job[k.N_DESCRIPTORS])]
+        self._told = int(job[k.N_DESCRIPTORS]) - 1
+        facts.add(int(job[k.N_BLOCKS]) - facts.n_blocks, int(job[k.N_INSTRUCTIONS]) - facts.n_instructions)
+        numbers = found["number"].astype(np.int64)
+        self._cache.add(found["pc"].tolist(), numbers.tolist())
+        return operations, numbers, facts.instructions_of(numbers)
 
 
 def code_of(instructions: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
@@ -140,6 +148,7 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
             np.zeros(k.JOB_WORDS, np.int64), np.zeros(GUEST_SPACE, np.uint8), np.zeros(1, np.uint8),
             np.zeros(1, BLOCK_DTYPE), np.zeros(1, INSTRUCTION_DTYPE), np.zeros(1, OPERATION_DTYPE),
             np.zeros(1, DESCRIPTOR_DTYPE), np.zeros(1, np.uint32), np.zeros(1, np.uint64), *static,
+            np.zeros(1, np.uint32), np.zeros(1, np.uint32),
         )  # fmt: skip
         return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
 

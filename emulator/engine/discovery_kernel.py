@@ -16,6 +16,7 @@ import numpy as np
 PC, RUNNER, THRESHOLD, OPERATIONS_AT = range(4)
 N_BLOCKS, N_INSTRUCTIONS, N_OPERATIONS, N_DESCRIPTORS = range(4, 8)
 MOST_BLOCKS, MOST_INSTRUCTIONS, MOST_OPERATIONS, MOST_DESCRIPTORS = range(8, 12)
+HAS_SAME = 12  # whether there are ``latest`` and ``older``
 JOB_WORDS = 16
 # Columns of ``rows``, one row for each of the instruction table's; handlers by rounding mode are the last eight.
 (
@@ -37,14 +38,15 @@ ASK = 0xFFFFFFFF  # in ``index``: Python knows something of the code at the addr
 
 def discover(  # type: ignore[no-untyped-def]
     job, memory, perm, blocks, instructions, operations, descriptors, index, slots, expanded, groups, candidates, rows,
-    rounding, numbers, made
+    rounding, numbers, made, latest, older
 ) -> Any:  # fmt: skip
     """Decode the block at ``job[PC]`` and let ``job[RUNNER]`` run it; how many instructions it has, 0 for none.
 
     ``memory``: the guest's, uint8; ``perm``: by page; ``blocks``, ``instructions``: the facts; ``operations``,
     ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit instruction,
     the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row.
-    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register.
+    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register. ``latest``,
+    ``older``: of `SameBlocks`, whose numbers are for blocks that are among them.
     """
     start = job[PC]
     if start < 0 or start >= numbers[TOP] or start & 1 or index[start >> 1] != 0:
@@ -177,12 +179,28 @@ def discover(  # type: ignore[no-untyped-def]
         put(operations[n_operations], numbers[OP_FALL_THROUGH], 0, 0, 0, 0, 0, 0, last, pc)
         n_operations += 1
     instructions[first + n - 1].op_class = kind
-    number = job[N_BLOCKS]
-    block = blocks[number]
-    block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, pc, first, n
-    block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
-    block.target_known = 0 if target < 0 else 1
-    block.target_pc = 0 if target < 0 else target
+    number: Any = np.int64(-1)
+    if job[HAS_SAME]:
+        number = np.int64(latest[start >> 1]) - 1
+        while number >= 0:
+            other = blocks[number]
+            unlike = n - other.n_instructions
+            if unlike == 0:
+                for place in range(n):
+                    if instructions[other.first_instruction + place].word != instructions[first + place].word:
+                        unlike = 1
+                        break
+            if unlike == 0:
+                break
+            number = np.int64(older[number]) - 1
+    if number < 0:
+        number = job[N_BLOCKS]
+        block = blocks[number]
+        block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, pc, first, n
+        block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
+        block.target_known = 0 if target < 0 else 1
+        block.target_pc = 0 if target < 0 else target
+        job[N_BLOCKS], job[N_INSTRUCTIONS] = number + 1, first + n
     descriptor = descriptors[job[N_DESCRIPTORS]]
     descriptor.operations = job[OPERATIONS_AT] + job[N_OPERATIONS] * operations.itemsize
     descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
@@ -191,7 +209,7 @@ def discover(  # type: ignore[no-untyped-def]
     index[start >> 1] = job[N_DESCRIPTORS]
     if slots[start >> 1] == 0:
         slots[start >> 1] = job[RUNNER]
-    job[N_BLOCKS], job[N_INSTRUCTIONS], job[N_OPERATIONS] = number + 1, first + n, n_operations
+    job[N_OPERATIONS] = n_operations
     job[N_DESCRIPTORS] += 1
     return n
 

@@ -113,12 +113,7 @@ class InlineTables:
 
     def note(self, facts: BlockFacts, numbers: Collection[int]) -> None:
         """Take in the instructions of blocks that the guest may run: another program's may lie at their addresses."""
-        blocks = facts.blocks[np.fromiter(numbers, np.int64, len(numbers))]
-        counts = blocks["n_instructions"].astype(np.int64)
-        before = np.cumsum(counts) - counts
-        rows = facts.instructions[
-            np.repeat(blocks["first_instruction"] - before, counts) + np.arange(counts.sum())
-        ]
+        rows = facts.instructions_of(np.fromiter(numbers, np.int64, len(numbers)))
         kinds, pcs = rows["op_class"], rows["pc"]
         found = self._by_class[kinds]
         if any(call.mnemonics for call in self._calls):

@@ -11,16 +11,17 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.compiler import Compiler
 from emulator.engine.discovery import Discovery, code_of
 from emulator.engine.discovery_kernel import ASK
-from emulator.engine.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
-from emulator.engine.remembered import CodeSource, Remembered, code_to_save, remember
+from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
+from emulator.engine.programs import Knowledge, NumberedCode
+from emulator.engine.remembered import CodeSource, Remembered, code_to_leave
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
+from emulator.errors import TooMuchCode
 from emulator.events import INSTRUCTION_DTYPE, OpClass
 
 
@@ -41,7 +42,6 @@ class KnownCode:
         self._operations: list[NDArray[np.void]] = []  # what they point into
         self.call_targets: set[int] = set()
         self.remembered: Remembered | None = None
-        self._first_new = 0  # the first block that no earlier process has left
         self._ready: Tier | None = None  # what the kernel is prepared for
         self._unnoted: list[NDArray[np.void]] = []  # instructions
         self._kernel: Discovery | None = None
@@ -124,13 +124,16 @@ class KnownCode:
 
     # --- blocks come and go
     def add(self, block: Block, report_at: int) -> None:
-        """Let the interpreter have ``block``. Raises `MemoryError` when there are too many."""
+        """Let the interpreter have ``block``. Raises `TooMuchCode`."""
         self._ready = None
         if self.number_of(block.pc):
             return
         number = len(self) + 1
         if max(number, block.number) >= MAX_BLOCKS:
-            raise MemoryError(f"more than {MAX_BLOCKS} blocks of guest code")
+            raise TooMuchCode(
+                f"got more than {MAX_BLOCKS:,} basic blocks in all programs that the guest has executed, the most that "
+                "one run can number: let the programs be run by several runs of the emulator"
+            )
         operations = operations_of(block)
         self._operations.append(operations)
         self._count = number
@@ -176,12 +179,13 @@ class KnownCode:
         self._ready = None
         self._hart.set("discover", 0)
 
-    def end(self) -> None:
-        """The guest has run: take in what was discovered."""
+    def end(self) -> NDArray[np.int64]:
+        """The guest has run: take in what was discovered, blocks of these numbers."""
         kernel, source = self._kernel, self._source
         if kernel is None or source is None or not kernel.has_found:
-            return
-        operations, blocks, instructions = kernel.collect()
+            return np.zeros(0, np.int64)
+        operations, numbers, instructions = kernel.collect()
+        blocks = self._cache.facts.blocks[numbers]
         self._operations.append(operations)
         self._count += len(blocks)
         self._ready = None
@@ -189,6 +193,7 @@ class KnownCode:
             source.code.note_later(self._decoded_code)
         self._unnoted.append(instructions)
         self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
+        return numbers
 
     def _decoded_code(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
         """What was decoded since somebody asked, at once."""
@@ -196,51 +201,51 @@ class KnownCode:
         return code_of(np.frombuffer(b"".join(rows.tobytes() for rows in found), INSTRUCTION_DTYPE))
 
     # --- from one process to the next
-    def remember(self, archive: Archive) -> None:
-        """Begin with what an earlier process left, as far as it turns out to be there (`take_arrived`)."""
+    def remember(self, knowledge: Knowledge) -> None:
+        """Begin with what other processes left, as far as it turns out to be there (`take_arrived`)."""
         if self._source is not None:
-            self.remembered = remember(archive, self._cache, self._source)
-            self._first_new = self._cache.facts.n_blocks
+            self.remembered = Remembered(knowledge, self._source)
             self._leave_to_python()
 
     def take_arrived(self, report_at: int) -> NDArray[np.int64]:
-        """Know the code of an earlier process that is in memory by now; rows of its blocks, if there are any more."""
+        """Know the code of other processes that is in memory by now; rows of its blocks, if there are any more."""
         remembered = self.remembered
         rows = np.zeros(0, np.int64) if remembered is None else remembered.arrive()
         if remembered is None or not len(rows):
             return rows
         self._ready = None
         saved = remembered.saved
-        self._cache.take(remembered.first + rows)
+        rows = rows[self._cache.take(remembered.numbers[rows])]
         self.call_targets.update(saved.call_targets)
-        ends = np.cumsum(saved.n_operations.astype(np.int64))
-        starts = ends - saved.n_operations
         known = self._index[saved.blocks["pc"][rows] >> 1]
         met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
         begin = len(self) + 1
         self._operations.append(saved.operations)
         self._count += len(met)
         descriptors = self._descriptors[begin : begin + len(met)]
-        descriptors["operations"] = saved.operations.ctypes.data + starts[met] * OPERATION_DTYPE.itemsize
+        descriptors["operations"], descriptors["n_operations"] = remembered.operations(met)
         descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
-        descriptors["number"] = remembered.first + met
+        descriptors["number"] = remembered.numbers[met]
         descriptors["threshold"] = report_at
         descriptors["pc"] = saved.blocks["pc"][met]
-        descriptors["n_operations"] = saved.n_operations[met]
         self._index[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
         return rows
 
-    def save(self, archive: Archive, alone: bool) -> NDArray[np.void] | None:
-        """Leave to later processes what is known by now, if it is more than there was; the rows of blocks that they
-        will have, None when nothing is known. ``alone``: all block facts are of this program."""
+    def to_leave(self, alone: bool) -> NumberedCode | None:
+        """What to leave to other processes; None when nothing is known. ``alone``: all block facts are of this
+        program."""
         if self._source is None or not self._count:
             return None
-        remembered = self.remembered
-        if remembered is not None and self._cache.newest < self._first_new:
-            return remembered.saved.blocks
-        saved = code_to_save(
-            self._cache, self._descriptors[1 : self._count + 1], sorted(self.call_targets), self._source, alone,
-            remembered,
+        if self.remembered is not None and not self._cache.n_discovered:
+            return self.remembered.knowledge.code
+        return code_to_leave(
+            self._cache, self._descriptors[1 : self._count + 1], sorted(self.call_targets), self._source,
+            self.remembered, all_numbers=alone,
         )  # fmt: skip
-        archive.save_code(saved)
-        return saved.blocks
+
+    def close(self) -> None:
+        """Nobody runs any of it again."""
+        self._kernel = None
+        self._operations.clear()
+        self._index_table.clear()
+        self._descriptor_table.clear()

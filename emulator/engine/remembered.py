@@ -1,4 +1,4 @@
-"""What an earlier process left of a program's code, taken as soon as the guest has the same code in memory.
+"""What other processes left of a program's code, taken as soon as the guest has the same code in memory.
 
 A dynamically linked program has its libraries only some way into its run, and a process may not use them all. So
 code is taken stretch by stretch: when control arrives in one that is waited for, all that are in memory by then are
@@ -8,17 +8,18 @@ compared, and what is equal is known from there on, with the optimised regions t
 from __future__ import annotations
 
 import ctypes
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive, SavedCode, SavedRegion, SavedRegions, spans_of
+from emulator.engine.archive import GONE, SavedCode, SavedRegion, spans_of
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
 from emulator.engine.operations import OPERATION_DTYPE
+from emulator.engine.programs import Knowledge, NumberedCode
 from emulator.engine.tiers import Tier
 from emulator.events import TraceSelection
 
@@ -49,21 +50,22 @@ class CodeSource(Protocol):
 
 
 class Remembered:
-    """``saved``: what the archive had; block facts from row ``first`` on are its rows."""
+    """``knowledge``: what was left, of code that may come into memory; ``numbers``: of the blocks of ``saved``."""
 
-    def __init__(self, archive: Archive, saved: SavedCode, source: CodeSource, first: int) -> None:
-        self.saved, self.first = saved, first
-        self._archive, self._source = archive, source
-        self._regions: dict[TraceSelection, SavedRegions] = {}
+    def __init__(self, knowledge: Knowledge, source: CodeSource) -> None:
+        self.saved, self.numbers = knowledge.code
+        self.knowledge = knowledge
+        self._source = source
+        self._ordered_numbers: list[int] = self.numbers.tolist()
+        saved = self.saved
         starts = np.array([start for start, _ in saved.code], np.int64)
         ends = np.array([start + len(code) for start, code in saved.code], np.int64)
         blocks = saved.blocks
         self._pcs = blocks["pc"].astype(np.int64)
         self._stretch = np.searchsorted(starts, self._pcs, side="right") - 1
         inside = (self._stretch >= 0) & (blocks["end_pc"] <= ends[self._stretch]) if len(ends) else False
-        self._stretch[
-            ~np.broadcast_to(inside, len(blocks))
-        ] = -1  # blocks whose code was gone when it was saved
+        # Blocks whose code was gone when it was saved, even if there was other code.
+        self._stretch[~np.broadcast_to(inside, len(blocks)) | (saved.n_operations == GONE)] = -1
         self._starts = starts.tolist()
         self._waiting = set(range(len(saved.code)))
         self._here = np.zeros(len(saved.code) + 1, np.bool_)  # the last one for -1
@@ -93,96 +95,96 @@ class Remembered:
         has = {region.name for region in tier.regions}
         return [
             region
-            for region in self._all(tier.selection).regions
+            for region in self._all(tier.selection)
             if region.name not in has and all(self._is_known(pc, cache) for pc in region.blocks)
         ]
 
     def waiting_regions(self, selection: TraceSelection) -> list[SavedRegion]:
         """Regions in code that has not been in memory yet: of libraries that this process has not used."""
-        waiting = set(self._pcs[np.isin(self._stretch, list(self._waiting))].tolist())
-        return [region for region in self._all(selection).regions if not waiting.isdisjoint(region.blocks)]
+        waiting = set(self._pcs[self.waiting_rows()].tolist())
+        return [region for region in self._all(selection) if not waiting.isdisjoint(region.blocks)]
 
     def executions(self, selection: TraceSelection) -> NDArray[np.uint32]:
-        """How often the blocks of ``saved`` ran in an earlier process, outside of regions for ``selection``."""
-        return self._all(selection).executions
+        """How often the blocks of ``saved`` ran in other processes, outside of regions for ``selection``."""
+        return self.knowledge.regions(selection).executions
 
     def here(self) -> NDArray[np.int64]:
         """Rows of ``saved.blocks`` that are known by now."""
         return np.flatnonzero(self._here[self._stretch])
 
+    def waiting_rows(self) -> NDArray[np.int64]:
+        """Those in code that has not been in memory yet."""
+        return np.flatnonzero(np.isin(self._stretch, list(self._waiting)))
+
     def waiting_code(self) -> list[tuple[int, bytes]]:
         """The stretches that have not been in memory yet."""
         return [self.saved.code[place] for place in sorted(self._waiting)]
 
-    def _all(self, selection: TraceSelection) -> SavedRegions:
-        if selection not in self._regions:
-            # Regions contain numbers of blocks where something counts or records them.
-            fits = self.first == 0 or not emits_numbers(selection)
-            blocks = self.saved.blocks
-            self._regions[selection] = (
-                self._archive.load_regions(selection, blocks)
-                if fits
-                else SavedRegions((), np.zeros(len(blocks), np.uint32))
-            )
-        return self._regions[selection]
+    def operations(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """Where those of these blocks are in the host's memory, and how many; 0 where there are none."""
+        counts = np.where(self.saved.n_operations == GONE, 0, self.saved.n_operations)
+        starts = np.cumsum(counts.astype(np.int64)) - counts
+        return self.saved.operations.ctypes.data + starts[rows] * OPERATION_DTYPE.itemsize, counts[rows]
+
+    def _all(self, selection: TraceSelection) -> tuple[SavedRegion, ...]:
+        return self.knowledge.regions(selection).regions
 
     def _is_known(self, pc: int, cache: BlockCache) -> bool:
         number = cache.number_of(pc)
-        row = -1 if number is None else number - self.first
-        return 0 <= row < len(self._pcs) and self._pcs[row] == pc and bool(self._here[self._stretch[row]])
+        if number is None:
+            return False
+        row = bisect_left(self._ordered_numbers, number)
+        return (
+            row < len(self._ordered_numbers)
+            and self._ordered_numbers[row] == number
+            and bool(self._here[self._stretch[row]])
+        )
 
 
-def remember(archive: Archive, cache: BlockCache, source: CodeSource) -> Remembered | None:
-    """Begin with what ``archive`` has, whose block facts are added to those of ``cache``."""
-    saved = archive.load_code()
-    if saved is None:
-        return None
-    first = cache.facts.extend(saved.blocks, saved.instructions)
-    return Remembered(archive, saved, source, first)
-
-
-def emits_numbers(selection: TraceSelection) -> bool:
-    """Whether translations for it contain the numbers of blocks."""
-    return selection.blocks or selection.counts
-
-
-def code_to_save(
+def code_to_leave(
     cache: BlockCache,
     descriptors: NDArray[np.void],
     call_targets: Iterable[int],
     source: CodeSource,
-    alone: bool,
     remembered: Remembered | None,
-) -> SavedCode:
-    """What is known by now. ``descriptors``: of blocks that the interpreter has met.
+    all_numbers: bool,
+) -> NumberedCode:
+    """What is known by now, and what is remembered and still waited for. ``descriptors``: of blocks that the
+    interpreter has met.
 
-    ``alone``: all block facts are of this address space, and blocks keep their numbers; otherwise only its own blocks
-    are saved, under new ones.
+    ``all_numbers``: all block facts are of this address space, and blocks that are known no more are among them: so all
+    keep their numbers.
     """
-    facts, known = cache.facts, cache.numbers()
-    rows = np.arange(facts.n_blocks) if alone else np.array(sorted(known), np.int64)
-    blocks = facts.blocks[rows].copy()
-    alive = blocks[np.isin(rows, np.fromiter(known, np.int64, len(known)))]
-    stretches = _stretches(spans_of(alive), source)
-    if remembered is not None and alone:
+    facts, known = cache.facts, np.array(sorted(cache.numbers()), np.int64)
+    n_operations = np.zeros(facts.n_blocks, np.uint32)
+    addresses = np.zeros(facts.n_blocks, np.int64)
+    numbers = known
+    if remembered is not None:
+        rows = remembered.waiting_rows()
+        waiting = remembered.numbers[rows]
+        numbers = np.union1d(numbers, waiting)
+        addresses[waiting], n_operations[waiting] = remembered.operations(rows)
+    alive = numbers
+    if all_numbers:
+        numbers = np.arange(facts.n_blocks)
+    addresses[descriptors["number"]] = descriptors["operations"]
+    n_operations[descriptors["number"]] = descriptors["n_operations"]
+    blocks = facts.blocks[numbers]
+    stretches = _stretches(spans_of(facts.blocks[known]), source)
+    if remembered is not None:
         stretches = _united([*stretches, *remembered.waiting_code()])
-    lengths = blocks["n_instructions"].astype(np.int64)
     instructions = facts.instructions
-    if not alone:
-        firsts = np.repeat(blocks["first_instruction"].astype(np.int64), lengths)
-        begins = np.cumsum(lengths) - lengths
-        instructions = instructions[firsts + np.arange(lengths.sum()) - np.repeat(begins, lengths)]
-        blocks["first_instruction"] = begins
-    place = np.full(facts.n_blocks, -1)  # of a block's descriptor
-    place[descriptors["number"]] = np.arange(len(descriptors))
-    met = place[rows]
-    n_operations = np.where(met < 0, 0, descriptors["n_operations"][met]).astype(np.uint32)
-    sizes = n_operations[met >= 0].astype(np.int64) * OPERATION_DTYPE.itemsize
-    raw = _gathered(descriptors["operations"][met[met >= 0]].astype(np.int64), sizes)
-    return SavedCode(
-        blocks, instructions, np.frombuffer(raw, OPERATION_DTYPE), n_operations, tuple(call_targets),
-        tuple(stretches),
-    )  # fmt: skip
+    if not all_numbers:
+        instructions = facts.instructions_of(numbers)
+        lengths = blocks["n_instructions"].astype(np.int64)
+        blocks["first_instruction"] = np.cumsum(lengths) - lengths
+    met = alive[n_operations[alive] > 0]
+    counts = n_operations[numbers]
+    counts[~np.isin(numbers, alive)] = GONE
+    sizes = n_operations[met].astype(np.int64) * OPERATION_DTYPE.itemsize
+    operations = np.frombuffer(_gathered(addresses[met], sizes), OPERATION_DTYPE)
+    saved = SavedCode(blocks, instructions, operations, counts, tuple(call_targets), tuple(stretches))
+    return NumberedCode(saved, numbers)
 
 
 def _gathered(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes:

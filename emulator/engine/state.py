@@ -70,7 +70,7 @@ TOUCH_EPOCH = 1 << 31
 
 # Behind the state, where translated code reaches it without another pointer: executions of blocks, by number.
 COUNTS_OFFSET = 4096
-MAX_BLOCKS = 1 << 20
+MAX_BLOCKS = 1 << 21
 
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 

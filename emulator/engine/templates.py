@@ -86,6 +86,11 @@ class Templates:
         self._lay(self._table.ctypes.data)
         self.laid = n_descriptors
 
+    def close(self) -> None:
+        """Nobody runs any of them again."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+        self._entries_table.clear()
+
     @property
     def code_bytes(self) -> int:
         """Size of the host code so far."""

@@ -95,5 +95,8 @@ class Tier:
         """Nobody runs any of this again. Addresses of what may be unloaded."""
         loaded = [region.address for region in self.regions]
         self.regions.clear()
-        self.templates = None
+        self.slots.clear()
+        if self.templates is not None:
+            self.templates.close()
+            self.templates = None
         return loaded

@@ -12,13 +12,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import Archive, SavedRegion, SavedRegions, sources_identity
+from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity
 from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.code_image import unpacked
@@ -30,8 +30,9 @@ from emulator.engine.inline import Inline, InlineTables, texts_of
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.known import KnownCode
 from emulator.engine.operations import OPERATION_DTYPE
+from emulator.engine.programs import NumberedCode, Program, aligned
 from emulator.engine.region import RegionEmitter
-from emulator.engine.remembered import CodeSource, emits_numbers
+from emulator.engine.remembered import CodeSource
 from emulator.engine.state import Hart
 from emulator.engine.stencil_set import stencils_for
 from emulator.engine.templates import Templates
@@ -63,7 +64,7 @@ class Translator:
         background: bool = True,
         templates: bool = True,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
-        archive: Archive | None = None,
+        program: Program | None = None,
         source: CodeSource | None = None,
     ) -> None:
         self.hart = hart
@@ -74,7 +75,7 @@ class Translator:
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
         self._interpreters: list[int] = []  # addresses, to be unloaded
-        self._archive = archive
+        self._program = program
         self.code = KnownCode(hart, cache, source, self._compiler)
         self._background = Background(
             self._optimise, self.code.all_executions, optimise_executions, self._compiler
@@ -96,8 +97,10 @@ class Translator:
             tier = Tier(selection, self._compile_interpreter(selection), False)
             if selection.hooks:
                 tier.hook = self._entry.hook
-            if self._archive is not None and not self._tiers:
-                self.code.remember(self._archive)
+            if self._program is not None and not self._tiers:
+                knowledge = self._program.knowledge(self.cache.facts)
+                if knowledge is not None:
+                    self.code.remember(knowledge)
             self._tiers[selection, False] = tier
             if not self._take_arrived():
                 self._take_regions(tier)
@@ -139,6 +142,11 @@ class Translator:
         functions, map_address = tables.enter(calls, self._compiler)
         self.hart.set("inline", functions)
         self.hart.set("inline_map", map_address)
+
+    def _note_inline(self, numbers: Collection[int]) -> None:
+        """These blocks are known from now on."""
+        for tables in self._inline.values():
+            tables.note(self.cache.facts, numbers)
 
     def step_exactly(self, on: bool) -> None:
         """Interpret what is selected, stopping exactly where the budget ends, or go back to translations.
@@ -222,8 +230,7 @@ class Translator:
         if remembered is not None and remembered.awaits(pc) and self._take_arrived() and self.is_known(pc):
             return
         block = self.cache.get(pc)
-        for tables in self._inline.values():
-            tables.note(self.cache.facts, [block.number])
+        self._note_inline([block.number])
         self.code.add(block, self._next_threshold(0))
         slots = self.tier.slots.view("u8")
         with self._publishing:
@@ -243,11 +250,9 @@ class Translator:
 
     def end(self) -> None:
         """The guest has run."""
-        known = self.cache.facts.n_blocks
-        self.code.end()
-        if self.cache.facts.n_blocks > known:
-            for tables in self._inline.values():
-                tables.note(self.cache.facts, range(known, self.cache.facts.n_blocks))
+        numbers = self.code.end()
+        if len(numbers):
+            self._note_inline(numbers.tolist())
         self._lay(self.tier)
 
     def discover_nothing(self) -> None:
@@ -287,12 +292,12 @@ class Translator:
 
     # --- from one process to the next
     def _take_arrived(self) -> bool:
-        """Know the code of an earlier process that is in memory by now; whether there is any more than before."""
+        """Know the code of other processes that is in memory by now; whether there is any more than before."""
         rows = self.code.take_arrived(self._next_threshold(0))
         if not len(rows):
             return False
-        for tables in self._inline.values():
-            tables.note(self.cache.facts, self.cache.numbers())
+        if self._inline:
+            self._note_inline(self.cache.numbers())
         for tier in self._tiers.values():
             self._take_regions(tier)
             self._interpret_known(tier)
@@ -339,20 +344,21 @@ class Translator:
                 tier.optimised.update(one.entries)
                 slots[np.array(one.entries) >> 1] = region.address
 
-    def save(self, alone: bool = True) -> None:
-        """Leave to later processes what is known by now, if it is more than the archive gave.
+    def leave(self, alone: bool = True) -> None:
+        """Leave what is known by now to other processes of the program, if it is more than there was.
 
         ``alone``: all block facts are of this program.
         """
-        archive, remembered = self._archive, self.code.remembered
-        if archive is None:
+        program, remembered = self._program, self.code.remembered
+        if program is None:
             return
         with self._publishing:
-            blocks = self.code.save(archive, alone)
-            if blocks is None:
+            code = self.code.to_leave(alone)
+            if code is None:
                 return
+            found = {}
             for tier in self._tiers.values():
-                if tier.interpret_only or (emits_numbers(tier.selection) and not alone):
+                if tier.interpret_only:
                     continue
                 slots = tier.slots.view("u8")
                 kept = [
@@ -371,21 +377,22 @@ class Translator:
                 unfinished = self.code.all_executions(self._background.unfinished(tier))
                 is_unfinished = bool((unfinished >= self._worth).any())
                 if is_unfinished or any(region.name not in tier.taken for region in kept):
-                    regions = SavedRegions((*kept, *waiting), self._executions(tier, blocks, alone))
-                    archive.save_regions(tier.selection, blocks, regions)
+                    found[tier.selection] = SavedRegions((*kept, *waiting), self._executions(tier, code))
+            program.learn(code, found)
 
-    def _executions(self, tier: Tier, blocks: NDArray[np.void], alone: bool) -> NDArray[np.uint32]:
-        """How often ``blocks`` ran in this process, or an earlier one if that was more, outside of regions."""
+    def _executions(self, tier: Tier, code: NumberedCode) -> NDArray[np.uint32]:
+        """How often the blocks of ``code`` ran in this process, or another one if that was more, outside of regions."""
         remembered = self.code.remembered
-        found = np.zeros(len(blocks), np.int64)
+        found = np.zeros(len(code.numbers), np.int64)
         if tier is self._counted_for:
-            found[:] = self.code.all_executions(blocks["pc"])
-        if remembered is not None and alone:
-            before = remembered.executions(tier.selection)
+            found[:] = self.code.all_executions(code.saved.blocks["pc"])
+        if remembered is not None:
+            executions = remembered.executions(tier.selection)
+            before = aligned(remembered.numbers, executions, code.numbers)
             if self.background:  # where counting went on from there
                 here = remembered.here()
-                found[here] -= before[here]
-            found[: len(before)] = np.maximum(found[: len(before)], before)
+                found -= aligned(remembered.numbers[here], executions[here], code.numbers)
+            found = np.maximum(found, before)
         return np.clip(found, 0, _MOST_EXECUTIONS).astype(np.uint32)
 
     def close(self) -> None:
@@ -393,6 +400,7 @@ class Translator:
         self._background.stop()
         for tier in self._tiers.values():
             self._compiler.unload(tier.close())
+        self.code.close()
         self._compiler.unload(self._interpreters)
 
     # --- compiling

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from emulator.engine.archive import Archive
 from emulator.engine.entry import Entry
 from emulator.engine.flow import MAX_UNCHECKED_INSTRUCTIONS
+from emulator.engine.programs import Program
 from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
@@ -38,7 +39,7 @@ class TranslatedRunner:
     """Runs the guest on translations, and on ``oracle`` what they leave to it.
 
     ``translator``: that of the address space that the hart is in; ``make_translator``: a `Translator` of the hart's,
-    given blocks, ``archive`` and ``source``. ``keep``: begin with what an earlier process left of a program.
+    given blocks, ``program`` and ``source``. ``keep``: begin with what is on disk of a program.
     """
 
     translator: Translator
@@ -55,6 +56,7 @@ class TranslatedRunner:
         self._oracle = oracle
         self._make_translator = make_translator
         self._keep = keep
+        self._programs: list[Program] = []
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         self._exactly = False  # whether the tier that stops exactly is in force
         self._entry = Entry.get()
@@ -71,8 +73,8 @@ class TranslatedRunner:
     def enter(self, space: Space, begins: bool) -> None:
         """The guest has gone over to another address space; ``begins``: with another program."""
         if space.translator is None:
-            archive = self._archive() if begins and self._keep else None
-            space.translate(self._hart, self._make_translator(space.cache, archive=archive, source=space))
+            program = self._program() if begins else None
+            space.translate(self._hart, self._make_translator(space.cache, program=program, source=space))
         assert space.translator is not None
         self._space, self.translator = space, space.translator
         self._oracle.enter(space)
@@ -99,11 +101,23 @@ class TranslatedRunner:
         if self._selected:
             self.translator.step_exactly(on)
 
-    def _archive(self) -> Archive:
-        """Where translations of the program that begins now are kept."""
+    def save(self) -> None:
+        """Leave what is known to later processes of the host."""
+        self._guest.spaces.leave()
+        for program in self._programs:
+            program.write()
+
+    def _program(self) -> Program:
+        """The one that begins now."""
         process = self._guest.process
+        contents = process.image.data
         layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
-        return Archive(process.image.data, self._entry.compiler.host, layout)
+        for program in self._programs:
+            if program.layout == layout and program.contents == contents:
+                return program
+        archive = Archive(contents, self._entry.compiler.host, layout) if self._keep else None
+        self._programs.append(Program(contents, layout, archive))
+        return self._programs[-1]
 
     # --- running
     def run(self, budget: int, until_exactly: int | None) -> None:

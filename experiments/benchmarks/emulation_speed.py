@@ -13,6 +13,7 @@ rounds, and each round runs all engines one after the other, so that a busy mome
 ``warm``    ``emulate`` again, with the cache that an earlier process left
 ``steady``  one process, warm: the median speed of the second half of the run, as seconds for the whole of it
 ``qemu``    ``qemu-riscv64`` (user mode), where it is installed
+``script`` what one more execution takes in a shell script of the guest (``--short``, where there is a shell)
 ``unicorn`` unicorn's engine under our memory and system calls, where it is installed; once, it is slow
 
 Ratios are to QEMU's time (below 1: faster than QEMU) and the means geometric. ``--short`` times any program under a
@@ -27,6 +28,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -50,6 +52,7 @@ SCALAR = ".scalar"
 SCALAR_FLAGS = ("-mcpu=x86_64", "-fno-vectorize", "-fno-slp-vectorize", "-ffp-contract=off")
 ENGINES = ("native", "scalar", "first", "cold", "warm", "steady", "qemu", "unicorn")
 SLICE_INSTRUCTIONS = 20_000_000
+SCRIPT_LINES = 10
 QEMU = "qemu-riscv64"
 
 Results = dict[str, dict[str, float]]  # program, engine: seconds (and "instructions")
@@ -135,13 +138,22 @@ def measure_short(root: Path, command: list[str], repeats: int, folder: Path) ->
     qemu = [QEMU, "-L", str(root), path, *arguments]
     cache = folder / "cache"
     first, output = seconds_of([*emulate, *arguments], cache, None)
-    found = {"first": first, "cold": math.inf, "warm": math.inf, "qemu": math.inf}
+    found = {"first": first, "cold": math.inf, "warm": math.inf, "script": math.nan, "qemu": math.inf}
+    shell = root / "usr" / "bin" / "sh"
+    line = shlex.join(["/" + program, *arguments]) + "\n"
+    scripts = {times: [*emulate[:-1], str(shell), "-c", times * line] for times in (1, 1 + SCRIPT_LINES)}
+    took = dict.fromkeys(scripts, math.inf)
     for _ in range(repeats):
+        for times, script in scripts.items() if shell.exists() else ():
+            seconds, _ = seconds_of(script, cache, times * output)
+            took[times] = min(took[times], seconds)
         for engine in ("cold", "warm", "warm", "qemu") if shutil.which(QEMU) else ("cold", "warm", "warm"):
             if engine == "cold":
                 forget_programs(cache)
             seconds, _ = seconds_of(qemu if engine == "qemu" else [*emulate, *arguments], cache, output)
             found[engine] = min(found[engine], seconds)
+    if shell.exists():
+        found["script"] = (took[1 + SCRIPT_LINES] - took[1]) / SCRIPT_LINES
     return {" ".join(command): found}
 
 
@@ -281,7 +293,7 @@ def main() -> None:
     with working_folder() as folder:
         if options.short:
             root, *command = options.short
-            engines = ["first", "cold", "warm", *(["qemu"] if present["qemu"] else [])]
+            engines = ["first", "cold", "warm", "script", *(["qemu"] if present["qemu"] else [])]
             results = measure_short(Path(root).resolve(), command, options.repeats, folder)
         for name in () if options.short else options.programs:
             results[name] = measure(name, options.size, options.repeats, engines, folder)

@@ -185,6 +185,21 @@ def test_code_that_is_not_what_it_was_is_not_taken(
     assert names
 
 
+def test_blocks_of_code_that_was_there_before_are_not_taken(empty_cache: Path) -> None:
+    """What is at an address now says nothing of a block that began there when something else was."""
+    program = build_program([GUEST / "remaker.c"], ["-O1"]).elf_path
+
+    def output(*arguments: str, **options: Any) -> bytes:
+        with Machine(program, arguments, keep_translations=True, **options) as machine:
+            machine.run()
+            machine.save_translations()
+            return machine.files.output(1)
+
+    for _ in range(2):
+        assert output("1", "2") == b"106\n"
+        assert output("2", "+", "1", "+") == b"207\n" == output("2", "+", "1", "+", engine="oracle")
+
+
 def test_faults_in_kept_translations_are_precise(empty_cache: Path) -> None:
     program = build_program([GUEST / "faults.c"], ["-O1"]).elf_path
 

@@ -158,7 +158,8 @@ def test_where_nothing_may_be_executed(twin: Twin) -> None:
 def found_by(kernel: Discovery, descriptors: Any) -> list[tuple[Any, int]]:
     if not kernel.has_found:
         return []
-    operations, blocks, _ = kernel.collect()
+    operations, numbers, _ = kernel.collect()
+    blocks = kernel._cache.facts.blocks[numbers]
     rows = descriptors[int(kernel._job[k.N_DESCRIPTORS]) - len(blocks) :][: len(blocks)]
     first = (rows["operations"].astype(np.int64) - operations.ctypes.data) // OPERATION_DTYPE.itemsize
     assert rows["pc"].tolist() == blocks["pc"].tolist()

@@ -18,9 +18,8 @@ codes = st.integers(1, 8).flatmap(lambda n: st.binary(min_size=2 * n, max_size=2
 @given(
     st.lists(st.tuples(places, codes, st.booleans()), max_size=6),
     st.sampled_from([None, 5, 6]),
-    st.booleans(),
 )
-def test_noted_code(noted: list[tuple[int, bytes, bool]], forgotten: int | None, copied: bool) -> None:
+def test_noted_code(noted: list[tuple[int, bytes, bool]], forgotten: int | None) -> None:
     code, twin = NotedCode(), dict[int, int]()
     for at, part, later in noted:
         if later:
@@ -33,8 +32,6 @@ def test_noted_code(noted: list[tuple[int, bytes, bool]], forgotten: int | None,
     if forgotten is not None:
         code.forget([forgotten])
         twin = {at: byte for at, byte in twin.items() if at // PAGE_BYTES != forgotten}
-    if copied:
-        code = code.copy()
     known = sorted({at // PAGE_BYTES for at in twin})
     assert code.pages() == known
     assert code.pages(6, 9) == [page for page in known if page >= 6]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from emulator.errors import EmulatorError
+from emulator.engine import discovery, known, programs
+from emulator.errors import EmulatorError, TooMuchCode
 from emulator.events import FULL_RECORD, TraceSelection
 from emulator.linux import scheduler
 from emulator.linux.clock import Deadlock
@@ -151,6 +154,56 @@ def test_one_record_whatever_the_engine(program: Path, what: str) -> None:
     reference = record(engine="oracle")
     for options in ({}, {}, OPTIMISED):
         assert record(**options) == reference
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_blocks_have_one_number_in_all_processes(program: Path, engine: str) -> None:
+    """However often a guest copies itself and executes itself anew, it discovers its code once."""
+
+    def blocks(times: int) -> Any:
+        with Machine(program, ["starts", str(times)], **ENGINES[engine]) as machine:
+            machine.run()
+            assert machine.files.output(1) == f"fine {2 * times}\n".encode()
+            facts = machine.facts
+            numbers = np.arange(facts.n_blocks)
+            words = facts.instructions_of(numbers)["word"]
+            ends = np.cumsum(facts.blocks["n_instructions"])
+            whole = [
+                (pc, part.tobytes())
+                for pc, part in zip(facts.blocks["pc"].tolist(), np.split(words, ends[:-1]), strict=True)
+            ]
+            assert len(set(whole)) == len(whole)
+            return whole
+
+    assert blocks(4) == blocks(2)
+
+
+def test_processes_that_have_ended_take_no_memory(program: Path) -> None:
+    def resident_after(times: int) -> int:
+        with Machine(program, ["starts", str(times)]) as machine:
+            gc.disable()  # it comes when it wants
+            try:
+                machine.run()
+            finally:
+                gc.enable()
+            return 4096 * int(Path("/proc/self/statm").read_text().split()[1])
+
+    resident_after(2)
+    few = resident_after(2)
+    many = resident_after(42)
+    assert (many - few) / 80 < 200_000  # tables and templates of each were a megabyte and more
+
+
+@pytest.mark.parametrize("options", [INTERPRETED, TEMPLATES, {}])
+def test_more_code_than_can_be_numbered(
+    program: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    for module in (discovery, known, programs):
+        monkeypatch.setattr(module, "MAX_BLOCKS", 300)
+    with Machine(program, ["starts", "1"], **options) as machine:
+        with pytest.raises(TooMuchCode, match=r"got more than 300 basic blocks .* several runs"):
+            machine.run()
+        assert machine.facts.n_blocks <= 301
 
 
 def test_counts_of_several_processes_add_up(program: Path) -> None:
