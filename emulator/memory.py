@@ -33,7 +33,7 @@ MAPPED = 8
 
 DEFAULT_LIMIT_BYTES = 3 << 29
 
-_COPIED_BYTES = 1 << 16
+_PAGE_IS_THERE = 62  # the bits from there on: in memory, or in swap
 
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
@@ -168,11 +168,8 @@ class GuestMemory:
         for address, length, perm in source.areas():
             self.map(address, length, READ | WRITE if perm & READ else 0)
             if perm & READ:
-                whole = source._bytes[address : address + length]
-                for start in range(0, length, _COPIED_BYTES):
-                    part = whole[start : start + _COPIED_BYTES]
-                    if part.any():  # pages that were never touched stay so
-                        self._bytes[address + start : address + start + len(part)] = part
+                for start, end in source._touched(address, length):  # the others stay untouched
+                    self._bytes[start:end] = source._bytes[start:end]
                 self.protect(address, length, perm & ~MAPPED)
         for start, end, area, offset in source._shared:
             self._map_area(start, end - start, area, offset, READ)
@@ -183,12 +180,37 @@ class GuestMemory:
 
     def areas(self) -> list[tuple[int, int, int]]:
         """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
-        starts = np.flatnonzero(np.diff(self.perm, prepend=np.uint8(0)))
-        ends = [*starts[1:].tolist(), N_PAGES][: len(starts)]
+        eights = np.flatnonzero(self.perm.view(np.uint64))  # most of the table is empty
+        pages = (eights[:, None] * 8 + np.arange(8)).ravel()
+        entries = self.perm[pages]
+        begins = (np.diff(pages, prepend=-2) != 1) | (np.diff(entries, prepend=np.uint8(0)) != 0)
+        starts = np.flatnonzero(begins)
+        lengths = np.diff(starts, append=len(pages))
         return [
-            (start << PAGE_SHIFT, (end - start) << PAGE_SHIFT, int(self.perm[start]))
-            for start, end in zip(starts.tolist(), ends, strict=True)
-            if self.perm[start]
+            (page << PAGE_SHIFT, length << PAGE_SHIFT, entry)
+            for page, length, entry in zip(
+                pages[starts].tolist(), lengths.tolist(), entries[starts].tolist(), strict=True
+            )
+            if entry
+        ]
+
+    def _touched(self, address: int, length: int) -> list[tuple[int, int]]:
+        """Start and end of the stretches that the host has given memory for, ascending; all where it does not tell."""
+        try:
+            with open("/proc/self/pagemap", "rb", buffering=0) as table:
+                told = os.pread(
+                    table.fileno(), length >> PAGE_SHIFT << 3, (self.base + address) >> PAGE_SHIFT << 3
+                )
+        except OSError:
+            told = b""
+        entries = np.frombuffer(told, np.uint64)
+        if len(entries) != length >> PAGE_SHIFT:
+            return [(address, address + length)]
+        is_there = (entries >> _PAGE_IS_THERE) != 0
+        borders = np.flatnonzero(np.diff(is_there, prepend=False, append=False)).reshape(-1, 2)
+        return [
+            (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
+            for start, end in borders.tolist()
         ]
 
     def _grow(self, n_pages: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator import memory as memory_module
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -213,9 +214,20 @@ operations = st.lists(
 )
 
 
+def naive_areas(memory):
+    found = []
+    for page in range(PAGES + 10):
+        entry = int(memory.perm[page])
+        if entry and found and found[-1][2] == entry and sum(found[-1][:2]) == page * PAGE_BYTES:
+            found[-1] = (found[-1][0], found[-1][1] + PAGE_BYTES, entry)
+        elif entry:
+            found.append((page * PAGE_BYTES, PAGE_BYTES, entry))
+    return found
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(operations)
-def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence):
+@given(operations, st.booleans())
+def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence, host_tells):
     memory = GuestMemory()
     model: dict[int, tuple[int, int]] = {}  # page -> permission, first byte
     for step, (operation, first, count, prot) in enumerate(sequence):
@@ -247,4 +259,15 @@ def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence):
         if prot:
             assert memory.read_int(page * PAGE_BYTES, 1) == byte
     assert memory.mapped_bytes == sum(1 for prot, _ in model.values() if prot) * PAGE_BYTES
+    assert memory.areas() == naive_areas(memory)
+    with pytest.MonkeyPatch.context() as patch:
+        if not host_tells:
+            patch.setattr(memory_module.os, "pread", lambda *_: b"")
+        copy = memory.copy()
+    assert copy.areas() == memory.areas()
+    assert copy.mapped_bytes == memory.mapped_bytes
+    for address, length, entry in memory.areas():
+        if entry & READ:
+            assert copy.read(address, length) == memory.read(address, length)
+    copy.close()
     memory.close()
