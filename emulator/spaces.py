@@ -64,11 +64,12 @@ class Space:
             hart.set(name, address)
 
     def close(self) -> None:
-        """Nobody runs here again."""
+        """Nobody runs here again. What is left is small: Python may take its time to find out that nobody needs it."""
         if self.translator is not None:
             self.translator.close()
             self.translator = None
         self.code.close()
+        self.cache.close()
         self.memory.close()
 
     # --- code

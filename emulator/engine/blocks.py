@@ -145,6 +145,10 @@ class BlockCache:
             self._restored.pop(pc, None)
         return found
 
+    def close(self) -> None:
+        """Nobody runs any of them again; their facts stay."""
+        self.by_pc, self._restored = {}, {}
+
     def _discover(self, start: int) -> Block:
         number = self._restored.get(start)
         if number is not None:

@@ -245,7 +245,8 @@ class KnownCode:
 
     def close(self) -> None:
         """Nobody runs any of it again."""
-        self._kernel = None
+        self._kernel = self.remembered = None
         self._operations.clear()
+        self.call_targets.clear()
         self._index_table.clear()
         self._descriptor_table.clear()

@@ -94,7 +94,8 @@ class Tier:
     def close(self) -> list[int]:
         """Nobody runs any of this again. Addresses of what may be unloaded."""
         loaded = [region.address for region in self.regions]
-        self.regions.clear()
+        for gone in (self.regions, self.optimised, self.copies, self.covered, self.taken):
+            gone.clear()
         self.slots.clear()
         if self.templates is not None:
             self.templates.close()

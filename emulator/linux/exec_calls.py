@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 
 from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import signed
 from emulator.linux.calls import AT_FDCWD, KernelCalls
-from emulator.linux.elf import load_image
+from emulator.linux.elf import ElfImage, load_image
 from emulator.linux.futex_calls import leave_locks
 from emulator.linux.hart import Hart
 from emulator.linux.process import build_process
@@ -23,6 +24,7 @@ _MAX_ARGUMENTS = 1 << 16
 _MAX_SCRIPTS = 4
 _SCRIPT_LINE_BYTES = 256
 _STACK_POINTER = 2
+_MAX_IMAGES = 8
 
 
 class ExecCalls(KernelCalls):
@@ -45,7 +47,7 @@ class ExecCalls(KernelCalls):
         path, data, arguments = self._program(self._files.program_path(path), arguments)
         memory = self._memory.another()
         try:
-            image = load_image(data, path)
+            image = self._image(data, path)
             variables = dict(text.partition("=")[::2] for text in environment)
             process = build_process(
                 memory, image, arguments, variables, self._kernel.process.layout, self._files.contents
@@ -84,6 +86,18 @@ class ExecCalls(KernelCalls):
         if self._scheduler.on_switch is not None:
             self._scheduler.on_switch()
         raise Replaced
+
+    def _image(self, data: bytes, path: str) -> ElfImage:
+        """What ``data`` is; a program that was executed before is not there twice."""
+        images = self._scheduler.images
+        found = next((image for image in images if image.data == data), None)
+        if found is None:
+            found = load_image(data, path)
+        else:
+            images.remove(found)
+        images.insert(0, found)
+        del images[_MAX_IMAGES:]
+        return replace(found, name=path)
 
     def _program(self, path: str, arguments: list[str]) -> tuple[str, bytes, list[str]]:
         """The executable that a path or the script there leads to, its contents, and its arguments."""

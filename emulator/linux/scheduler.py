@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
+from emulator.linux.elf import ElfImage
 from emulator.linux.hart import Hart
 from emulator.linux.ipc import IpcTable
 from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
@@ -109,6 +110,8 @@ class Scheduler:
         self.segments = IpcTable[Segment](MAX_SEGMENTS)
         self.semaphores = IpcTable[SemaphoreSet](MAX_SETS)
         self.queues = IpcTable[MessageQueue](MAX_QUEUES)
+        self.images: list[ElfImage] = []
+        """Of programs executed last, the last one first: their processes have one copy of each."""
         self._next_pid = _FIRST_PID
         self._turn_start_nanoseconds = 0
 
