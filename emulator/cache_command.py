@@ -9,9 +9,9 @@ import click
 from emulator.kept import LIMIT_VARIABLE, cache_directory, clear, kept_files, limit_bytes
 
 _KINDS = {
-    "code": "programs: blocks, facts, interpreter operations",
     "regions": "programs: optimised translations, one file a selection",
     "object": "single objects: interpreters, regions",
+    "code": "programs: blocks, by earlier versions",
     "older": "programs, by earlier versions",
 }
 
@@ -50,9 +50,9 @@ def statistics() -> str:
         for kind, (n_files, n_bytes) in counts.items()
         if n_files
     ]
-    total_files, n_programs = sum(n_files for n_files, _ in counts.values()), counts["code"][0]
+    total_files = sum(n_files for n_files, _ in counts.values())
     lines += [
-        f"{total_files:>10,} {_size(total_bytes):>10}  in all, of {n_programs:,} programs",
+        f"{total_files:>10,} {_size(total_bytes):>10}  in all",
         f"{'at most':>10} {_size(limit_bytes()):>10}  ({LIMIT_VARIABLE}); what was used longest ago goes first",
     ]
     return "\n".join(lines)

@@ -124,8 +124,8 @@ class BlockFacts:
     """
 
     def __init__(self) -> None:
-        self._blocks = np.zeros(1024, BLOCK_DTYPE)
-        self._instructions = np.zeros(8192, INSTRUCTION_DTYPE)
+        self._blocks = np.zeros(1 << 14, BLOCK_DTYPE)  # takes memory only where there are some
+        self._instructions = np.zeros(1 << 17, INSTRUCTION_DTYPE)
         self.n_blocks = 0
         self.n_instructions = 0
 
@@ -188,17 +188,6 @@ class BlockFacts:
         counts = self.blocks["n_instructions"][numbers].astype(np.int64)
         begins = np.cumsum(counts) - counts
         return self.instructions[np.repeat(firsts - begins, counts) + np.arange(counts.sum())]
-
-    def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> int:
-        """Add the tables of an earlier process; the id of the first of the blocks."""
-        first = self.n_blocks
-        # Room for as much again when there was something before: a guest may go on to any number of programs.
-        self._blocks = _joined(self.blocks, blocks, 1024 + 2 * first)
-        self._blocks["first_instruction"][first : first + len(blocks)] += self.n_instructions
-        self._instructions = _joined(self.instructions, instructions, 8192 + 2 * self.n_instructions)
-        self.n_blocks += len(blocks)
-        self.n_instructions += len(instructions)
-        return first
 
 
 def _joined(rows: NDArray[np.void], more: NDArray[np.void], room: int) -> NDArray[np.void]:

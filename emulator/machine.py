@@ -55,7 +55,7 @@ class Machine:
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
     ``templates``: False has code interpreted until it is optimised, for comparison.
     ``keep_translations``: begin with the translations that an earlier process left on disk for this program
-    (`save_translations`); blocks then keep the numbers they had in that process.
+    (`save_translations`).
     Raises `GuestImageError` for a file that is not a program for this machine.
     """
 

@@ -1,4 +1,5 @@
-"""Optimising while the guest runs: a thread that takes the hottest of the wanted blocks, one after the other."""
+"""Optimising while the guest runs: a thread that builds the regions that are ordered, and then takes the hottest of the
+wanted blocks, one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.compiler import Compiler
-from emulator.engine.tiers import Tier
+from emulator.engine.tiers import Region, Tier
 
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 # The guest's thread comes back hundreds of times while this one writes IR, and this one from LLVM while that one is in
@@ -19,22 +20,25 @@ SWITCH_SECONDS = 0.0002
 
 
 class Background:
-    """``optimise``: translates the block at an address with others around it, any time; ``executions``: of the blocks
-    at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it; ``compiler``: what
-    it will need."""
+    """``form``: what to translate with the block at an address; ``build``: does it, any time; ``executions``: of the
+    blocks at some addresses, int64, which go on while they wait; ``enough``: executions that are worth it;
+    ``compiler``: what it will need."""
 
     def __init__(
         self,
-        optimise: Callable[[Tier, int], None],
+        form: Callable[[Tier, int], Region],
+        build: Callable[[Tier, Region], None],
         executions: Callable[[Sequence[int]], NDArray[np.int64]],
         enough: int,
         compiler: Compiler,
     ) -> None:
-        self._optimise, self._executions, self._enough = optimise, executions, enough
+        self._form, self._build, self._executions, self._enough = form, build, executions, enough
         self._compiler = compiler
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
-        self._compiling: list[tuple[Tier, int]] = []  # at most one
+        self._ordered: list[tuple[Tier, Region]] = []  # the same
+        self._underway: tuple[Tier, Region] | None = None
+        self._n_orders = 0  # that are not built yet
         self._condition = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -49,6 +53,19 @@ class Background:
         if self.has_llvm:
             self.start()
 
+    def order(self, tier: Tier, region: Region) -> None:
+        """Build ``region`` before anything that is wanted."""
+        with self._condition:
+            self._ordered.append((tier, region))
+            self._n_orders += 1
+            self._condition.notify()
+        self.start()
+
+    def finish_orders(self, seconds: float) -> None:
+        """Wait until everything that was ordered is built, for so long at most."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._n_orders or self._failure is not None, seconds)
+
     @property
     def has_llvm(self) -> bool:
         """Whether LLVM is loaded, or being loaded."""
@@ -61,15 +78,23 @@ class Background:
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
 
-    def unfinished(self, tier: Tier) -> list[int]:
-        """The addresses that are still wanted, or worked at."""
-        return [pc for wanted, pc in (*self._wanted, *self._compiling) if wanted is tier]
+    def wanted(self, tier: Tier) -> list[int]:
+        """The addresses that are still wanted."""
+        return [pc for wanted, pc in self._wanted if wanted is tier]
+
+    def unfinished(self, tier: Tier) -> list[Region]:
+        """The regions that are ordered, or worked at."""
+        underway = self._underway
+        begun = [] if underway is None else [underway]
+        return [region for ordered, region in (*begun, *self._ordered) if ordered is tier]
 
     def stop(self) -> None:
         """Wait for the compilation under way and drop what is wanted. Raises what has gone wrong."""
         if self._thread is not None:
             with self._condition:
                 self._wanted.clear()
+                self._ordered.clear()
+                self._n_orders = 0
                 self._stopping = True
                 self._condition.notify()
             self._thread.join()
@@ -86,19 +111,29 @@ class Background:
             self._compiler.load_llvm()
             while True:
                 with self._condition:
-                    while not (self._wanted or self._stopping):
+                    while not (self._wanted or self._ordered or self._stopping):
                         self._condition.wait()
                     if self._stopping:
                         return
-                    hottest = self._hottest()
-                    if hottest is None:
+                    hottest = None if self._ordered else self._hottest()
+                    is_order = bool(self._ordered)
+                    if is_order:
+                        self._underway = self._ordered.pop(0)
+                    elif hottest is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
-                    self._compiling = [hottest]
-                self._optimise(*hottest)
-                self._compiling = []
+                if hottest is not None:
+                    self._underway = hottest[0], self._form(*hottest)
+                assert self._underway is not None
+                self._build(*self._underway)
+                self._underway = None
+                with self._condition:
+                    self._n_orders -= is_order and self._n_orders > 0
+                    self._condition.notify_all()
         except BaseException as failure:  # reported by the next call from the machine's thread
-            self._failure = failure
+            with self._condition:
+                self._failure = failure
+                self._condition.notify_all()
 
     def _hottest(self) -> tuple[Tier, int] | None:
         """What is most worth to be optimised now, wanted no more; None when nothing is.

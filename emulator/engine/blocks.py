@@ -72,9 +72,8 @@ class BlockCache:
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
         self.same: SameBlocks | None = None  # blocks of all processes, when there are several
-        self.n_discovered = 0  # that nobody had given before
         self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
-        self._restored: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
+        self._undecoded: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
         """The block that starts at ``pc``, discovered on first use.
@@ -92,28 +91,17 @@ class BlockCache:
     def known(self, pc: int) -> Block | None:
         """The block that starts at ``pc`` if it was ever discovered, in this process or an earlier one."""
         block = self.by_pc.get(pc)
-        if block is None and pc in self._restored:
+        if block is None and pc in self._undecoded:
             block = self.get(pc)
         return block
 
     def add(self, pcs: Sequence[int], numbers: Sequence[int]) -> None:
         """Blocks were discovered whose facts there are: they are decoded when somebody asks."""
-        self._restored.update(zip(pcs, numbers, strict=True))
-        self.n_discovered += len(pcs)
-
-    def take(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Take these rows of the facts, from another process, for blocks that are not known: which ones those are."""
-        pcs = self.facts.blocks["pc"][numbers]
-        taken = dict(zip(pcs.tolist(), numbers.tolist(), strict=True))
-        known = [*(taken.keys() & self.by_pc.keys()), *(taken.keys() & self._restored.keys())]
-        for pc in set(known):
-            del taken[pc]
-        self._restored.update(taken)
-        return ~np.isin(pcs, known) if known else np.ones(len(numbers), np.bool_)
+        self._undecoded.update(zip(pcs, numbers, strict=True))
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""
-        return [*self.by_pc, *(pc for pc in self._restored if pc not in self.by_pc)]
+        return [*self.by_pc, *(pc for pc in self._undecoded if pc not in self.by_pc)]
 
     def join(self, other: BlockCache) -> None:
         """Have facts and numbers of blocks in common with ``other``."""
@@ -124,12 +112,17 @@ class BlockCache:
     def number_of(self, pc: int) -> int | None:
         """The number of the block at ``pc``; None when none is known."""
         block = self.by_pc.get(pc)
-        return self._restored.get(pc) if block is None else block.number
+        return self._undecoded.get(pc) if block is None else block.number
+
+    def number_at(self, pc: int) -> int:
+        """The same; it is discovered on first use."""
+        number = self.number_of(pc)
+        return self.get(pc).number if number is None else number
 
     def numbers(self) -> set[int]:
         """Of all blocks that are known."""
         return {block.number for block in self.by_pc.values()} | {
-            number for pc, number in self._restored.items() if pc not in self.by_pc
+            number for pc, number in self._undecoded.items() if pc not in self.by_pc
         }
 
     def forget(self, pages: NDArray[np.int64], page_shift: int) -> list[int]:
@@ -142,15 +135,15 @@ class BlockCache:
         found: list[int] = pcs[gone].tolist()
         for pc in found:
             self.by_pc.pop(pc, None)
-            self._restored.pop(pc, None)
+            self._undecoded.pop(pc, None)
         return found
 
     def close(self) -> None:
         """Nobody runs any of them again; their facts stay."""
-        self.by_pc, self._restored = {}, {}
+        self.by_pc, self._undecoded = {}, {}
 
     def _discover(self, start: int) -> Block:
-        number = self._restored.get(start)
+        number = self._undecoded.get(start)
         if number is not None:
             return self._from_facts(number)
         instructions: list[Instruction] = []
@@ -173,7 +166,6 @@ class BlockCache:
             pc += instruction.length_bytes
             if instruction.slow or instruction.row.ends_block:
                 break
-        self.n_discovered += 1
         number = None if self.same is None else self.same.find(start, words)
         if number is not None:
             return _block(number, instructions, pcs, words)

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from emulator.engine.object_file import (
+    R_32,
+    R_32S,
     R_64,
     R_GOTPCREL,
     R_GOTPCRELX,
@@ -28,7 +30,7 @@ from emulator.engine.object_file import (
     ObjectFile,
 )
 
-FORMAT = 2  # of what `CodeImage.packed` writes; another one for another meaning
+FORMAT = 3  # of what `CodeImage.packed` writes; another one for another meaning
 _ALIGNMENT = 64
 _JUMP = b"\xff\x25"  # jmp *[rip + 32 bits]
 _BY_SLOT = (R_GOTPCREL, R_GOTPCRELX, R_REX_GOTPCRELX)
@@ -39,12 +41,13 @@ class CodeImage(NamedTuple):
     from ``data_at`` on, if there is any, what may be written.
 
     ``symbols``: offset and size by name; ``fixups``: offset of 8 bytes, the symbol defined elsewhere whose address goes
-    there ("" for this image's own), and what is added.
+    there ("" for this image's own), and what is added; ``values``: the same of 4 bytes for symbols that are numbers.
     """
 
     code: bytes
     symbols: dict[str, tuple[int, int]]
     fixups: list[tuple[int, str, int]]
+    values: list[tuple[int, str, int]]
     data_at: int
 
     @property
@@ -54,18 +57,17 @@ class CodeImage(NamedTuple):
 
     def packed(self) -> bytes:
         """For a file."""
-        about = json.dumps([self.symbols, self.fixups, self.data_at]).encode()
+        about = json.dumps([self.symbols, self.fixups, self.values, self.data_at]).encode()
         return struct.pack("<I", len(about)) + about + self.code
 
 
-NO_CODE = CodeImage(b"", {}, [], 0)
+NO_CODE = CodeImage(b"", {}, [], [], 0)
 
 
 def unpacked(raw: bytes) -> CodeImage:
     """What `CodeImage.packed` has written."""
     (length,) = struct.unpack_from("<I", raw)
-    symbols, fixups, data_at = json.loads(raw[4 : 4 + length])
-    return CodeImage(raw[4 + length :], symbols, fixups, data_at)
+    return CodeImage(raw[4 + length :], *json.loads(raw[4 : 4 + length]))
 
 
 def linked(image: bytes) -> CodeImage:
@@ -79,6 +81,7 @@ class _Linker:
         self._base: dict[int, int] = {}  # of sections
         self._code = bytearray()
         self._fixups: list[tuple[int, str, int]] = []
+        self._values: list[tuple[int, str, int]] = []
         self._slots: dict[int, int] = {}  # by symbol: where its address is
         self._stubs: dict[int, int] = {}  # by symbol: a jump to it
 
@@ -105,7 +108,7 @@ class _Linker:
             for name, row in zip(file.names, file.symbols, strict=True)
             if name and int(row["section"]) in self._base
         }
-        return CodeImage(bytes(self._code), symbols, self._fixups, data_at)
+        return CodeImage(bytes(self._code), symbols, self._fixups, self._values, data_at)
 
     def _align(self, n_bytes: int) -> None:
         self._code += bytes(-len(self._code) % n_bytes)
@@ -119,6 +122,9 @@ class _Linker:
     def _relocate(self, place: int, kind: int, symbol: int, addend: int) -> None:
         if kind == R_64:
             self._fix(place, symbol, addend)
+            return
+        if kind in (R_32, R_32S) and not self._file.symbols[symbol]["section"]:
+            self._values.append((place, self._file.names[symbol], addend))
             return
         if kind in _BY_SLOT:
             goal = self._slots[symbol]
@@ -165,8 +171,8 @@ class _Linker:
 class LoadedCode:
     """Images in this process's memory, to be executed. ``bases``: addresses, one for each.
 
-    ``known``: addresses of symbols; what is not there is looked for in the C library. Raises `OSError` where the host
-    gives no memory for code, and `ValueError` for a symbol that nobody has.
+    ``known``: addresses of symbols, and numbers that go by a name; what is not there is looked for in the C library.
+    Raises `OSError` where the host gives no memory for code, and `ValueError` for a symbol that nobody has.
     """
 
     def __init__(self, images: Sequence[CodeImage], known: Mapping[str, int]) -> None:
@@ -188,6 +194,8 @@ class LoadedCode:
             for place, name, addend in image.fixups:
                 value = (_address(name, known) if name else start + offset) + addend
                 struct.pack_into("<Q", self._map, offset + place, value)
+            for place, name, addend in image.values:
+                struct.pack_into("<I", self._map, offset + place, known[name] + addend)
         _protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC)
         for image, base in zip(images, self.bases, strict=True):
             if image.has_data:

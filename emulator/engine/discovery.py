@@ -31,7 +31,7 @@ from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed,
 from emulator.isa.table import TABLE, Row
 from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
 
-_CHUNK_OPERATIONS = 1 << 15
+_CHUNK_OPERATIONS = 1 << 16
 _MOST_OPERATIONS = 3 * MAX_BLOCK_INSTRUCTIONS + 1  # of a block
 _NAME = "discover"
 _IMMEDIATES = {

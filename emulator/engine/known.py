@@ -1,7 +1,7 @@
 """What the interpreter can run: known blocks as operations, and the tables that it finds them by.
 
 Blocks come from three sides: Python decodes one when it is asked to; the interpreter calls a kernel where it comes to
-an address that nothing is known of (`discovery`); and an earlier process may have left what it knew (`remembered`).
+an address that nothing is known of (`discovery`); and translations of an earlier process are made of some (`meet`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from emulator.engine.compiler import Compiler
 from emulator.engine.discovery import Discovery, code_of
 from emulator.engine.discovery_kernel import ASK
 from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
-from emulator.engine.programs import Knowledge, NumberedCode
-from emulator.engine.remembered import CodeSource, Remembered, code_to_leave
+from emulator.engine.remembered import CodeSource
 from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
@@ -28,8 +27,8 @@ from emulator.events import INSTRUCTION_DTYPE, OpClass
 class KnownCode:
     """The code of one address space.
 
-    ``call_targets``: where functions begin, as far as calls tell; ``remembered``: what an earlier process left, None
-    for nothing. ``source`` is None where only Python discovers blocks.
+    ``call_targets``: where functions begin, as far as calls tell. ``source`` is None where only Python discovers
+    blocks.
     """
 
     def __init__(self, hart: Hart, cache: BlockCache, source: CodeSource | None, compiler: Compiler) -> None:
@@ -41,13 +40,11 @@ class KnownCode:
         self._count = 0  # of descriptors, which begin with 1
         self._operations: list[NDArray[np.void]] = []  # what they point into
         self.call_targets: set[int] = set()
-        self.remembered: Remembered | None = None
         self._ready: Tier | None = None  # what the kernel is prepared for
         self._unnoted: list[NDArray[np.void]] = []  # instructions
         self._kernel: Discovery | None = None
         if source is not None:
             cache.on_decoded = self._decoded
-            self._leave_to_python()
             self._kernel = Discovery(compiler, cache, source.pages, self._descriptors, self._index)
         hart.set("block_index", self._index_table.address)
         hart.set("blocks", self._descriptor_table.address)
@@ -70,7 +67,7 @@ class KnownCode:
         number = self.number_of(pc)
         return int(self._descriptors[number]["count"]) if number else 0
 
-    def all_executions(self, pcs: Sequence[int] | NDArray[np.uint32]) -> NDArray[np.int64]:
+    def all_executions(self, pcs: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """The same of many, int64."""
         numbers = self._index[np.array(pcs, np.int64) >> 1]
         numbers[numbers == ASK] = 0
@@ -98,6 +95,17 @@ class KnownCode:
         """Let the interpreter report the block at ``pc`` when it has run so often; 0 for never."""
         self._descriptors[self.number_of(pc)]["threshold"] = executions
 
+    def report_all_at(self, executions: int) -> list[int]:
+        """Let the interpreter report every block when it has run so often; where those are that have, and are not
+        reported any more."""
+        self._ready = None
+        known = self._descriptors[1 : len(self) + 1]
+        have = known["count"] >= executions
+        known["threshold"] = np.where(have, 0, executions)
+        pcs = known["pc"][have]
+        is_current = self._index[pcs >> 1] == np.flatnonzero(have) + 1  # not forgotten
+        return pcs[is_current].tolist()
+
     def count_anew(self, report_at: int, pcs: Collection[int] | None = None) -> None:
         """The blocks at ``pcs``, or all, have run 0 times."""
         if pcs is None:
@@ -106,21 +114,6 @@ class KnownCode:
             known = np.array([number for pc in pcs if (number := self.number_of(pc))], np.int64)
         self._descriptors["count"][known] = 0
         self._descriptors["threshold"][known] = report_at
-
-    def recall(
-        self, rows: NDArray[np.int64], executions: NDArray[np.int64], report_at: int
-    ) -> NDArray[np.int64]:
-        """Let the blocks of these rows of what an earlier process left have run so often already, and be reported when
-        they have run ``report_at`` times more; half the addresses of those that have, and are not reported any more."""
-        assert self.remembered is not None
-        places = self.remembered.saved.blocks["pc"][rows].astype(np.int64) >> 1
-        numbers = self._index[places]
-        known = (numbers != 0) & (numbers != ASK)
-        places, numbers, executions = places[known], numbers[known], executions[known]
-        hot = executions >= report_at
-        self._descriptors["count"][numbers] = executions
-        self._descriptors["threshold"][numbers] = np.where(hot, 0, executions + report_at)
-        return places[hot]
 
     # --- blocks come and go
     def add(self, block: Block, report_at: int) -> None:
@@ -154,13 +147,6 @@ class KnownCode:
         self._ready = None
         if not self._index[pc >> 1]:
             self._index[pc >> 1] = ASK
-
-    def _leave_to_python(self) -> None:
-        """Where blocks are known that the interpreter has not got, or may be once more."""
-        saved = () if self.remembered is None else self.remembered.saved.blocks["pc"]
-        for pcs in (self._cache.pcs(), saved):
-            places = np.array(pcs, np.int64) >> 1
-            self._index[places[self._index[places] == 0]] = ASK
 
     # --- while the guest runs
     def begin(self, tier: Tier, runner: int, report_at: int) -> bool:
@@ -201,51 +187,38 @@ class KnownCode:
         return code_of(np.frombuffer(b"".join(rows.tobytes() for rows in found), INSTRUCTION_DTYPE))
 
     # --- from one process to the next
-    def remember(self, knowledge: Knowledge) -> None:
-        """Begin with what other processes left, as far as it turns out to be there (`take_arrived`)."""
-        if self._source is not None:
-            self.remembered = Remembered(knowledge, self._source)
-            self._leave_to_python()
-
-    def take_arrived(self, report_at: int) -> NDArray[np.int64]:
-        """Know the code of other processes that is in memory by now; rows of its blocks, if there are any more."""
-        remembered = self.remembered
-        rows = np.zeros(0, np.int64) if remembered is None else remembered.arrive()
-        if remembered is None or not len(rows):
-            return rows
+    def ask_for(self, pcs: Collection[int]) -> None:
+        """Leave it to Python when control arrives at these addresses and nothing is known there."""
         self._ready = None
-        saved = remembered.saved
-        rows = rows[self._cache.take(remembered.numbers[rows])]
-        self.call_targets.update(saved.call_targets)
-        known = self._index[saved.blocks["pc"][rows] >> 1]
-        met = rows[(saved.n_operations[rows] > 0) & ((known == 0) | (known == ASK))]
-        begin = len(self) + 1
-        self._operations.append(saved.operations)
-        self._count += len(met)
-        descriptors = self._descriptors[begin : begin + len(met)]
-        descriptors["operations"], descriptors["n_operations"] = remembered.operations(met)
-        descriptors["n_instructions"] = saved.blocks["n_instructions"][met]
-        descriptors["number"] = remembered.numbers[met]
-        descriptors["threshold"] = report_at
-        descriptors["pc"] = saved.blocks["pc"][met]
-        self._index[saved.blocks["pc"][met] >> 1] = np.arange(begin, begin + len(met))
-        return rows
+        places = np.array([*pcs], np.int64) >> 1
+        self._index[places[self._index[places] == 0]] = ASK
 
-    def to_leave(self, alone: bool) -> NumberedCode | None:
-        """What to leave to other processes; None when nothing is known. ``alone``: all block facts are of this
-        program."""
-        if self._source is None or not self._count:
-            return None
-        if self.remembered is not None and not self._cache.n_discovered:
-            return self.remembered.knowledge.code
-        return code_to_leave(
-            self._cache, self._descriptors[1 : self._count + 1], sorted(self.call_targets), self._source,
-            self.remembered, all_numbers=alone,
-        )  # fmt: skip
+    def meet(self, pcs: Collection[int], tier: Tier, runner: int, report_at: int) -> NDArray[np.int64]:
+        """Know the blocks at these addresses, where there is code; their numbers, of those that were not known."""
+        found = []
+        is_prepared = False  # the kernel: not `_ready`, which the background thread may change meanwhile
+        for pc in pcs:
+            if self.number_of(pc):
+                continue
+            if self._kernel is not None and self._cache.number_of(pc) is None:
+                if not is_prepared:
+                    self._kernel.begin(runner, tier.slots.address, report_at, len(self))
+                    is_prepared = True
+                self._index[pc >> 1] = 0
+                if self._kernel.discover(pc):
+                    continue
+            found.append(self.end())  # the kernel may have been full
+            is_prepared = False
+            block = self._cache.get(pc)
+            self.add(block, report_at)
+            found.append(np.array([block.number]))
+        found.append(self.end())
+        self._ready = None
+        return np.concatenate(found)
 
     def close(self) -> None:
         """Nobody runs any of it again."""
-        self._kernel = self.remembered = None
+        self._kernel = None
         self._operations.clear()
         self.call_targets.clear()
         self._index_table.clear()

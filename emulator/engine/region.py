@@ -9,12 +9,12 @@ that may fault, and so is its pc: the state buffer is exact there whatever LLVM 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from emulator.engine.abi import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.anchors import loose_loads
-from emulator.engine.blocks import Block
+from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.columns import BlockColumns
 from emulator.engine.emit import ADDRESS_LIMIT, RARELY
 from emulator.engine.flow import Flow, accesses
@@ -107,6 +107,14 @@ class RegionEmitter(RegisterEmitter):
             *(f"!{n} = !DILocation(line: {pc}, scope: !3)" for pc, n in self._locations.items()),
         ]
 
+    def _number(self, what: str, block: Block) -> str:
+        """What `numbers_of` tells of a block, filled in when the code is loaded."""
+        name = f"@{what}.{block.pc:x}"
+        self._constants.append(
+            f"{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n"
+        )
+        return name
+
     def _mark_accesses(self, first_line: int) -> None:
         """Give what is emitted from ``first_line`` on, a guest access, the current pc as its location.
 
@@ -190,7 +198,8 @@ class RegionEmitter(RegisterEmitter):
         left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
         self.say(f"store i64 {left}, ptr %vb")
         if self.selection.counts:
-            self.count_at(self.let(f"getelementptr i8, ptr %st, i64 {COUNTS_OFFSET + 8 * block.number}"))
+            place = self._number("counter", block)
+            self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
         self._accesses = 0
         self._noted = noted(block.instructions) if self.selection.line_bits else []
         if any(self._noted):
@@ -198,7 +207,8 @@ class RegionEmitter(RegisterEmitter):
         self._recorded = self.selection.blocks
         if self._recorded:
             self._record_base = self.let("load ptr, ptr %vr")
-            self.say(f"store i32 {block.number}, ptr {self._record_base}")
+            number = self._number("number", block)
+            self.say(f"store i32 ptrtoint (ptr {number} to i32), ptr {self._record_base}")
         if (self._exact or self.selection.delivers) and accesses(block):
             self._begin_exactly(left)
         instructions = block.instructions
@@ -467,3 +477,19 @@ class RegionEmitter(RegisterEmitter):
 
     def branch(self, condition: V, target: V) -> None:
         self._condition, self._target = condition, target
+
+
+def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:
+    """What a region that contains blocks' numbers is loaded with: the numbers, and where executions are counted. Code
+    that is kept for other processes has none: blocks have other numbers there."""
+    found = {}
+    for pc in pcs:
+        number = cache.number_at(pc)
+        found[f"number.{pc:x}"] = number
+        found[f"counter.{pc:x}"] = COUNTS_OFFSET + 8 * number
+    return found
+
+
+def contains_numbers(selection: TraceSelection) -> bool:
+    """Whether translations for it contain the numbers of blocks."""
+    return selection.blocks or selection.counts

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from emulator.engine.blocks import Block
 from emulator.engine.code_image import NO_CODE, CodeImage
+from emulator.engine.remembered import Remembered
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.templates import Templates
 from emulator.engine.ways import Ways
@@ -50,7 +53,7 @@ class Tier:
     ``templates``: of blocks, None where there are none. ``optimised``: entries of regions, also of one being compiled;
     ``copies``: in how many regions a block is, those aside that have it as a callee's; ``covered``: how often it had
     been executed outside of them when the last one with it was published; ``taken``: names of those that an earlier
-    process has left.
+    process has left; ``remembered``: those that it may still take.
     """
 
     selection: TraceSelection
@@ -65,6 +68,17 @@ class Tier:
     copies: Counter[int] = field(default_factory=Counter)
     covered: dict[int, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    remembered: Remembered | None = None
+
+    def expect(self, region: Region) -> None:
+        """It is going to be built, or is."""
+        self.copies.update(region.own)
+        self.optimised.update(region.entries)
+
+    def publish(self, region: Region) -> None:
+        """Let control arrive there from now on."""
+        self.slots.view("u8")[np.array(region.entries) >> 1] = region.address
+        self.regions.append(region)
 
     def forget(self, pcs: set[int]) -> tuple[list[int], set[int]]:
         """The guest has changed the code at ``pcs``: regions with it are not valid any more. Addresses of what may be
@@ -100,4 +114,5 @@ class Tier:
         if self.templates is not None:
             self.templates.close()
             self.templates = None
+        self.remembered = None
         return loaded

@@ -18,10 +18,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity
+from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity, spans_of
 from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.code_image import unpacked
+from emulator.engine.code_image import NO_CODE, unpacked
 from emulator.engine.compiler import Compiler
 from emulator.engine.emit import DECLARATIONS, METADATA
 from emulator.engine.entry import Entry
@@ -30,9 +30,9 @@ from emulator.engine.inline import Inline, InlineTables, texts_of
 from emulator.engine.interpreter import InterpreterEmitter
 from emulator.engine.known import KnownCode
 from emulator.engine.operations import OPERATION_DTYPE
-from emulator.engine.programs import NumberedCode, Program, aligned
-from emulator.engine.region import RegionEmitter
-from emulator.engine.remembered import CodeSource
+from emulator.engine.programs import Program
+from emulator.engine.region import RegionEmitter, contains_numbers, numbers_of
+from emulator.engine.remembered import CodeSource, Remembered, stretches_of, united
 from emulator.engine.state import Hart
 from emulator.engine.stencil_set import stencils_for
 from emulator.engine.templates import Templates
@@ -52,8 +52,8 @@ class Translator:
     """Keeps the tables of one machine and promotes hot code.
 
     ``background``: compile optimised translations in another thread while the guest goes on (the default);
-    otherwise compile at once, which tests use to know what ran. ``templates``: whether there are any. ``archive``:
-    begin with what an earlier process translated of this program; `save` leaves it to the next.
+    otherwise compile at once, which tests use to know what ran. ``templates``: whether there are any. ``program``:
+    begin with what other processes translated of it; `leave` leaves it to the next.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Translator:
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
         self._interpreters: list[int] = []  # addresses, to be unloaded
-        self._program = program
+        self._program, self._source = program, source
         self.code = KnownCode(hart, cache, source, self._compiler)
         self._background = Background(
-            self._optimise, self.code.all_executions, optimise_executions, self._compiler
+            self._form, self._compile, self.code.all_executions, optimise_executions, self._compiler
         )
         self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
@@ -97,16 +97,11 @@ class Translator:
             tier = Tier(selection, self._compile_interpreter(selection), False)
             if selection.hooks:
                 tier.hook = self._entry.hook
-            if self._program is not None and not self._tiers:
-                knowledge = self._program.knowledge(self.cache.facts)
-                if knowledge is not None:
-                    self.code.remember(knowledge)
             self._tiers[selection, False] = tier
-            if not self._take_arrived():
-                self._take_regions(tier)
-                self._interpret_known(tier)
+            self._interpret_known(tier)
             if self.templates:
                 self._use_templates(tier)
+            self._remember(tier)
         if selection.inline:
             self._enter_inline(selection.inline)
         self._translating = tier
@@ -114,7 +109,6 @@ class Translator:
             # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
             self.code.count_anew(self._next_threshold(0))
             self._counted_for = tier
-            self._recall(tier)
         self.tier = tier
         self.discover_nothing()
         self.hart.set("slots", tier.slots.address)
@@ -214,9 +208,8 @@ class Translator:
 
     def _next_threshold(self, executions: int) -> int:
         """At how many executions a block is reported again; 0 for never."""
-        if executions < self.optimise_executions:
-            return self.optimise_executions & 0xFFFFFFFF
-        return self._worth if executions < self._worth and not self._background.has_llvm else 0
+        enough = self.optimise_executions if not self.background or self._background.has_llvm else self._worth
+        return enough & 0xFFFFFFFF if executions < enough else 0
 
     @property
     def _worth(self) -> int:
@@ -226,8 +219,10 @@ class Translator:
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
         """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
-        remembered = self.code.remembered
-        if remembered is not None and remembered.awaits(pc) and self._take_arrived() and self.is_known(pc):
+        for tier in self._tiers.values():
+            if tier.remembered is not None and pc in tier.remembered.awaited:
+                self._take_arrived(tier, tier.remembered)
+        if self.is_known(pc):
             return
         block = self.cache.get(pc)
         self._note_inline([block.number])
@@ -272,11 +267,19 @@ class Translator:
         if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
         if not self.background:
-            self._optimise(tier, pc)
+            self._compile(tier, self._form(tier, pc))
             return
-        self._background.want(tier, pc)
-        if executions >= self._worth:
-            self._background.start()
+        if self._background.has_llvm:
+            self._background.want(tier, pc)
+        elif executions >= self._worth:
+            self._load_llvm(tier)
+
+    def _load_llvm(self, tier: Tier) -> None:
+        """It is worth it: from now on everything is wanted that has run often enough."""
+        self._background.start()
+        for pc in self.code.report_all_at(self.optimise_executions):
+            if pc not in tier.optimised:
+                self._background.want(tier, pc)
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
@@ -291,109 +294,108 @@ class Translator:
             self._interpret_known(tier)
 
     # --- from one process to the next
-    def _take_arrived(self) -> bool:
-        """Know the code of other processes that is in memory by now; whether there is any more than before."""
-        rows = self.code.take_arrived(self._next_threshold(0))
-        if not len(rows):
-            return False
-        if self._inline:
-            self._note_inline(self.cache.numbers())
-        for tier in self._tiers.values():
-            self._take_regions(tier)
-            self._interpret_known(tier)
-            if tier is self._counted_for:
-                self._recall(tier, rows)
-        return True
-
-    def _recall(self, tier: Tier, rows: NDArray[np.int64] | None = None) -> None:
-        """Go on counting where an earlier process stopped, for all that it left or ``rows`` of it: what was hot enough
-        to be worth it is wanted from the beginning, and the rest not before it is."""
-        remembered = self.code.remembered
-        if remembered is None or not self.background:
+    def _remember(self, tier: Tier) -> None:
+        """Begin with what other processes have translated for ``tier``, as soon as the code is in memory."""
+        if self._program is None or self._source is None or tier.interpret_only:
             return
-        if rows is None:
-            rows = remembered.here()
-        executions = remembered.executions(tier.selection).astype(np.int64)
-        hot = 2 * self.code.recall(rows, executions[rows], self._worth)
-        pcs = [pc for region in tier.regions for pc in region.pcs]
-        tier.covered.update(zip(pcs, self.code.all_executions(pcs).tolist(), strict=True))
-        for pc in hot.tolist():
-            if pc not in tier.covered:
-                self._background.want(tier, pc)
-                self._background.start()
+        saved = self._program.regions(tier.selection)
+        if saved.regions:
+            tier.remembered = Remembered(saved, self._source)
+            self._take_arrived(tier, tier.remembered)
 
-    def _take_regions(self, tier: Tier) -> None:
-        remembered = self.code.remembered
-        if remembered is None or tier.interpret_only:
-            return
-        regions = remembered.regions(tier, self.cache)
+    def _take_arrived(self, tier: Tier, remembered: Remembered) -> None:
+        """Take the translations whose code is in memory by now."""
+        regions = remembered.arrive()
+        self.code.ask_for(remembered.awaited)
         if not regions:
             return
-        images = [unpacked(region.image) for region in regions]
-        addresses = self._compiler.load(images, [region.name for region in regions])
-        slots = tier.slots.view("u8")
+        pcs = {pc for region in regions for pc in region.blocks}
+        self._note_inline(self.code.meet(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
+        for other in self._tiers.values():
+            self._interpret_known(other)
+        made = [
+            Region(
+                one.name, list(one.entries), one.blocks, frozenset(one.callees), one.ways, {},
+                image=unpacked(one.image) if one.image else NO_CODE,
+            )
+            for one in regions
+        ]  # fmt: skip
+        built = [region for region in made if region.image is not NO_CODE]
+        addresses = self._compiler.load(
+            [region.image for region in built], [region.name for region in built], self._numbers(tier, pcs)
+        )
         with self._publishing:
-            for one, image in zip(regions, images, strict=True):
-                region = Region(
-                    one.name, list(one.entries), one.blocks, frozenset(one.callees), one.ways, {},
-                    addresses[one.name], image,
-                )  # fmt: skip
-                tier.regions.append(region)
-                tier.taken.add(one.name)
-                tier.copies.update(region.own)
-                tier.optimised.update(one.entries)
-                slots[np.array(one.entries) >> 1] = region.address
+            for region in built:
+                region.address = addresses[region.name]
+                tier.taken.add(region.name)
+                tier.publish(region)
+            for region in made:
+                tier.expect(region)
+        for region in made:
+            if region.image is NO_CODE and self.background:
+                self._background.order(tier, region)
+                self._load_llvm(tier)
+            elif region.image is NO_CODE:
+                self._compile(tier, region)
 
-    def leave(self, alone: bool = True) -> None:
-        """Leave what is known by now to other processes of the program, if it is more than there was.
+    def leave(self, patience_seconds: float) -> None:
+        """Leave what is translated by now to other processes of the program, if it is more than there was.
 
-        ``alone``: all block facts are of this program.
+        Waits so long at most for what an earlier process had no time for: or short programs would never get to it.
         """
-        program, remembered = self._program, self.code.remembered
-        if program is None:
+        if self._program is None or self._source is None:
             return
+        self._background.finish_orders(patience_seconds)
         with self._publishing:
-            code = self.code.to_leave(alone)
-            if code is None:
-                return
-            found = {}
             for tier in self._tiers.values():
-                if tier.interpret_only:
-                    continue
-                slots = tier.slots.view("u8")
-                kept = [
-                    SavedRegion(
-                        region.name,
-                        tuple(region.entries),
-                        region.pcs,
-                        tuple(region.callees),
-                        region.ways,
-                        region.image.packed(),
-                    )
-                    for region in tier.regions
-                    if any(slots[pc >> 1] == region.address for pc in region.entries)
-                ]
-                waiting = [] if remembered is None else remembered.waiting_regions(tier.selection)
-                unfinished = self.code.all_executions(self._background.unfinished(tier))
-                is_unfinished = bool((unfinished >= self._worth).any())
-                if is_unfinished or any(region.name not in tier.taken for region in kept):
-                    found[tier.selection] = SavedRegions((*kept, *waiting), self._executions(tier, code))
-            program.learn(code, found)
+                if not tier.interpret_only:
+                    self._leave(tier, self._program, self._source)
 
-    def _executions(self, tier: Tier, code: NumberedCode) -> NDArray[np.uint32]:
-        """How often the blocks of ``code`` ran in this process, or another one if that was more, outside of regions."""
-        remembered = self.code.remembered
-        found = np.zeros(len(code.numbers), np.int64)
-        if tier is self._counted_for:
-            found[:] = self.code.all_executions(code.saved.blocks["pc"])
-        if remembered is not None:
-            executions = remembered.executions(tier.selection)
-            before = aligned(remembered.numbers, executions, code.numbers)
-            if self.background:  # where counting went on from there
-                here = remembered.here()
-                found -= aligned(remembered.numbers[here], executions[here], code.numbers)
-            found = np.maximum(found, before)
-        return np.clip(found, 0, _MOST_EXECUTIONS).astype(np.uint32)
+    def _leave(self, tier: Tier, program: Program, source: CodeSource) -> None:
+        slots = tier.slots.view("u8")
+        planned = {region.name: region for region in (*self._background.unfinished(tier), *self._plans(tier))}
+        kept = [
+            region
+            for region in tier.regions
+            if any(slots[pc >> 1] == region.address for pc in region.entries)
+        ]
+        for region in kept:
+            planned.pop(region.name, None)
+        before = {region.name for region in program.regions(tier.selection).regions if not region.image}
+        if planned.keys() == before and all(region.name in tier.taken for region in kept):
+            return
+        kept += planned.values()
+        waiting, waiting_code = ([], []) if tier.remembered is None else tier.remembered.waiting()
+        pcs = np.unique(np.array([pc for region in kept for pc in region.pcs], np.int64))
+        blocks = self.cache.facts.blocks[[self.cache.number_at(pc) for pc in pcs.tolist()]]
+        code = united([*stretches_of(spans_of(blocks), source), *waiting_code])
+        # Not what was made from code of which it is not known for certain what it was.
+        starts = np.array([start for start, _ in code], np.int64)
+        ends = np.array([start + len(part) for start, part in code], np.int64)
+        places = np.searchsorted(starts, blocks["pc"], side="right") - 1
+        inside = places >= 0
+        inside[inside] = blocks["end_pc"][inside] <= ends[places[inside]]
+        certain = set(pcs[inside].tolist())
+        saved = [
+            SavedRegion(
+                region.name, tuple(region.entries), region.pcs, tuple(region.callees), region.ways,
+                b"" if region.name in planned else region.image.packed(),
+            )
+            for region in kept
+            if certain.issuperset(region.pcs)
+        ]  # fmt: skip
+        program.learn(tier.selection, SavedRegions((*saved, *waiting), tuple(code)))
+
+    def _plans(self, tier: Tier) -> list[Region]:
+        """What was worth to be translated, and has waited in vain: the next process begins with it."""
+        wanted = np.array(self._background.wanted(tier), np.int64)
+        executions = self.code.all_executions(wanted)
+        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._worth).sum())]
+        return [self._form(tier, pc) for pc in wanted[hottest].tolist() if pc not in tier.optimised]
+
+    def _numbers(self, tier: Tier, pcs: Collection[int]) -> dict[str, int]:
+        """What code for ``tier`` is loaded with."""
+        return numbers_of(pcs, self.cache) if contains_numbers(tier.selection) else {}
 
     def close(self) -> None:
         """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
@@ -404,21 +406,19 @@ class Translator:
         self._compiler.unload(self._interpreters)
 
     # --- compiling
-    def _optimise(self, tier: Tier, pc: int) -> None:
+    def _form(self, tier: Tier, pc: int) -> Region:
         region = self._former.around(tier, pc)
-        tier.copies.update(region.own)
-        tier.optimised.update(region.entries)
-        self._compile(tier, region)
+        tier.expect(region)
+        return region
 
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
         # In the background it depends on the moment which blocks are in a region: the same one will hardly come again.
         region.image = self._compiler.image(self._text(tier, region), keep=not self.background)
-        region.address = self._compiler.load([region.image], [region.name])[region.name]
-        slots = tier.slots.view("u8")
+        numbers = self._numbers(tier, region.pcs)
+        region.address = self._compiler.load([region.image], [region.name], numbers)[region.name]
         with self._publishing:
-            slots[np.array(region.entries) >> 1] = region.address
-            tier.regions.append(region)
+            tier.publish(region)
         tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:

@@ -1,80 +1,90 @@
-"""What the processes of a guest leave to each other of a program."""
+"""What the processes of a guest leave to each other, and to others, of a program."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from emulator.engine import archive as archive_module
-from emulator.engine.archive import Archive, SavedCode, SavedRegion, SavedRegions
-from emulator.engine.operations import OPERATION_DTYPE
-from emulator.engine.programs import NumberedCode, Program, aligned
-from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, NOTHING, BlockFacts, TraceSelection
+from emulator.engine.archive import NOTHING_SAVED, Archive, SavedRegion, SavedRegions
+from emulator.engine.programs import Program
+from emulator.engine.remembered import Remembered, united
+from emulator.events import NOTHING, TraceSelection
 
 COUNTED = TraceSelection(counts=True)
-A_REGION = SavedRegion("o1", (8,), (8,), (), {}, b"")
 
 
-def code(numbers: list[int], facts: BlockFacts) -> NumberedCode:
-    """Of blocks that begin at 8 times their numbers."""
-    blocks = np.zeros(len(numbers), BLOCK_DTYPE)
-    blocks["pc"] = 8 * np.array(numbers, np.int64)
-    facts.n_blocks = max(facts.n_blocks, *(number + 1 for number in numbers))
-    empty: Any = [np.zeros(0, dtype) for dtype in (INSTRUCTION_DTYPE, OPERATION_DTYPE)]
-    saved = SavedCode(blocks, *empty, np.zeros(len(numbers), np.uint32), (), ())
-    return NumberedCode(saved, np.array(numbers, np.int64))
+def region(name: str, *pcs: int) -> SavedRegion:
+    return SavedRegion(name, pcs[:1], pcs, (), {pcs[0]: (pcs[-1],)}, name.encode())
 
 
-@pytest.fixture
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+class Source:
+    """An address space of some stretches."""
+
+    def __init__(self) -> None:
+        self.memory: dict[int, bytes] = {}
+
+    def peek(self, start: int, n_bytes: int) -> bytes | None:
+        return self.memory.get(start)
+
+
+def test_what_is_learned_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
-    return Archive(b"program", "host")
+    saved = SavedRegions((region("a", 8, 12), region("b", 40)), ((8, b"abcdefgh"), (40, b"ij")))
+
+    def program() -> Program:
+        return Program(b"program", "", Archive(b"program", "host"))
+
+    first = program()
+    assert first.regions(NOTHING) == NOTHING_SAVED
+    first.learn(NOTHING, saved)
+    assert first.regions(NOTHING) == saved
+    assert program().regions(NOTHING) == NOTHING_SAVED
+    first.write()
+    assert program().regions(NOTHING) == saved
+    assert program().regions(COUNTED) == NOTHING_SAVED
 
 
-@given(st.dictionaries(st.integers(0, 20), st.integers(0, 1 << 32 - 1)), st.sets(st.integers(0, 20)))
-def test_values_of_other_numbers(values: dict[int, int], wanted: set[int]) -> None:
-    numbers = sorted(values)
-    executions = np.array([values[n] for n in numbers], np.uint32)
-    found = aligned(np.array(numbers, np.int64), executions, np.array(sorted(wanted), np.int64))
-    assert found.tolist() == [values.get(number, 0) for number in sorted(wanted)]
-
-
-def test_the_process_that_knows_most_counts() -> None:
-    program, facts = Program(b"program", "", None), BlockFacts()
-    assert program.knowledge(facts) is None
-    program.learn(code([1, 5], facts), {NOTHING: SavedRegions((A_REGION,), np.array([7, 9], np.uint32))})
-    program.learn(code([1], facts), {})
-    known = program.knowledge(facts)
-    assert known is not None
-    assert known.code.numbers.tolist() == [1, 5]
-    program.learn(code([1, 3, 5], facts), {COUNTED: SavedRegions((), np.array([1, 2, 3], np.uint32))})
-    known = program.knowledge(facts)
-    assert known is not None
-    assert known.regions(NOTHING).regions == (A_REGION,)
-    assert known.regions(NOTHING).executions.tolist() == [7, 0, 9]
-    assert known.regions(COUNTED).executions.tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize(("numbers", "keeps"), [([0, 1, 2], True), ([0, 1, 3], False)])
-def test_what_contains_numbers_is_for_who_has_them(archive: Archive, numbers: list[int], keeps: bool) -> None:
-    facts = BlockFacts()
-    program = Program(b"program", "", archive)
-    assert program.knowledge(facts) is None
-    regions = SavedRegions((A_REGION,), np.array([1, 2, 3], np.uint32))
-    program.learn(code(numbers, facts), {NOTHING: regions, COUNTED: regions})
+def test_without_an_archive_the_processes_of_one_guest_have_it() -> None:
+    program = Program(b"program", "", None)
+    saved = SavedRegions((region("a", 8),), ((8, b"ab"),))
+    program.learn(COUNTED, saved)
     program.write()
-    for before in (0, 4):
-        facts = BlockFacts()
-        facts.n_blocks = before
-        known = Program(b"program", "", archive).knowledge(facts)
-        assert known is not None
-        assert known.code.numbers.tolist() == [before, before + 1, before + 2]
-        assert facts.blocks["pc"][before:].tolist() == [8 * number for number in numbers]
-        assert known.regions(NOTHING).regions == (A_REGION,)
-        assert known.regions(NOTHING).executions.tolist() == [1, 2, 3]
-        assert known.regions(COUNTED).regions == ((A_REGION,) if keeps and not before else ())
+    assert program.regions(COUNTED) == saved
+
+
+def test_regions_are_taken_when_all_their_code_is_there() -> None:
+    source = Source()
+    saved = SavedRegions(
+        (region("a", 8), region("ab", 8, 102), region("bc", 100, 200), region("c", 204)),
+        ((8, b"aaaa"), (100, b"bbbb"), (200, b"cccccccc")),
+    )
+    remembered = Remembered(saved, source)  # type: ignore[arg-type]
+    assert remembered.awaited == {8, 100, 204}
+    assert remembered.arrive() == []
+    source.memory[8] = b"aaaa"
+    assert [one.name for one in remembered.arrive()] == ["a"]
+    assert remembered.arrive() == []
+    source.memory[200] = b"other..."
+    assert remembered.arrive() == []
+    assert remembered.awaited == {8}
+    assert remembered.waiting() == ([saved.regions[1]], [saved.code[0], saved.code[1]])
+    source.memory[100] = b"bbbb"
+    assert [one.name for one in remembered.arrive()] == ["ab"]
+    assert remembered.waiting() == ([], [])
+
+
+def test_code_that_changes_while_other_code_is_waited_for() -> None:
+    source = Source()
+    saved = SavedRegions((region("ab", 8, 100),), ((8, b"aaaa"), (100, b"bbbb")))
+    remembered = Remembered(saved, source)  # type: ignore[arg-type]
+    source.memory[8] = b"aaaa"
+    assert remembered.arrive() == []
+    source.memory.update({8: b"AAAA", 100: b"bbbb"})
+    assert remembered.arrive() == []
+    assert remembered.awaited == set()
+
+
+def test_stretches_that_touch_become_one() -> None:
+    assert united([(20, b"yz"), (4, b"abcd"), (6, b"cdef"), (10, b"gh")]) == [(4, b"abcdefgh"), (20, b"yz")]

@@ -71,7 +71,7 @@ class Process:
         code = assemble("addi", rd=5, rs1=5, imm=immediate).to_bytes(4, "little")
         self.memory.write(CODE, code + assemble("ecall").to_bytes(4, "little"))
         self.space.cache.by_pc.clear()
-        self.space.cache._restored.clear()
+        self.space.cache._undecoded.clear()
         if not by_kernel:
             return self.space.cache.get(CODE).number
         self.tables[1].view("u4")[CODE >> 1] = 0

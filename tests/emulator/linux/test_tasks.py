@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.engine import discovery, known, programs
+from emulator.engine import discovery, known
 from emulator.errors import EmulatorError, TooMuchCode
 from emulator.events import FULL_RECORD, TraceSelection
 from emulator.linux import scheduler
@@ -198,7 +198,7 @@ def test_processes_that_have_ended_take_no_memory(program: Path) -> None:
 def test_more_code_than_can_be_numbered(
     program: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    for module in (discovery, known, programs):
+    for module in (discovery, known):
         monkeypatch.setattr(module, "MAX_BLOCKS", 300)
     with Machine(program, ["starts", "1"], **options) as machine:
         with pytest.raises(TooMuchCode, match=r"got more than 300 basic blocks .* several runs"):
