@@ -29,7 +29,7 @@ from emulator.noted import NotedCode
 
 _TABLES = ("block_index", "blocks")
 # How long a process that ends waits for translations of its own that are of use to the next one.
-LAST_PATIENCE_SECONDS, _PATIENCE_SECONDS = 2.0, 0.5
+PATIENCE_SECONDS = 0.5
 
 
 class Space:
@@ -150,14 +150,14 @@ class Spaces:
         for gone in [memory for memory in self._spaces if memory not in used]:
             space = self._spaces.pop(gone)
             if space.translator is not None:
-                space.translator.leave(_PATIENCE_SECONDS)
+                space.translator.leave(PATIENCE_SECONDS)
             space.close()
 
     def leave(self) -> None:
         """Leave what is known in all of them to other processes."""
         for space in self._spaces.values():
             if space.translator is not None:
-                space.translator.leave(LAST_PATIENCE_SECONDS)
+                space.translator.leave(PATIENCE_SECONDS)
 
     def close(self) -> None:
         for space in self._spaces.values():

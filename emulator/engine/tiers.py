@@ -75,6 +75,11 @@ class Tier:
         self.copies.update(region.own)
         self.optimised.update(region.entries)
 
+    def drop(self, region: Region) -> None:
+        """It is not, or no more."""
+        self.copies.subtract(region.own)
+        self.optimised.difference_update(region.entries)
+
     def publish(self, region: Region) -> None:
         """Let control arrive there from now on."""
         self.slots.view("u8")[np.array(region.entries) >> 1] = region.address
@@ -94,8 +99,7 @@ class Tier:
             for entry in region.entries:
                 if slots[entry >> 1] == region.address:
                     slots[entry >> 1] = 0
-            self.copies.subtract(region.own)
-            self.optimised.difference_update(region.entries)
+            self.drop(region)
             loaded.append(region.address)
             left.update(region.pcs)
         self.regions = kept

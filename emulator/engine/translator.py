@@ -283,10 +283,15 @@ class Translator:
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
+        tiers = self._tiers.values()
+        unfinished = [(tier, region) for tier in tiers for region in self._background.unfinished(tier)]
         self._background.stop()
+        for tier, region in unfinished:
+            if region not in tier.regions:
+                tier.drop(region)
         self.code.forget(pcs)
         places = np.array(pcs, np.int64) >> 1
-        for tier in self._tiers.values():
+        for tier in tiers:
             tier.slots.view("u8")[places] = 0
             loaded, left = tier.forget(set(pcs))
             self._compiler.unload(loaded)
@@ -331,12 +336,14 @@ class Translator:
                 tier.publish(region)
             for region in made:
                 tier.expect(region)
-        for region in made:
-            if region.image is NO_CODE and self.background:
+        planned = [region for region in made if region.image is NO_CODE]
+        for region in planned:
+            if self.background:
                 self._background.order(tier, region)
-                self._load_llvm(tier)
-            elif region.image is NO_CODE:
+            else:
                 self._compile(tier, region)
+        if planned and self.background:
+            self._load_llvm(tier)
 
     def leave(self, patience_seconds: float) -> None:
         """Leave what is translated by now to other processes of the program, if it is more than there was.
@@ -353,7 +360,14 @@ class Translator:
 
     def _leave(self, tier: Tier, program: Program, source: CodeSource) -> None:
         slots = tier.slots.view("u8")
-        planned = {region.name: region for region in (*self._background.unfinished(tier), *self._plans(tier))}
+        waiting, waiting_code = ([], []) if tier.remembered is None else tier.remembered.waiting()
+        before = {region.name for region in program.regions(tier.selection).regions if not region.image}
+        before -= {region.name for region in waiting}
+        planned = {
+            region.name: region
+            for region in (*self._background.unfinished(tier), *self._plans(tier))
+            if region.name in before or self.code.executions(region.entries[0]) >= self._worth
+        }
         kept = [
             region
             for region in tier.regions
@@ -361,11 +375,9 @@ class Translator:
         ]
         for region in kept:
             planned.pop(region.name, None)
-        before = {region.name for region in program.regions(tier.selection).regions if not region.image}
         if planned.keys() == before and all(region.name in tier.taken for region in kept):
             return
         kept += planned.values()
-        waiting, waiting_code = ([], []) if tier.remembered is None else tier.remembered.waiting()
         pcs = np.unique(np.array([pc for region in kept for pc in region.pcs], np.int64))
         blocks = self.cache.facts.blocks[[self.cache.number_at(pc) for pc in pcs.tolist()]]
         code = united([*stretches_of(spans_of(blocks), source), *waiting_code])

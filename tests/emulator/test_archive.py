@@ -117,7 +117,7 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
             machine.save_translations()
             return machine.files.output(1)
 
-    monkeypatch.setattr(spaces, "LAST_PATIENCE_SECONDS", 60)
+    monkeypatch.setattr(spaces, "PATIENCE_SECONDS", 60)
     output = process(compiles=False)
     assert not names
     assert not ordered
@@ -137,7 +137,7 @@ def test_what_is_not_finished_in_time_stays_for_the_next(
 
     def process(patience: float, works: bool) -> None:
         names.clear()
-        monkeypatch.setattr(spaces, "LAST_PATIENCE_SECONDS", patience)
+        monkeypatch.setattr(spaces, "PATIENCE_SECONDS", patience)
         with Machine(
             mixture, ["1"], keep_translations=True, optimise_executions=2
         ) as machine, monkeypatch.context() as patch:  # fmt: skip
