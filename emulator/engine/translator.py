@@ -78,7 +78,7 @@ class Translator:
         self._program, self._source = program, source
         self.code = KnownCode(hart, cache, source, self._compiler)
         self._background = Background(
-            self._form, self._compile, self.code.all_executions, optimise_executions, self._compiler
+            self._form, self._build, self.code.all_executions, optimise_executions, self._compiler
         )
         self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
@@ -422,6 +422,9 @@ class Translator:
         region = self._former.around(tier, pc)
         tier.expect(region)
         return region
+
+    def _build(self, tier: Tier, region: Region) -> None:
+        self._compile(tier, region)  # whoever may stand around it by now
 
     def _compile(self, tier: Tier, region: Region) -> None:
         """Translate, link, and make the entries known; safe while the guest runs in another thread."""
