@@ -172,9 +172,9 @@ class BlockFacts:
     def reserve(self, n_instructions: int) -> None:
         """Make room for a block of so many."""
         if self.n_instructions + n_instructions > len(self._instructions):
-            self._instructions = _joined(self._instructions, self._instructions[:0], len(self._instructions))
+            self._instructions = _grown(self._instructions)
         if self.n_blocks == len(self._blocks):
-            self._blocks = _joined(self._blocks, self._blocks[:0], len(self._blocks))
+            self._blocks = _grown(self._blocks)
 
     def add(self, n_blocks: int, n_instructions: int) -> int:
         """There are so many more blocks, of so many instructions, in `tables`; the id of the first."""
@@ -190,12 +190,10 @@ class BlockFacts:
         return self.instructions[np.repeat(firsts - begins, counts) + np.arange(counts.sum())]
 
 
-def _joined(rows: NDArray[np.void], more: NDArray[np.void], room: int) -> NDArray[np.void]:
-    """Both, contiguous ones of one type, and ``room`` rows of zeros behind them."""
-    whole = np.zeros(len(rows) + len(more) + room, rows.dtype)
-    raw = whole.view(np.uint8)  # numpy would copy field by field
-    raw[: rows.nbytes] = rows.view(np.uint8)
-    raw[rows.nbytes : rows.nbytes + more.nbytes] = more.view(np.uint8)
+def _grown(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """The same rows, and as many of zeros behind them."""
+    whole = np.zeros(2 * len(rows), rows.dtype)
+    whole.view(np.uint8)[: rows.nbytes] = rows.view(np.uint8)  # numpy would copy field by field
     return whole
 
 

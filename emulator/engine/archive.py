@@ -19,9 +19,6 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from emulator.engine.ways import Ways
 from emulator.events import TraceSelection
 from emulator.kept import PROGRAMS, cache_directory, read_checked, write_checked
@@ -112,14 +109,3 @@ class Archive:
         text = json.dumps(about).encode()
         parts = [part for _, part in saved.code] + [region.image for region in saved.regions]
         write_checked(self._path(selection), [struct.pack("<I", len(text)), text, *parts])
-
-
-def spans_of(blocks: NDArray[np.void]) -> NDArray[np.int64]:
-    """Start and end of the stretches of code that ``blocks`` (rows of `BlockFacts`) cover, ascending, (n, 2)."""
-    order = np.argsort(blocks["pc"], kind="stable")
-    starts, ends = blocks["pc"][order].astype(np.int64), blocks["end_pc"][order].astype(np.int64)
-    ends = np.maximum.accumulate(ends)
-    first = np.ones(len(blocks), np.bool_)  # of a stretch
-    first[1:] = starts[1:] > ends[:-1]
-    last = np.roll(first, -1)
-    return np.column_stack([starts[first], ends[last]])

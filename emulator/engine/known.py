@@ -75,7 +75,7 @@ class KnownCode:
 
     def places(self) -> NDArray[np.int64]:
         """Half the addresses of the blocks that the interpreter can run."""
-        places = self._all_places()
+        places = self._descriptors["pc"][1 : self._count + 1].astype(np.int64) >> 1
         known = self._index[places]
         return places[(known != 0) & (known != ASK)]
 
@@ -86,9 +86,6 @@ class KnownCode:
     def facts_at(self, places: NDArray[np.int64]) -> NDArray[np.void]:
         """Rows of `BlockFacts` of such blocks."""
         return self._cache.facts.blocks[self._descriptors[self._index[places]]["number"]]
-
-    def _all_places(self) -> NDArray[np.int64]:
-        return self._descriptors["pc"][1 : self._count + 1].astype(np.int64) >> 1
 
     # --- counting
     def report_at(self, pc: int, executions: int) -> None:

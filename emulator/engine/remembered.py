@@ -91,6 +91,17 @@ class Remembered:
         return set((np.searchsorted(self._starts, region.blocks, side="right") - 1).tolist())
 
 
+def spans_of(blocks: NDArray[np.void]) -> NDArray[np.int64]:
+    """Start and end of the stretches of code that ``blocks`` (rows of `BlockFacts`) cover, ascending, (n, 2)."""
+    order = np.argsort(blocks["pc"], kind="stable")
+    starts, ends = blocks["pc"][order].astype(np.int64), blocks["end_pc"][order].astype(np.int64)
+    ends = np.maximum.accumulate(ends)
+    first = np.ones(len(blocks), np.bool_)  # of a stretch
+    first[1:] = starts[1:] > ends[:-1]
+    last = np.roll(first, -1)
+    return np.column_stack([starts[first], ends[last]])
+
+
 def stretches_of(spans: NDArray[np.int64], source: CodeSource) -> list[tuple[int, bytes]]:
     """The code in ``spans``, as far as it is known for certain; those that lie near each other in one piece, which is
     compared faster than many."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity, spans_of
+from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity
 from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.code_image import NO_CODE, unpacked
@@ -32,7 +32,7 @@ from emulator.engine.known import KnownCode
 from emulator.engine.operations import OPERATION_DTYPE
 from emulator.engine.programs import Program
 from emulator.engine.region import RegionEmitter, contains_numbers, numbers_of
-from emulator.engine.remembered import CodeSource, Remembered, stretches_of, united
+from emulator.engine.remembered import CodeSource, Remembered, spans_of, stretches_of, united
 from emulator.engine.state import Hart
 from emulator.engine.stencil_set import stencils_for
 from emulator.engine.templates import Templates

@@ -10,9 +10,9 @@ import pytest
 
 from emulator import spaces
 from emulator.engine import archive as archive_module
-from emulator.engine.archive import spans_of
 from emulator.engine.background import Background
 from emulator.engine.known import KnownCode
+from emulator.engine.remembered import spans_of
 from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts, TraceSelection
 from emulator.machine import Machine
 from emulator.spaces import Space
