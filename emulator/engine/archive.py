@@ -60,11 +60,11 @@ def sources_identity() -> str:
 
 
 class Archive:
-    """The files for one program. ``program``: its bytes; ``host``: processor and compiler, as text; ``layout``: what
-    decides where its libraries come to lie."""
+    """The files for one program. ``program``: tells its contents, and what decides where its libraries come to lie;
+    ``host``: processor and compiler, as text."""
 
-    def __init__(self, program: bytes, host: str, layout: str = "") -> None:
-        self._identity = f"{hashlib.sha256(program).hexdigest()}\0{layout}\0{sources_identity()}\0{host}"
+    def __init__(self, program: str, host: str) -> None:
+        self._identity = f"{program}\0{sources_identity()}\0{host}"
 
     def _path(self, selection: TraceSelection) -> Path:
         name = hashlib.sha256(f"{self._identity}\0{selection}".encode()).hexdigest()

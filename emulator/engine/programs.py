@@ -10,11 +10,9 @@ from emulator.events import TraceSelection
 
 
 class Program:
-    """One program: the contents of its file, and what decides where its libraries come to lie. ``archive``: None
-    keeps nothing on disk."""
+    """One program. ``archive``: None keeps nothing on disk."""
 
-    def __init__(self, contents: bytes, layout: str, archive: Archive | None) -> None:
-        self.contents, self.layout = contents, layout
+    def __init__(self, archive: Archive | None) -> None:
         self._archive = archive
         self._saved: dict[TraceSelection, SavedRegions] = {}
         self._changed: set[TraceSelection] = set()  # what is not as it is in the archive

@@ -6,6 +6,7 @@ that only interprets takes it over the last stretch.
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -56,7 +57,7 @@ class TranslatedRunner:
         self._oracle = oracle
         self._make_translator = make_translator
         self._keep = keep
-        self._programs: list[Program] = []
+        self._programs: dict[str, Program] = {}
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         self._exactly = False  # whether the tier that stops exactly is in force
         self._entry = Entry.get()
@@ -104,20 +105,19 @@ class TranslatedRunner:
     def save(self) -> None:
         """Leave what is known to later processes of the host."""
         self._guest.spaces.leave()
-        for program in self._programs:
+        for program in self._programs.values():
             program.write()
 
     def _program(self) -> Program:
         """The one that begins now."""
         process = self._guest.process
-        contents = process.image.data
         layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
-        for program in self._programs:
-            if program.layout == layout and program.contents == contents:
-                return program
-        archive = Archive(contents, self._entry.compiler.host, layout) if self._keep else None
-        self._programs.append(Program(contents, layout, archive))
-        return self._programs[-1]
+        # By a hash: a guest may make any number of large programs.
+        identity = f"{hashlib.sha256(process.image.data).hexdigest()}\0{layout}"
+        if identity not in self._programs:
+            archive = Archive(identity, self._entry.compiler.host) if self._keep else None
+            self._programs[identity] = Program(archive)
+        return self._programs[identity]
 
     # --- running
     def run(self, budget: int, until_exactly: int | None) -> None:

@@ -34,7 +34,7 @@ def test_what_is_learned_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     saved = SavedRegions((region("a", 8, 12), region("b", 40)), ((8, b"abcdefgh"), (40, b"ij")))
 
     def program() -> Program:
-        return Program(b"program", "", Archive(b"program", "host"))
+        return Program(Archive("program", "host"))
 
     first = program()
     assert first.regions(NOTHING) == NOTHING_SAVED
@@ -47,7 +47,7 @@ def test_what_is_learned_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_an_archive_the_processes_of_one_guest_have_it() -> None:
-    program = Program(b"program", "", None)
+    program = Program(None)
     saved = SavedRegions((region("a", 8),), ((8, b"ab"),))
     program.learn(COUNTED, saved)
     program.write()
