@@ -103,7 +103,7 @@ class ProjectRecipe:
         if found is not None:
             return found
         notify = notify or (lambda message: None)
-        _prepare(Toolchain(GUEST_TARGET, notify))
+        Toolchain(GUEST_TARGET, notify).prepare()  # before several compilers wait for it at once
         spec = self._spec(metrics, code_offset_bytes)
         made = self._make_tree(self._spec(metrics, 0), notify)
         if code_offset_bytes and made.link is None:
@@ -160,15 +160,6 @@ class ProjectRecipe:
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
     return digest_of([*here.glob("wrapper*.py"), *here.glob("project*.py")])
-
-
-def _prepare(toolchain: Toolchain) -> None:
-    """Make the C library before several compilers wait for it at once."""
-    if not toolchain.is_ready():
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "empty.c"
-            source.write_text("int main(void) { return 0; }\n")
-            toolchain.link([source], [], Path(folder) / "empty")
 
 
 def _forget_old(folder: Path, but: Path) -> None:

@@ -1,6 +1,6 @@
 """The cross-compiler: `zig cc` from the ziglang wheel, for riscv64-linux-musl or for the host.
 
-The first program for a target makes zig build that target's C library (about 40 s); ``notify`` is told so.
+The first program for a target needs that target's C library, which zig builds from its sources; ``notify`` is told so.
 Everything zig keeps goes under the user's cache directory.
 """
 
@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -136,29 +137,34 @@ class Toolchain:
 
     def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path) -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
-        self.announce()
+        self.prepare()
         self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
-        self.note_ready()
 
-    def announce(self) -> None:
-        """Before linking: say so if it takes long because it is the first time for this target."""
-        if not self.is_ready():
-            self.notify(
-                f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
-                "which takes about 40 s and is kept."
-            )
+    def prepare(self) -> None:
+        """Build the target's C library on all processors, and say so, if no program was linked for it yet.
 
-    def is_ready(self) -> bool:
-        """Whether the target's C library has been built."""
-        return self._ready().exists()
-
-    def note_ready(self) -> None:
-        """After linking: the target's C library is there."""
-        self._ready().parent.mkdir(parents=True, exist_ok=True)
-        self._ready().touch()
-
-    def _ready(self) -> Path:
-        return self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
+        A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
+        Raises `ToolchainError` as `run` does.
+        """
+        ready = self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
+        if ready.exists():
+            return
+        self.notify(
+            f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
+            "which takes about half a minute on two processors and is kept."
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "empty.c"
+            source.write_text("int main(void) { return 0; }\n")
+            # The driver build-exe takes a number of jobs, cc does not; both find the same library afterwards.
+            # zig runs two compilers fewer at once than the number says.
+            jobs = (os.cpu_count() or 1) + 2
+            static = ["-static"] if self.target else []
+            arguments = [f"-j{jobs}", "-lc", *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
+            status, _, _ = self.run(arguments, Path(folder), driver="build-exe")
+        if status == 0:
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
 
     def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
         """What the compiler is told in order to link a program for this target."""

@@ -230,11 +230,10 @@ class Wrapper:
             # Of an unoptimised link zig takes that its own run-time library should be unoptimised, too, and all of
             # it be linked. Build systems say -O when they compile.
             inputs = [*inputs, "-O2"]
-        self.toolchain.announce()
+        self.toolchain.prepare()
         status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)
         if status:
             return status
-        self.toolchain.note_ready()
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
         os.replace(made, place)
         if static:

@@ -203,19 +203,28 @@ def test_what_the_preprocessor_was_told_is_not_said_twice(builds: Path, tmp_path
     assert without_preprocessor_flags([*flags, "-D", "A", "-O2", "-Umain", "-isystem", "x"]) == ["-O1", "-O2"]
 
 
-def test_the_first_use_of_the_compiler_is_announced(
+def test_the_first_use_of_the_compiler_is_announced_and_builds_the_c_library_on_all_processors(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "fresh"))
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
     said: list[str] = []
+    drivers: list[tuple[str, str]] = []
+
+    def run(self: Toolchain, arguments: list[str], directory: Path, driver: str = "cc") -> tuple[int, bytes, bytes]:
+        drivers.append((driver, arguments[0]))
+        return 0, b"", b""
+
+    monkeypatch.setattr(Toolchain, "run", run)
     toolchain = Toolchain("riscv64-linux-musl", said.append)
-    monkeypatch.setattr(Toolchain, "run", lambda *_: (0, b"", b""))
     toolchain.link([source], [], tmp_path / "out")
     toolchain.link([source], [], tmp_path / "out")
     assert said == [
-        "First use of the compiler for riscv64-linux-musl: it builds its C library now, which takes about 40 s and "
-        "is kept."
+        "First use of the compiler for riscv64-linux-musl: it builds its C library now, which takes about half a "
+        "minute on two processors and is kept."
     ]
+    assert [driver for driver, _ in drivers] == ["build-exe", "cc", "cc"]
+    assert drivers[0] == ("build-exe", "-j8")
 
 
 def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
