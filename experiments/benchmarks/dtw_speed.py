@@ -1,6 +1,8 @@
 """Seconds and memory of aligning two traces of four metrics: our methods, tslearn, and others where installed.
 
-    python experiments/benchmarks/dtw_speed.py [--records 1000 3000 10000 30000] [--out dtw_speed.md]
+    python -m experiments.benchmarks.dtw_speed [--records 1000 3000 10000 30000] [--out dtw_speed.md]
+
+Each measurement is kept as it is made: the same call goes on where one was stopped, --anew begins again.
 
 Each measurement is a process of its own, with kernels compiled beforehand; it gives processor seconds (best of several
 for short ones), the growth of its peak memory, and the cost of the path, which exact methods must agree on (it stops
@@ -18,11 +20,15 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from experiments.benchmarks.host import described
+from experiments.benchmarks.journal import Journal
 
 CHANNELS = 4
 EXACT = ("full", "checkpoint")
@@ -103,14 +109,14 @@ def measured(method: str, records: int) -> tuple[float, float, float]:
     return answer
 
 
-def size_table(records: int, most_bytes: float) -> list[str]:
+def size_table(records: int, most_bytes: float, journal: Journal) -> list[str]:
     """Measure every method at one length; rows of the table. Raises SystemExit when exact methods disagree."""
     installed = {"tslearn": "tslearn", "dtaidistance": "dtaidistance", "dtw-python": "dtw"}
     others = [name for name, module in installed.items() if find_spec(module)]
     found = {}
     for method in (*OURS, *others, "tslearn band 5%"):
         if BYTES_PER_CELL.get(method, 0) * records**2 <= most_bytes:
-            found[method] = measured(method, records)
+            found[method] = journal.measured((method, records), partial(measured, method, records))
             sys.stdout.write(f"{method:16s} {records:6d} {found[method]}\n")
             sys.stdout.flush()
     exact = {method: found[method][2] for method in (*EXACT, *others) if method in found}
@@ -152,18 +158,22 @@ def main() -> None:
     parser.add_argument("--most-gb", type=float, default=9.0, help="of memory for one alignment (default: 9)")
     parser.add_argument("--pairs", type=int, default=1000, help="pairs to align for the last table")
     parser.add_argument("--out", type=Path, help="write the tables as Markdown, too")
+    parser.add_argument("--anew", action="store_true", help="measure again what an earlier call measured")
     arguments = parser.parse_args()
+    about = described()
+    journal = Journal("dtw-speed", {"host": about}, anew=arguments.anew)
     lines = [
+        f"{about}.", "",
         f"Two traces of {CHANNELS} metrics. `times faster`: than the fastest exact path of the other libraries.",
         "", "| method | records | processor s | MB | times faster | cost above the optimum |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for records in arguments.records:
-        lines += size_table(records, arguments.most_gb * 1e9)
+        lines += size_table(records, arguments.most_gb * 1e9, journal)
     lines += [
         "", f"All pairs of 700 traces of 3,000 records, from {arguments.pairs} of them, one core:",
         "", "| method | pairs | ms a pair | minutes in all |", "|---|---|---|---|",
-        *all_pairs(700, 3000, arguments.pairs),
+        *journal.measured(("pairs", arguments.pairs), partial(all_pairs, 700, 3000, arguments.pairs)),
     ]  # fmt: skip
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)

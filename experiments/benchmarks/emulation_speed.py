@@ -27,7 +27,6 @@ import ctypes
 import json
 import math
 import os
-import platform
 import shlex
 import shutil
 import statistics
@@ -42,6 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.kept import PROGRAMS as PROGRAMS_KEPT
+from experiments.benchmarks.host import QEMU_NAMES, described, qemu
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = ROOT / "experiments" / "workloads"
@@ -53,7 +53,7 @@ SCALAR_FLAGS = ("-mcpu=x86_64", "-fno-vectorize", "-fno-slp-vectorize", "-ffp-co
 ENGINES = ("native", "scalar", "first", "cold", "warm", "steady", "qemu", "unicorn")
 SLICE_INSTRUCTIONS = 20_000_000
 SCRIPT_LINES = 10
-QEMU = "qemu-riscv64"
+QEMU = qemu() or QEMU_NAMES[0]
 
 Results = dict[str, dict[str, float]]  # program, engine: seconds (and "instructions")
 
@@ -135,7 +135,7 @@ def measure_short(root: Path, command: list[str], repeats: int, folder: Path) ->
     program, *arguments = command
     path = str(root / program)
     emulate = [sys.executable, "-c", "from emulator.cli import main; main()", "--root", str(root), "--", path]
-    qemu = [QEMU, "-L", str(root), path, *arguments]
+    by_qemu = [QEMU, "-L", str(root), path, *arguments]
     cache = folder / "cache"
     first, output = seconds_of([*emulate, *arguments], cache, None)
     found = {"first": first, "cold": math.inf, "warm": math.inf, "script": math.nan, "qemu": math.inf}
@@ -147,10 +147,10 @@ def measure_short(root: Path, command: list[str], repeats: int, folder: Path) ->
         for times, script in scripts.items() if shell.exists() else ():
             seconds, _ = seconds_of(script, cache, times * output)
             took[times] = min(took[times], seconds)
-        for engine in ("cold", "warm", "warm", "qemu") if shutil.which(QEMU) else ("cold", "warm", "warm"):
+        for engine in ("cold", "warm", "warm", "qemu") if qemu() else ("cold", "warm", "warm"):
             if engine == "cold":
                 forget_programs(cache)
-            seconds, _ = seconds_of(qemu if engine == "qemu" else [*emulate, *arguments], cache, output)
+            seconds, _ = seconds_of(by_qemu if engine == "qemu" else [*emulate, *arguments], cache, output)
             found[engine] = min(found[engine], seconds)
     if shell.exists():
         found["script"] = (took[1 + SCRIPT_LINES] - took[1]) / SCRIPT_LINES
@@ -252,18 +252,6 @@ def table(results: Results, engines: list[str]) -> Iterator[str]:
             yield f"| **geometric mean, {title}** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |"
 
 
-def versions(engines: list[str]) -> str:
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    parts = [f"Python {platform.python_version()}", f"llvmlite {llvmlite.__version__}"]
-    parts.append(f"LLVM {'.'.join(str(n) for n in llvm.llvm_version_info)} ({llvm.get_host_cpu_name()})")
-    if "qemu" in engines:
-        shown = subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout
-        parts.append(shown.splitlines()[0])
-    return f"{os.cpu_count()} processors; {'; '.join(parts)}"
-
-
 @contextmanager
 def working_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="emulation-speed-") as name:
@@ -287,7 +275,7 @@ def main() -> None:
         return run_steady(*options.run_steady)
     if options.run_unicorn:
         return run_unicorn(*options.run_unicorn)
-    present = {"qemu": shutil.which(QEMU) is not None, "unicorn": find_spec("unicorn") is not None}
+    present = {"qemu": qemu() is not None, "unicorn": find_spec("unicorn") is not None}
     engines = [engine for engine in options.engines if present.get(engine, True)]
     results: Results = {}
     with working_folder() as folder:
@@ -299,7 +287,7 @@ def main() -> None:
             results[name] = measure(name, options.size, options.repeats, engines, folder)
             print(name, {key: round(value, 3) for key, value in results[name].items()}, flush=True)
     about = "A short program" if options.short else f"Size `{options.size}`"
-    lines = [f"{about}, best of {options.repeats}. {versions(engines)}.", ""]
+    lines = [f"{about}, best of {options.repeats}. {described()}.", ""]
     lines += list(table(results, engines))
     print("\n" + "\n".join(lines))
     if options.out is not None:

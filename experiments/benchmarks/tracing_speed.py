@@ -2,6 +2,8 @@
 
     python -m experiments.benchmarks.tracing_speed [--size large] [--repeats 3] [--qemu-plugins DIR] [--out results.md]
 
+Each program's figures are kept as they are measured: the same call goes on where one was stopped, --anew begins again.
+
 Every figure is the seconds of running, in a process that finds the translations of an earlier one and has loaded all
 kernels for a short run of the same; the best of several rounds, and each round runs all ways one after the other.
 
@@ -24,7 +26,6 @@ import argparse
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,9 @@ from emulator.analyzers.vectors import BlockVectors
 from emulator.jit import kernel
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
-from experiments.benchmarks.emulation_speed import PROGRAMS, QEMU, ROOT, build, geometric_mean, versions
+from experiments.benchmarks.emulation_speed import PROGRAMS, ROOT, build, geometric_mean
+from experiments.benchmarks.host import described, qemu
+from experiments.benchmarks.journal import Journal
 from experiments.shade.levels import Counting
 
 WAYS = ("untraced", "counting", "bbv", "caches", "sum", "columns", "functions", "rare")
@@ -187,10 +190,11 @@ def measure(
             if round_ >= 0 and told["seconds"] < found.get(way, {"seconds": math.inf})["seconds"]:
                 found[way] = told
         library = plugins / "libcache.so" if plugins is not None else None
-        if round_ >= 0 and library is not None and library.is_file() and shutil.which(QEMU):
+        emulator = qemu()
+        if round_ >= 0 and library is not None and library.is_file() and emulator is not None:
             start = time.perf_counter()
             _output(
-                [QEMU, "-plugin", f"{library},l2=on", "-d", "plugin", "-D", os.devnull, str(guest), size],
+                [emulator, "-plugin", f"{library},l2=on", "-d", "plugin", "-D", os.devnull, str(guest), size],
                 folder,
             )
             told = {"seconds": time.perf_counter() - start, "instructions": found["untraced"]["instructions"]}
@@ -246,6 +250,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--qemu-plugins", type=Path, metavar="DIR", help="where QEMU's libcache.so is")
     parser.add_argument("--out", type=Path, help="write the table as Markdown, too")
+    parser.add_argument("--anew", action="store_true", help="measure again what an earlier call measured")
     parser.add_argument("--run", nargs=4, metavar=("WAY", "GUEST", "SIZE", "PC"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
@@ -255,13 +260,17 @@ def main() -> None:
         return
     ways = list(dict.fromkeys(("untraced", *options.ways)))
     results: Results = {}
+    about = described()
+    depends = {"size": options.size, "repeats": options.repeats, "ways": ways, "host": about,
+               "plugins": options.qemu_plugins}  # fmt: skip
+    journal = Journal("tracing-speed", depends, anew=options.anew)
     with tempfile.TemporaryDirectory(prefix="tracing-speed-") as folder:
         for name in options.programs:
-            results[name] = measure(
+            results[name] = journal.measured((name,), lambda name=name: measure(
                 name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder)
-            )
+            ))  # fmt: skip
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
-    lines = [f"Size `{options.size}`, best of {options.repeats}. {versions(['qemu'])}.", "", *table(results)]
+    lines = [f"Size `{options.size}`, best of {options.repeats}. {about}.", "", *table(results)]
     print("\n" + "\n".join(lines))
     if options.out is not None:
         options.out.write_text("# Speed of tracing\n\n" + "\n".join(lines) + "\n")

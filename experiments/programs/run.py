@@ -30,7 +30,7 @@ from measure.program_archive import ProgramError
 HERE = Path(__file__).parent
 INPUTS, RESULTS, PAGE = HERE / "inputs", HERE / "results.csv", HERE / "programs.md"
 LIMIT_SECONDS = 900
-QEMU = "qemu-riscv64"
+QEMU = "qemu-riscv64" if shutil.which("qemu-riscv64") else "qemu-riscv64-static"
 GUEST_WORK = "/work"
 SAME, DIFFERENT = "yes", "no"
 

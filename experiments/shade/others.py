@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-QEMU, VALGRIND = "qemu-riscv64", "valgrind"
+from experiments.benchmarks.host import qemu
+
+VALGRIND = "valgrind"
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,15 @@ class Tool:
 
 def _qemu(plugin: str = "", options: str = "") -> Callable[[Place], list[str] | None]:
     def command(place: Place) -> list[str] | None:
-        if shutil.which(QEMU) is None:
+        emulator = qemu()
+        if emulator is None:
             return None
         if not plugin:
-            return [QEMU, str(place.guest)]
+            return [emulator, str(place.guest)]
         library = place.plugins / f"lib{plugin}.so" if place.plugins is not None else None
         if library is None or not library.is_file():
             return None
-        return [QEMU, "-plugin", f"{library}{options}", "-d", "plugin", "-D", "/dev/null", str(place.guest)]
+        return [emulator, "-plugin", f"{library}{options}", "-d", "plugin", "-D", "/dev/null", str(place.guest)]
 
     return command
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from emulator.isa.decode import assemble, decode
+from experiments.benchmarks.host import qemu
 from tests.fuzz.programs import CODE, COUNTER, DATA, DATA_BYTES, Program, elf
 
-_COMMAND = "qemu-riscv64"
 _START, _END = 0x8000, 0x9000  # offsets in the code: what loads the registers, and what writes them down
 _STATE = DATA + DATA_BYTES  # x, f, fcsr
 _STATE_WORDS = 65
@@ -25,7 +24,7 @@ _OTHERWISE = ("ctzw", "lr.w", "lr.d", "sc.w", "sc.d", "fence.i")
 
 @cache
 def is_installed() -> bool:
-    return shutil.which(_COMMAND) is not None
+    return qemu() is not None
 
 
 def is_comparable(program: Program) -> bool:
@@ -63,7 +62,7 @@ def final_state(program: Program) -> tuple[int, tuple[int, ...], bytes]:
         path = Path(folder) / "program"
         path.write_bytes(whole)
         path.chmod(0o755)
-        done = subprocess.run([_COMMAND, str(path)], capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run([str(qemu()), str(path)], capture_output=True, timeout=_SECONDS, check=False)
     status = done.returncode if done.returncode >= 0 else 128 - done.returncode
     if len(done.stdout) != DATA_BYTES + 8 * _STATE_WORDS:
         return status, (), b""

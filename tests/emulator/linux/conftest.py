@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from emulator.linux.hart import GuestExit
 from emulator.linux.process import Layout, build_process
 from emulator.linux.syscalls import LinuxKernel
 from emulator.memory import READ, WRITE, GuestMemory
+from experiments.benchmarks.host import qemu
 
 NUMBERS = {name: number for number, name in SYSTEM_CALL_NAMES.items()}
 CODE_ADDRESS, DATA_ADDRESS = 0x10000, 0x20000
@@ -304,13 +304,13 @@ def compile_guest(tmp_path_factory):
 @pytest.fixture(scope="session")
 def by_qemu():
     """Standard output of a program run by QEMU, which has the host's kernel make the system calls."""
-    qemu = shutil.which("qemu-riscv64")
-    if qemu is None:
+    command_of_qemu = qemu()
+    if command_of_qemu is None:
         pytest.skip("qemu-riscv64 is not installed")
 
     def run(program: Path, *arguments: str, **options) -> str:
         with tempfile.TemporaryFile() as output:  # a pipe would be waited for until all children have ended
-            command = [qemu, str(program), *arguments]
+            command = [command_of_qemu, str(program), *arguments]
             subprocess.run(command, stdout=output, timeout=60, check=False, **options)
             output.seek(0)
             return output.read().decode()
