@@ -44,6 +44,25 @@ def add_squares(local: Floats, reference: Floats, other: Floats) -> None:
 
 
 @njit
+def add_four_squares(
+    local: Floats, reference: tuple[Floats, Floats, Floats, Floats], other: tuple[Floats, Floats, Floats, Floats]
+) -> None:
+    """As `add_squares` for four channels, one after the other for each cell, with one store for the four."""
+    a, b, c, d = reference
+    e, f, g, h = other
+    for k in range(len(local)):
+        total = local[k]
+        gap = a[k] - e[k]
+        total += gap * gap
+        gap = b[k] - f[k]
+        total += gap * gap
+        gap = c[k] - g[k]
+        total += gap * gap
+        gap = d[k] - h[k]
+        local[k] = total + gap * gap
+
+
+@njit
 def choose(across: Floats, up: Floats, left: Floats, local: Floats, penalty: float, out: Floats) -> None:
     """Cumulative costs of a stretch from those of its cells' predecessors."""
     for k in range(len(local)):
@@ -101,10 +120,17 @@ def advance(
         local = local_room[:width]
         local[:] = 0.0
         begins = m - 1 - diagonal + top
-        for channel in range(channels):
-            add_squares(
-                local, reference[channel, top : bottom + 1], other_reversed[channel, begins : begins + width]
-            )
+        ends = begins + width
+        for c in range(0, channels - 3, 4):
+            add_four_squares(
+                local,
+                (reference[c, top : bottom + 1], reference[c + 1, top : bottom + 1],
+                 reference[c + 2, top : bottom + 1], reference[c + 3, top : bottom + 1]),
+                (other_reversed[c, begins:ends], other_reversed[c + 1, begins:ends],
+                 other_reversed[c + 2, begins:ends], other_reversed[c + 3, begins:ends]),
+            )  # fmt: skip
+        for c in range(channels // 4 * 4, channels):
+            add_squares(local, reference[c, top : bottom + 1], other_reversed[c, begins:ends])
         before, just = costs[(diagonal - 2) % 3], costs[(diagonal - 1) % 3]
         now = costs[diagonal % 3]
         across, up, left = before[top : top + width], just[top : top + width], just[top + 1 : top + 1 + width]
