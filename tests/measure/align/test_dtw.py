@@ -15,7 +15,7 @@ from measure.align.windows import Window, band_window, corridor_window, full_win
 
 steady = settings(deadline=None)  # kernels compile on first use, and machines are shared
 
-SHAPES = st.tuples(st.integers(1, 25), st.integers(1, 25), st.integers(1, 3), st.integers(0, 10_000))
+SHAPES = st.tuples(st.integers(1, 25), st.integers(1, 25), st.integers(1, 9), st.integers(0, 10_000))
 
 
 def traces(
