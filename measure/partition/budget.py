@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from measure.time_left import clock_text
 
-_WRITING_SECONDS = 6.0  # for the page with its pictures and the campaign files
+_WRITING_SECONDS = 10.0  # for the page with its pictures and the campaign files, on a busy machine
 _WRITING_SHARE = 0.2  # of a short limit
 _VALIDATION_SHARE = 0.5  # of the limit at most, however much there is to validate
 

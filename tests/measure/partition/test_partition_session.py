@@ -158,13 +158,13 @@ def test_the_time_limit_holds_inside_a_test_and_inside_validation(
 def test_shares_of_a_limit() -> None:
     now = [100.0]
     budget = Budget(240.0, lambda: now[0])
-    assert budget.measuring_ends == 100 + 240 - 6
-    assert budget.search_ends(50.0) == 100 + 240 - 6 - 50
-    assert budget.search_ends(1e9) == 100 + 240 - 6 - 120
+    assert budget.measuring_ends == 100 + 240 - 10
+    assert budget.search_ends(50.0) == 100 + 240 - 10 - 50
+    assert budget.search_ends(1e9) == 100 + 240 - 10 - 120
     now[0] = 173.5
     assert budget.describe() == "2:46 of 4:00 left"
     assert not budget.is_over()
-    now[0] = 334.0
+    now[0] = 330.0
     assert budget.is_over()
     assert Budget(2.0, lambda: 0.0).measuring_ends == 1.6
     unlimited = Budget(None, lambda: now[0])
