@@ -10,14 +10,13 @@ import click
 
 from measure.cycleclose.cli import check_sampling, cycleclose
 from measure.foreign.cli import perturb
+from measure.interrupts import Terminated, exit_status, terminable
 from measure.merge.cli import merge
 from measure.partition.cli import partition
 from measure.phases.cli import phases
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -27,13 +26,15 @@ class _Commands(click.Group):
         from measure.errors import MeasureError
 
         try:
-            return super().invoke(context)
+            with terminable():
+                return super().invoke(context)
         except MeasureError as error:
             click.echo(f"measure: {error}", err=True)
             raise SystemExit(error.exit_status) from None
-        except KeyboardInterrupt:
-            click.echo("measure: interrupted; finished runs are kept, the same command goes on", err=True)
-            raise SystemExit(INTERRUPTED) from None
+        except KeyboardInterrupt as interrupt:
+            how = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
+            click.echo(f"measure: {how}; finished runs are kept, the same command goes on", err=True)
+            raise SystemExit(exit_status(interrupt)) from None
 
 
 @click.group(
@@ -44,7 +45,7 @@ class _Commands(click.Group):
   measure run configs/campaigns/quickstart.yaml
 
 Exit status: 0 done; 1 the work failed (finished runs are kept); 2 bad input, with file, line and what was
-expected; 130 interrupted.""",
+expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:
