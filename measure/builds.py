@@ -58,12 +58,16 @@ def code_offsets(campaign: Campaign) -> list[int]:
 
 
 class Builds:
-    """The programs of one campaign, each made when it is first asked for and kept in the cache of builds."""
+    """The programs of one campaign, each made when it is first asked for and kept in the cache of builds.
+
+    ``begin`` is called before a program is built: there are programs that the cache does not have.
+    """
 
     def __init__(
-        self, campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None]
-    ) -> None:
-        self._campaign, self._document, self._notify = campaign, document, notify
+        self, campaign: Campaign, document: Document, clock_hz: int, notify: Callable[[str], None],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
         self._recipe = _recipe(campaign, document, clock_hz, notify)
         self._offsets = code_offsets(campaign)
         self._metrics = {BASELINE: (), **campaign.variant_sets()}
@@ -89,6 +93,7 @@ class Builds:
                 self._made[group, layout] = found
         if not missing:
             return
+        self._begin()
         # The first alone: it finds most mistakes, and makes the C library if that is still to be made.
         self._collect([missing[0]], [lambda: self._recipe.build(*self._ordered(missing[0]), self._notify)])
         others = missing[1:]

@@ -42,21 +42,48 @@ def _execute(spec: RunSpec) -> Run | str:
         return str(error)
 
 
+def _prepare(target: str, machine: str) -> None:
+    """In a worker: load and compile what the first run needs."""
+    from measure.targets import target_named
+
+    target_named(target).prepare(machine)
+
+
 class Workers:
     """Processes that make runs; started when they are needed, and used again until `close`.
 
-    ``count``: how many; default: one a processor.
+    ``count``: how many; default: one a processor. As a context they are closed, after an error ended.
     """
 
     def __init__(self, count: int | None = None) -> None:
         self.count = count or os.cpu_count() or 1
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
 
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.end()
+
+    def prepare(self, target: str, machine: str) -> None:
+        """Let every process load what runs on ``target`` need, while the caller does something else.
+
+        ``machine``: its description, as YAML text. What fails is left to the first run, which reports it.
+        """
+        for _ in range(self.count):
+            self._started().submit(_prepare, target, machine)
+
     def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
         """Make a run: the run, or the reason why there is none."""
+        return self._started().submit(_execute, spec)
+
+    def _started(self) -> concurrent.futures.ProcessPoolExecutor:
         if self._pool is None:
             self._pool = worker_pool(self.count)
-        return self._pool.submit(_execute, spec)
+        return self._pool
 
     def close(self) -> None:
         """Let them go when they are done with what they are at; the rest is not begun."""

@@ -66,10 +66,15 @@ def _emulator_digest() -> str:
 
 
 def make_plan(
-    campaign: Campaign, document: Document, notify: Callable[[str], None], target: str = "emulated"
+    campaign: Campaign,
+    document: Document,
+    notify: Callable[[str], None],
+    target: str = "emulated",
+    begin: Callable[[], None] = lambda: None,
 ) -> Plan:
     """Check the campaign against machine and program, build every group's program, and list the runs.
 
+    ``begin`` is called before the first build, if there is one to make.
     Raises `CampaignError` for metrics that do not exist and for programs that do not build, `MeasureError`
     when the compiler itself does not work.
     """
@@ -92,7 +97,7 @@ def make_plan(
     groups = [(BASELINE, n) for n in range(campaign.baselines)]
     groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
     layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
-    builds = Builds(campaign, document, config.clock_hz, notify)
+    builds = Builds(campaign, document, config.clock_hz, notify, begin)
     builds.make([(group, layout) for (group, _), layout in zip(groups, layouts, strict=True)])
     specs = []
     interval, unit = campaign.sampling.interval

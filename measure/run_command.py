@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from measure.analysis import analyse, summary
-from measure.campaign import load_campaign
+from measure.campaign import Campaign, load_campaign
 from measure.errors import CampaignError, MeasureError, RunError
-from measure.executor import Outcome, execute_plan
+from measure.executor import Outcome, Workers, execute_plan
+from measure.first_use import Preparation
 from measure.ground_truth.assess import plain, with_ground_truth
 from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.plan import Plan, make_plan
@@ -53,15 +54,20 @@ def run_campaign(
     Raises `CampaignError` for what is wrong with the file, `RunError` when nothing can be said, and `MeasureError`,
     after the report of the other runs, when some failed.
     """
-    plan, document, directory = _planned(path, out, console, target)
-    with Store(directory) as store, RunsBar(console) as bar:
-        truth = None
-        if plan.campaign.ground_truth:
-            truth = prepare(plan, document, directory, lambda text: console.print(text, style="dim"), target)
-            plan = truth.plan
-        made = Campaigned(plan, truth)
-        save_plan(plan, directory)
-        outcome = execute_plan(made.specs, store, workers=workers, started=bar.start, progress=bar.advance)
+    campaign, document = load_campaign(path)
+    directory = out or Path("results") / campaign.name
+    with Workers(workers) as makers:
+        first_use = Preparation(makers, target, campaign.machine)
+        plan = _plan(campaign, document, console, target, first_use.begin)
+        with Store(directory) as store, RunsBar(console) as bar:
+            truth = None
+            if plan.campaign.ground_truth:
+                truth = prepare(plan, document, directory, lambda text: console.print(text, style="dim"), target)
+                plan = truth.plan
+            made = Campaigned(plan, truth)
+            save_plan(plan, directory)
+            outcome = execute_plan(made.specs, store, workers=makers, started=bar.start, progress=bar.advance)
+    first_use.wait()
     return _finish(made, outcome, directory, console)
 
 
@@ -70,7 +76,9 @@ def report_campaign(results: Path, out: Path | None, console: Console) -> Report
     if results.is_dir():
         made, outcome = load_results(results)
         return _finish(made, outcome, results, console)
-    plan, _, directory = _planned(results, out, console)
+    campaign, document = load_campaign(results)
+    plan = _plan(campaign, document, console)
+    directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
     made = _with_truth(plan, directory)
@@ -99,15 +107,19 @@ def _stored(made: Campaigned, directory: Path) -> Outcome:
     return Outcome(runs, (), len(runs), tuple(warnings))
 
 
-def _planned(
-    path: Path, out: Path | None, console: Console, target: str = "emulated"
-) -> tuple[Plan, Document, Path]:
-    campaign, document = load_campaign(path)
+def _plan(
+    campaign: Campaign,
+    document: Document,
+    console: Console,
+    target: str = "emulated",
+    begin: Callable[[], None] = lambda: None,
+) -> Plan:
     try:
-        plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"), target)
+        return make_plan(
+            campaign, document, lambda message: console.print(message, style="dim"), target, begin
+        )
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
-    return plan, document, out or Path("results") / campaign.name
 
 
 def _finish(made: Campaigned, outcome: Outcome, directory: Path, console: Console) -> ReportData:

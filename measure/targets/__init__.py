@@ -17,6 +17,9 @@ class Target(Protocol):
     def execute(self, spec: RunSpec) -> Run:
         """Run to the end. Raises `RunError` when the program fails or its trace is of no use."""
 
+    def prepare(self, machine: str) -> None:
+        """Load and compile what a first run on ``machine``, a description as YAML text, would wait for."""
+
 
 def target_named(name: str) -> Target:
     """The target called ``name``; imports what it needs only now."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from emulator.errors import EmulatorError
+from emulator.first_use import compile_ahead
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import select_metrics
@@ -24,6 +25,10 @@ from measure.types import Run, RunSpec, Trace
 
 class CycleCloseTarget:
     """See the module. ``spec.cycleclose``: settings of `Settings`, and ``samples`` for two runs (0: one)."""
+
+    def prepare(self, machine: str) -> None:
+        """Compile the kernels of emulator and timing models."""
+        compile_ahead(parse_machine(machine, "the campaign's machine"))
 
     def execute(self, spec: RunSpec) -> Run:
         """Run the spec's program; its noise comes from the spec's seed, as for every other target."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.errors import EmulatorError
+from emulator.first_use import compile_ahead
 from emulator.linux.files import VirtualFiles
 from emulator.linux.process import Layout
 from emulator.machine import Machine
@@ -39,6 +40,10 @@ class EmulatedTarget:
             return self._execute(spec, started)
         except EmulatorError as error:
             raise RunError(str(error)) from error
+
+    def prepare(self, machine: str) -> None:
+        """Compile the kernels of emulator and timing models."""
+        compile_ahead(parse_machine(machine, "the campaign's machine"))
 
     def _execute(self, spec: RunSpec, started: float) -> Run:
         config = parse_machine(spec.machine, spec.machine_name)

@@ -19,6 +19,9 @@ _RECORDS = 300
 class FakeTarget:
     """See the module."""
 
+    def prepare(self, machine: str) -> None:
+        """Nothing to prepare."""
+
     def execute(self, spec: RunSpec) -> Run:
         if "fail" in spec.arguments:
             raise RunError("the program ended with exit status 3; its last words: boom")
