@@ -200,12 +200,11 @@ class Scheduler:
         """The thread's call fails with EINTR as its process is stopped."""
         signals = thread.kernel.signals
         before, signals.thread = signals.thread, thread.signals
-        if wait.interrupted is not None:
-            wait.interrupted()
+        result = None if wait.interrupted is None else wait.interrupted()
         signals.end_wait()
         signals.thread = before
         assert thread.registers is not None
-        thread.registers = thread.registers.with_result(-errno.EINTR)
+        thread.registers = thread.registers.with_result(-errno.EINTR if result is None else result)
         thread.wait = None
         self.waiting.remove(thread)
         self.held.append(thread)
@@ -337,9 +336,9 @@ class Scheduler:
                 thread.restart = restart
                 return False
             if result is None and signals.has_pending():
-                result, thread.restart = -errno.EINTR, restart
-                if wait.interrupted is not None:
-                    wait.interrupted()
+                result = None if wait.interrupted is None else wait.interrupted()
+                if result is None:
+                    result, thread.restart = -errno.EINTR, restart
             elif result is None and wait.until is not None and self.clock.elapsed() >= wait.until:
                 result = 0 if wait.timed_out is None else wait.timed_out()
         except OSError as error:
@@ -348,8 +347,12 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except Wait as further:  # it got on and waits for the rest
+        except (
+            Wait
+        ) as further:  # it got on and waits for the rest: asked again, as a signal may have come before
             thread.wait, result = further, None
+            restart = restart if further.restartable else None
+            self.stirred = True
         finally:
             signals.thread = before
             self._asked = None

@@ -65,8 +65,9 @@ class Wait(Exception):
 
     ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
-    ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
-    be done when a signal ends the call. ``when_stopped``: what a stop of the process does to it.
+    ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: called when a signal
+    ends the call; its result is the call's, None stands for EINTR. ``when_stopped``: what a stop of the process does
+    to it.
     ``deadlock``: what to say when nothing can ever end it.
     """
 
@@ -76,7 +77,7 @@ class Wait(Exception):
         until: int | None = None,
         timed_out: Callable[[], int] | None = None,
         restartable: bool = False,
-        interrupted: Callable[[], None] | None = None,
+        interrupted: Callable[[], int | None] | None = None,
         when_stopped: WhenStopped = WhenStopped.GOES_ON,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
