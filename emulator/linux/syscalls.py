@@ -32,6 +32,7 @@ from emulator.linux.ipc_messages import MessageCalls
 from emulator.linux.ipc_semaphores import SemaphoreCalls
 from emulator.linux.memory_calls import MemoryCalls
 from emulator.linux.open_files import WouldBlock
+from emulator.linux.page_calls import PageCalls
 from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
@@ -117,6 +118,7 @@ class LinuxKernel:
             SocketCalls(self),
             PollCalls(memory, self.files.descriptors, self.signals, self.clock),
             self.memory_calls,
+            PageCalls(memory, self.memory_calls),
             self.times,
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
