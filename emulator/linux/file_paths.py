@@ -214,18 +214,19 @@ class FilePaths:
         tree, inner = self._tree(path)
         return tree.read_link(inner)
 
-    def program_path(self, path: str) -> str:
-        """Where a program to be executed is, when the path is a link of the system such as /proc/self/exe."""
-        path = self.absolute(path)
+    def running_program(self, path: str) -> tuple[str, bytes] | None:
+        """Path and contents of the program that a path such as /proc/self/exe stands for."""
         plain = self._plain(path)
-        if self._of_system(plain) is not None:
-            return self._system_tree.system.target(plain) or path
-        return path
+        return self._system_tree.system.program(plain) if self._of_system(plain) is not None else None
+
+    def opened_at(self, path: str) -> OpenFile | None:
+        """The open file that a path such as /proc/self/fd/3 stands for."""
+        plain = self._plain(path)
+        return self._system_tree.system.descriptor(plain) if self._of_system(plain) is not None else None
 
     def descriptor_path(self, path: str) -> str:
         """The path of the open file that a path such as /proc/self/fd/3 stands for; other paths as they are."""
-        plain = self._plain(path)
-        opened = self._system_tree.system.descriptor(plain) if self._of_system(plain) is not None else None
+        opened = self.opened_at(path)
         return path if opened is None else opened.path
 
     def inode_of(self, path: str) -> int:

@@ -21,7 +21,7 @@ from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
 from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
 from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.jobs import stops_waiting
-from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait, WhenStopped
+from emulator.linux.tasks import MAX_TASKS, Process, Registers, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TURN_INSTRUCTIONS = 1_000_000
@@ -128,10 +128,10 @@ class Scheduler:
         self._next_pid = found + 1 if found + 1 < _LAST_PID else _FIRST_PID
         return found
 
-    def check_room(self, process: bool) -> None:
-        """Raises OSError(EAGAIN) when there may be no more threads, or processes."""
-        n_threads = sum(len(one.threads) for one in self.processes.values())
-        if n_threads >= MAX_THREADS or (process and len(self.processes) >= MAX_PROCESSES):
+    def check_room(self, most_tasks: int) -> None:
+        """Raises OSError(EAGAIN) when there are ``most_tasks`` threads and processes, or as many as can be."""
+        n_tasks = sum(len(one.threads) or 1 for one in self.processes.values())
+        if n_tasks >= min(most_tasks, MAX_TASKS):
             raise OSError(errno.EAGAIN, "threads or processes")
 
     def thread(self, tid: int) -> Thread | None:

@@ -91,6 +91,8 @@ class LinuxKernel:
         self.memory = memory
         self.process = process
         self.files = files or VirtualFiles()
+        is_same = before is not None and before.process is process  # a fork, whose working directory may be another
+        self.program_path: str = before.program_path if before and is_same else self.files.absolute(process.image.name)
         self.signals = SignalState(memory, process.trampoline)
         if before is None:
             self.clock = VirtualClock(clock)
@@ -162,6 +164,7 @@ class LinuxKernel:
     def release(self) -> None:
         """The process is gone, or executes another program: no timer of this one sends signals any more."""
         self.times.release()
+        self.limits.release()
         self.memory_calls.release()
 
     def syscall(self, hart: Hart) -> None:

@@ -80,7 +80,7 @@ class TaskCalls(KernelCalls):
             raise OSError(errno.EINVAL, "a descriptor is of a process")
         if flags & _CLONE_PIDFD and len(self._table.items()) >= MAX_DESCRIPTORS:
             raise OSError(errno.EMFILE, "descriptors")
-        self._scheduler.check_room(process=not is_thread)
+        self._scheduler.check_room(self._kernel.limits.most_tasks)
         caller = self._scheduler.current
         tid = self._scheduler.new_pid()
         process = self._owner if is_thread else self._fork(tid, flags, exit_signal)

@@ -19,11 +19,9 @@ from emulator.linux.signals import ThreadSignals
 if TYPE_CHECKING:
     from emulator.linux.syscalls import LinuxKernel
 
-MAX_PROCESSES = 64
-"""Alive or not yet waited for, the first one included; a fork beyond that fails with EAGAIN."""
-
-MAX_THREADS = 1024
-"""Of all processes together."""
+MAX_TASKS = 4096
+"""Threads of all processes, and processes that have ended and were not yet waited for: one more fails with EAGAIN, as
+RLIMIT_NPROC tells."""
 
 
 class Registers(NamedTuple):
