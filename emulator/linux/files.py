@@ -25,7 +25,7 @@ from emulator.linux.memory_tree import Special
 from emulator.linux.open_files import FileStatus, MemoryBudget, OpenFile, Stream
 from emulator.linux.pipes import make_pipe
 from emulator.linux.regular_files import RegularFile
-from emulator.linux.sockets import Names
+from emulator.linux.socket_names import Names
 from emulator.linux.watch_files import ATTRIB, CREATE
 from emulator.linux.watched_files import WatchedFiles
 

@@ -187,6 +187,8 @@ class HostTree:
     def _allowed_flags(self, place: _Place, flags: int) -> int:
         if self._may_change(place):
             return flags
+        if not place.kind and not flags & os.O_CREAT:
+            raise OSError(errno.ENOENT, "no such file")
         wants_change = flags & os.O_TRUNC or flags & os.O_ACCMODE != os.O_RDONLY
         if wants_change or not place.kind:
             raise OSError(errno.EROFS, "not writable for the guest")

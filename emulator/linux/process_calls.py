@@ -197,7 +197,9 @@ class ProcessCalls:
                 timers.arm(self._processor_limit, 0, 0)
             return
         if self._processor_limit is None:
-            self._processor_limit = timers.add(Timer(TimeBase.PROCESSOR, lambda _: self._check_processor_time()))
+            self._processor_limit = timers.add(
+                Timer(TimeBase.PROCESSOR, lambda _: self._check_processor_time())
+            )
         left = min(max(soft, 1), hard) * NANOSECONDS - self._scheduler.used_nanoseconds(self._owner)
         timers.arm(self._processor_limit, max(1, left), 0)
 

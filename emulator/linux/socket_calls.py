@@ -7,13 +7,12 @@ import os
 import struct
 from collections.abc import Callable
 
-from emulator.linux.abi import GID, UID, signed
+from emulator.linux.abi import signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.open_files import OpenFile, WouldBlock
-from emulator.linux.sockets import (
+from emulator.linux.socket_names import (
     AF_INET,
     AF_UNIX,
-    BUFFER_BYTES,
     DATAGRAM,
     FAMILIES,
     LOOPBACK_4,
@@ -21,16 +20,12 @@ from emulator.linux.sockets import (
     SEQUENCED,
     STREAM,
     Address,
-    BoundSocket,
     Internet,
-    Message,
-    Socket,
-    drop_files,
     internet_address,
-    join,
 )
+from emulator.linux.socket_options import IPPROTO_TCP, IPPROTO_UDP, SocketOptionCalls
+from emulator.linux.sockets import BoundSocket, Message, Socket, drop_files, join
 from emulator.linux.tasks import Wait
-from emulator.linux.transfers import Transfers
 from emulator.memory import WRITE
 
 _KIND = 15
@@ -39,16 +34,15 @@ _MSG_EOR, _MSG_NOSIGNAL, _MSG_MORE, _MSG_CMSG_CLOEXEC = 0x80, 0x4000, 0x8000, 0x
 _SEND_FLAGS = _MSG_DONTWAIT | _MSG_EOR | _MSG_NOSIGNAL | _MSG_MORE
 _RECEIVE_FLAGS = _MSG_PEEK | _MSG_TRUNC | _MSG_DONTWAIT | _MSG_WAITALL | _MSG_CMSG_CLOEXEC | _MSG_NOSIGNAL
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
-_SO_TYPE, _SO_ERROR, _SO_SNDBUF, _SO_RCVBUF, _SO_PEERCRED = 3, 4, 7, 8, 17
-_SO_RCVTIMEO, _SO_SNDTIMEO, _SO_ACCEPTCONN, _SO_PROTOCOL, _SO_DOMAIN = 20, 21, 30, 38, 39
+_SOCK_RAW = 3
 _MAX_FILES = 253
 _ADDRESS_BYTES = 128
 _PATH_BYTES = 108
 
 
-class SocketCalls(Transfers):
+class SocketCalls(SocketOptionCalls):
     def socket(self, family: int, kind: int, protocol: int) -> int:
-        made = self._make(family, kind)
+        made = self._make(family, kind, protocol)
         return self._table.install(made, close_on_exec=bool(kind & os.O_CLOEXEC))
 
     def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
@@ -56,15 +50,19 @@ class SocketCalls(Transfers):
             raise OSError(errno.EOPNOTSUPP, "socketpair")
         if not self._memory.valid_range(address, 8, WRITE):
             raise OSError(errno.EFAULT, "socketpair")
-        one, other = self._make(family, kind), self._make(family, kind)
+        one, other = self._make(family, kind, protocol), self._make(family, kind, protocol)
         join(one, other)
         return self._install_both(address, (one, other), bool(kind & os.O_CLOEXEC))
 
-    def _make(self, family: int, kind: int) -> Socket:
+    def _make(self, family: int, kind: int, protocol: int) -> Socket:
         known = (STREAM, DATAGRAM, SEQUENCED) if family == AF_UNIX else (STREAM, DATAGRAM)
         if family not in FAMILIES or kind & _KIND not in known:
             self._scheduler.report(f"a socket of family {family} and type {kind & _KIND}")
-            raise OSError(errno.EAFNOSUPPORT, "socket")
+            known_type = family in FAMILIES and kind & _KIND in (STREAM, DATAGRAM, _SOCK_RAW, SEQUENCED)
+            raise OSError(errno.ESOCKTNOSUPPORT if known_type else errno.EAFNOSUPPORT, "socket")
+        own = {AF_UNIX: (0, AF_UNIX)}.get(family, (0, IPPROTO_TCP if kind & _KIND == STREAM else IPPROTO_UDP))
+        if signed(protocol, 32) not in own:
+            raise OSError(errno.EPROTONOSUPPORT, "protocol")
         flags = kind & os.O_NONBLOCK
         made = Socket(family, kind & _KIND, flags, self._files.new_inode(), self._files.names)
         made.process = self._owner.pid
@@ -85,8 +83,8 @@ class SocketCalls(Transfers):
             except FileExistsError:
                 raise OSError(errno.EADDRINUSE, "path") from None
             one.address = name
-        elif name != b"":
-            one.bind(name)
+        else:
+            one.bind(name if name else self._files.names.free_name())
         return 0
 
     def listen(self, fd: int, backlog: int) -> int:
@@ -386,51 +384,3 @@ class SocketCalls(Transfers):
             return b"", bool(files)
         head = struct.pack("<Qii", 16 + 4 * len(numbers), _SOL_SOCKET, _SCM_RIGHTS)
         return head + struct.pack(f"<{len(numbers)}i", *numbers), len(numbers) < len(files)
-
-    # The rest
-
-    def shutdown(self, fd: int, how: int) -> int:
-        if how > 2:
-            raise OSError(errno.EINVAL, "shutdown")
-        self._socket(fd).shut(reading=how != 1, writing=how != 0)
-        return 0
-
-    def getsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
-        one = self._socket(fd)
-        room = self._memory.read_int(length, 4)
-        known = {
-            _SO_TYPE: one.kind, _SO_ERROR: 0, _SO_SNDBUF: BUFFER_BYTES, _SO_RCVBUF: BUFFER_BYTES,
-            _SO_ACCEPTCONN: int(one.backlog is not None), _SO_DOMAIN: one.family,
-            _SO_PROTOCOL: 0 if one.family == AF_UNIX else 6 if one.kind == STREAM else 17,
-        }  # fmt: skip
-        if (level, option) == (_SOL_SOCKET, _SO_PEERCRED):
-            peer = one.peer.process if one.peer is not None else 0
-            value = (
-                struct.pack("<iII", peer, UID, GID) if peer else struct.pack("<iII", 0, 2**32 - 1, 2**32 - 1)
-            )
-        elif level == _SOL_SOCKET and option in known:
-            value = struct.pack("<i", known[option])
-        else:
-            value = one.options.get(
-                (level, option), bytes(16 if option in (_SO_RCVTIMEO, _SO_SNDTIMEO) else 4)
-            )
-        self._memory.write(address, value[:room])
-        self._memory.write_int(length, 4, min(room, len(value)))
-        return 0
-
-    def setsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
-        one = self._socket(fd)
-        if length > _ADDRESS_BYTES:
-            raise OSError(errno.EINVAL, "option")
-        value = self._memory.read(address, length)
-        if (level, option) in ((_SOL_SOCKET, _SO_RCVTIMEO), (_SOL_SOCKET, _SO_SNDTIMEO)) and any(value):
-            self._scheduler.report("a timeout of a socket")
-            raise OSError(errno.EDOM, "timeout")
-        one.options[level, option] = value
-        return 0
-
-    def _socket(self, fd: int) -> Socket:
-        file = self._file(fd)
-        if not isinstance(file, Socket):
-            raise OSError(errno.ENOTSOCK, "socket")
-        return file

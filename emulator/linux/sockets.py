@@ -11,50 +11,28 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
+from emulator.linux.socket_names import (
+    AF_INET,
+    AF_UNIX,
+    ANY_4,
+    ANY_6,
+    DATAGRAM,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    LOOPBACK_4,
+    LOOPBACK_6,
+    MAPPED,
+    STREAM,
+    Address,
+    Internet,
+    Names,
+)
 
-STREAM, DATAGRAM, SEQUENCED = 1, 2, 5
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10  # of the guest, and of every Linux
-FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
 BUFFER_BYTES = 1 << 16
 _POLLRDHUP = 0x2000
-_FIRST_PORT, _LAST_PORT = 32768, 60999
 _MAX_BACKLOG = 128
-
-_MAPPED = bytes(10) + b"\xff\xff"
-LOOPBACK_4, LOOPBACK_6 = _MAPPED + bytes([127, 0, 0, 1]), bytes(15) + b"\1"
-_ANY_4, _ANY_6 = _MAPPED + bytes(4), bytes(16)
-_SOL_SOCKET, _SO_REUSEADDR, _SO_REUSEPORT = 1, 2, 15
-_IPPROTO_IPV6, _IPV6_V6ONLY = 41, 26
-
-
-class Internet(NamedTuple):
-    """An address of the internet's families: ``host`` as 16 bytes, IPv4 ones mapped (::ffff:127.0.0.1), and a port."""
-
-    host: bytes
-    port: int
-
-    @property
-    def is_any(self) -> bool:
-        """Whether it stands for every address of the host."""
-        return self.host in (_ANY_4, _ANY_6)
-
-    def reached(self) -> Internet:
-        """The address that somebody who sends there reaches."""
-        if not self.is_any:
-            return self
-        return self._replace(host=LOOPBACK_4 if self.host == _ANY_4 else LOOPBACK_6)
-
-
-def internet_address(family: int, host: bytes, port: int) -> Internet:
-    """Of 4 or 16 bytes, as ``family`` has them."""
-    return Internet(_MAPPED + host if family == AF_INET else host, port)
-
-
-# Of the local family: a path, a name that begins with a zero byte, or nothing.
-Address = bytes | Internet
 
 
 @dataclass
@@ -79,91 +57,6 @@ class BoundSocket:
         raise OSError(errno.ENXIO, "a socket")
 
 
-class Names:
-    """Addresses in use that are no paths: ports, and names of the local family that begin with a zero byte."""
-
-    def __init__(self) -> None:
-        self._sockets: dict[
-            tuple[bool, bytes | int], list[Socket]
-        ] = {}  # by datagram or not, and name or port
-        self._next_port = _FIRST_PORT
-
-    def bind(self, one: Socket, address: Address) -> Address:
-        """The address that it has got: port 0 asks for any. Raises OSError(EADDRINUSE)."""
-        if isinstance(address, Internet) and not address.port:
-            while (one.kind == DATAGRAM, self._next_port) in self._sockets:
-                self._next_port = self._next_port + 1 if self._next_port < _LAST_PORT else _FIRST_PORT
-            address = address._replace(port=self._next_port)
-        if any(self._is_in_the_way(one, address, other) for other in self._users(one, address)):
-            raise OSError(errno.EADDRINUSE, "address")
-        self._sockets.setdefault(self._key(one, address), []).append(one)
-        return address
-
-    def check_listening(self, one: Socket) -> None:
-        """Raises OSError(EADDRINUSE) when another socket listens where ``one`` wants to."""
-        others = [other for other in self._users(one, one.address) if other is not one]
-        if any(
-            other.backlog is not None and self._is_in_the_way(one, one.address, other) for other in others
-        ):
-            raise OSError(errno.EADDRINUSE, "address")
-
-    def find(self, one: Socket, address: Address) -> Socket | None:
-        """Who has the address, as ``one`` would reach it."""
-        users = self._users(one, address)
-        if not isinstance(address, Internet):
-            return users[-1] if users else None
-        host = address.reached().host
-        takes = [(_rank(other, host), place) for place, other in enumerate(users) if other.takes_from(one)]
-        best, place = max(takes, default=(0, 0))
-        return users[place] if best else None
-
-    def release(self, one: Socket) -> None:
-        key = self._key(one, one.address)
-        others = [other for other in self._sockets.pop(key, []) if other is not one]
-        if others:
-            self._sockets[key] = others
-
-    def _users(self, one: Socket, address: Address) -> list[Socket]:
-        return self._sockets.get(self._key(one, address), [])
-
-    @staticmethod
-    def _key(one: Socket, address: Address) -> tuple[bool, bytes | int]:
-        return one.kind == DATAGRAM, address.port if isinstance(address, Internet) else address
-
-    @staticmethod
-    def _is_in_the_way(one: Socket, address: Address, other: Socket) -> bool:
-        if not isinstance(address, Internet) or not isinstance(other.address, Internet):
-            return True
-        mine, theirs = _covered(address, one.is_v6_only), _covered(other.address, other.is_v6_only)
-        if not any(
-            a is not None and b is not None and (a == b or not any(a) or not any(b))
-            for a, b in zip(mine, theirs, strict=True)
-        ):
-            return False
-        if all(has.has_option(_SOL_SOCKET, _SO_REUSEPORT) for has in (one, other)):
-            return False
-        shares = all(has.has_option(_SOL_SOCKET, _SO_REUSEADDR) for has in (one, other))
-        return not shares or other.backlog is not None
-
-
-def _covered(address: Internet, is_v6_only: bool) -> tuple[bytes | None, bytes | None]:
-    """The IPv4 and the IPv6 hosts that a socket bound to the address has, zeros for all of them."""
-    if address.host.startswith(_MAPPED):
-        return address.host[len(_MAPPED) :], None
-    return bytes(4) if address.host == _ANY_6 and not is_v6_only else None, address.host
-
-
-def _rank(one: Socket, host: bytes) -> int:
-    """How well a bound socket fits what is sent to ``host``, 0 for not at all: as Linux, the closest one gets it."""
-    if not isinstance(one.address, Internet):
-        return 0
-    v4, v6 = _covered(one.address, one.is_v6_only)
-    own, wanted = (v4, host[len(_MAPPED) :]) if host.startswith(_MAPPED) else (v6, host)
-    if own is None or (any(own) and own != wanted):
-        return 0
-    return 1 + 2 * any(own) + (v6 is None)
-
-
 class Socket(OpenFile):
     """One end. ``peer``: who gets what is sent; ``backlog``: connections that nobody has accepted yet."""
 
@@ -173,7 +66,7 @@ class Socket(OpenFile):
         self.family = family
         self.kind = kind
         self.address: Address = (
-            b"" if family == AF_UNIX else Internet(_ANY_4 if family == AF_INET else _ANY_6, 0)
+            b"" if family == AF_UNIX else Internet(ANY_4 if family == AF_INET else ANY_6, 0)
         )
         self.peer: Socket | None = None
         self.peer_address: Address | None = None
@@ -187,6 +80,14 @@ class Socket(OpenFile):
         self._inbox: list[Message] = []
         self._sent_all = self._read_all = False
         self._peer_is_gone = False
+        self._error = 0  # of a connection that was not waited for, until somebody asks
+        self._is_connecting = False  # made at once, and not yet told
+        self._was_reset = False
+
+    def take_error(self) -> int:
+        """The number of the error that is pending, once."""
+        error, self._error = self._error, 0
+        return error
 
     # Being connected
 
@@ -199,7 +100,7 @@ class Socket(OpenFile):
         if not self.address.port:
             self.bind(self.address)
         if target is not None and self.address.is_any:
-            host = LOOPBACK_4 if target.host.startswith(_MAPPED) else LOOPBACK_6
+            host = LOOPBACK_4 if target.host.startswith(MAPPED) else LOOPBACK_6
             self.address = Internet(host, self.address.port)
 
     def has_option(self, level: int, option: int) -> bool:
@@ -207,7 +108,7 @@ class Socket(OpenFile):
 
     @property
     def is_v6_only(self) -> bool:
-        return self.has_option(_IPPROTO_IPV6, _IPV6_V6ONLY)
+        return self.has_option(IPPROTO_IPV6, IPV6_V6ONLY)
 
     def takes_from(self, sender: Socket) -> bool:
         """Whether a connection, or a datagram, of ``sender`` may arrive here: not what listens not, nor one connected
@@ -236,9 +137,18 @@ class Socket(OpenFile):
                 raise OSError(errno.ECONNREFUSED, "nobody there")
             self.peer, self.peer_address = target, address
             return
+        if self._is_connecting:
+            self._is_connecting = False
+            if self._error:
+                raise OSError(self.take_error(), "nobody listens")
+            return
         if self.peer is not None or self._peer_is_gone:
             raise OSError(errno.EISCONN, "connected")
+        in_progress = self.non_blocking and isinstance(address, Internet)
         if target is None or target.backlog is None:
+            if in_progress:
+                self._is_connecting, self._error = True, errno.ECONNREFUSED
+                raise OSError(errno.EINPROGRESS, "connects")
             raise OSError(errno.ECONNREFUSED, "nobody listens")
         if target.kind != self.kind:
             raise OSError(errno.EPROTOTYPE, "another type of socket")
@@ -253,6 +163,9 @@ class Socket(OpenFile):
         self.peer_address, other.peer_address = address, self.address
         target.backlog.append(other)
         target.changes += 1
+        if in_progress:
+            self._is_connecting = True
+            raise OSError(errno.EINPROGRESS, "connects")
 
     def accept(self) -> Socket:
         if self.backlog is None:
@@ -285,6 +198,14 @@ class Socket(OpenFile):
         if self._sent_all or self._peer_is_gone:
             if self.kind == DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
+            if (
+                self._peer_is_gone
+                and isinstance(self.address, Internet)
+                and not self._sent_all
+                and not self._was_reset
+            ):
+                self._was_reset = bool(data)
+                return len(data)  # the other side tells only then that it is gone
             raise OSError(errno.EPIPE, "nobody reads")
         if receiver is None:
             raise OSError(errno.EDESTADDRREQ if self.kind == DATAGRAM else errno.ENOTCONN, "not connected")
@@ -307,7 +228,7 @@ class Socket(OpenFile):
         elif data or self.kind != STREAM:
             sender = self.address
             if isinstance(sender, Internet) and isinstance(receiver.address, Internet):
-                sender = sender._replace(host=LOOPBACK_6) if sender.host == _ANY_6 else sender.reached()
+                sender = sender._replace(host=LOOPBACK_6) if sender.host == ANY_6 else sender.reached()
             receiver._inbox.append(Message(data[:room], files, sender))
         receiver.changes += 1
         return min(len(data), room)
@@ -388,6 +309,8 @@ class Socket(OpenFile):
     def poll(self) -> int:
         if self.backlog is not None:
             return POLLIN if self.backlog else 0
+        if self._error:
+            return POLLIN | POLLOUT | POLLERR | POLLHUP
         if self.kind != DATAGRAM and not self.is_connected:
             return POLLOUT | POLLHUP
         ended = self.has_ended

@@ -91,8 +91,12 @@ class LinuxKernel:
         self.memory = memory
         self.process = process
         self.files = files or VirtualFiles()
-        is_same = before is not None and before.process is process  # a fork, whose working directory may be another
-        self.program_path: str = before.program_path if before and is_same else self.files.absolute(process.image.name)
+        is_same = (
+            before is not None and before.process is process
+        )  # a fork, whose working directory may be another
+        self.program_path: str = (
+            before.program_path if before and is_same else self.files.absolute(process.image.name)
+        )
         self.signals = SignalState(memory, process.trampoline)
         if before is None:
             self.clock = VirtualClock(clock)

@@ -125,6 +125,7 @@ class TaskCalls(KernelCalls):
         if not shares and self._scheduler.on_fork is not None:
             self._scheduler.on_fork(self._memory, memory)
         child = Process(pid, parent, self._owner.group, self._owner.session, exit_signal)
+        child.nice, child.policy = self._owner.nice, self._owner.policy
         child.borrows = bool(flags & _CLONE_VFORK)
         files = self._files.fork(share_descriptors=bool(flags & _CLONE_FILES))
         kernel = LinuxKernel(memory, self._kernel.process, files, before=self._kernel, owner=child)

@@ -135,6 +135,10 @@ class Process:
     borrows: bool = False
     has_executed: bool = False
     is_adopted: bool = False
+    nice: int = 0
+    """Told and inherited; it changes nothing."""
+    policy: int = 0
+    """Of scheduling, as ``nice``."""
     stopped: int = 0
     stop_is_news: bool = False
     is_continued: bool = False
