@@ -15,6 +15,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,11 @@ READ, WRITE, EXEC = 1, 2, 4
 MAPPED = 8
 """Set in the page table for every mapped page, also for one without any permission."""
 
+LOCKED, WIPED_ON_FORK, NOT_FORKED = 16, 32, 64
+"""Marks of pages in the page table: mlock, MADV_WIPEONFORK and MADV_DONTFORK (see `GuestMemory.mark`)."""
+_ALL_MARKS = LOCKED | WIPED_ON_FORK | NOT_FORKED
+_PERMISSIONS = READ | WRITE | EXEC
+
 DEFAULT_LIMIT_BYTES = 3 << 29
 
 _PAGE_IS_THERE = 62  # the bits from there on: in memory, or in swap
@@ -39,7 +45,7 @@ _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
 _PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
 _MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS, _MAP_NORESERVE = 0x01, 0x02, 0x10, 0x20, 0x4000
-_MADV_DONTNEED, _MADV_HUGEPAGE = 4, 14
+_MADV_DONTNEED, _MADV_REMOVE, _MADV_HUGEPAGE = 4, 9, 14
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -86,6 +92,7 @@ def page_ceiling(address: int) -> int:
 
 def _implied(prot: int) -> int:
     """Permissions as the page table holds them: pages that can be written or executed can be read."""
+    prot &= _PERMISSIONS
     return prot | (READ if prot & (WRITE | EXEC) else 0)
 
 
@@ -112,7 +119,8 @@ class GuestMemory:
     """The address space of a guest process.
 
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
-    for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
+    and marks for each 4 KiB page; read it freely, change it through `map`, `protect`, `mark` and `unmap` only.
+    ``new_marks``: marks that mapped pages begin with.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
     their permission, or are written to from here but for `write_int`; guest stores do not come by.
     Raises `MemoryLimit` when the host does not give the address space.
@@ -126,6 +134,7 @@ class GuestMemory:
         self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
+        self.new_marks = 0
         self._shared: list[
             tuple[int, int, SharedArea, int]
         ] = []  # start, end, what is there, from which byte on
@@ -165,18 +174,29 @@ class GuestMemory:
         return other
 
     def _take(self, source: GuestMemory) -> None:
-        for address, length, perm in source.areas():
-            self.map(address, length, READ | WRITE if perm & READ else 0)
-            if perm & READ:
-                for start, end in source._touched(address, length):  # the others stay untouched
-                    self._bytes[start:end] = source._bytes[start:end]
-                self.protect(address, length, perm & ~MAPPED)
+        areas = source.areas()
+        for address, length, perm in areas:
+            self.map(address, length, READ | WRITE if perm & _PERMISSIONS else 0)
+            for start, end in [] if perm & WIPED_ON_FORK else source._touched(address, length):
+                self._copy_pages(source, start, end, is_readable=bool(perm & READ))
         for start, end, area, offset in source._shared:
             self._map_area(start, end - start, area, offset, READ)
-            for address, length, perm in source.areas():
-                first, last = max(start, address), min(end, address + length)
-                if first < last:
-                    self.protect(first, last - first, perm & ~MAPPED)
+        for address, length, perm in areas:
+            self.protect(address, length, perm)
+            self.mark(address, length, perm & WIPED_ON_FORK)
+            if perm & NOT_FORKED:
+                self.unmap(address, length)
+
+    def _copy_pages(self, source: GuestMemory, start: int, end: int, is_readable: bool) -> None:
+        """Take the contents of pages; the guest may have none of the permissions for them, and get some later."""
+        if is_readable:
+            self._bytes[start:end] = source._bytes[start:end]
+            return
+        for memory, protection in ((source, _PROT_READ), (self, _PROT_READ | _PROT_WRITE)):
+            _libc.mprotect(memory.base + start, end - start, protection)
+        self._bytes[start:end] = source._bytes[start:end]
+        for memory in (source, self):
+            _libc.mprotect(memory.base + start, end - start, _PROT_NONE)
 
     def areas(self) -> list[tuple[int, int, int]]:
         """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
@@ -237,7 +257,7 @@ class GuestMemory:
             )
         self._code_changes(first, last)
         self._host_map(address, length, _host_protection(prot))
-        self.perm[first:last] = prot | MAPPED
+        self.perm[first:last] = prot | MAPPED | self.new_marks
         self._grow(after - before)
 
     def map_shared(self, address: int, length: int, prot: int) -> None:
@@ -254,10 +274,15 @@ class GuestMemory:
 
     def place_of(self, address: int) -> tuple[object, int]:
         """What a word of memory is known by in every address space that has it: for futexes."""
-        for start, end, area, offset in self._shared:
-            if start <= address < end:
-                return area, offset + address - start
-        return self, address
+        found = self.shared_at(address)
+        if found is None:
+            return self, address
+        start, _, area, offset = found
+        return area, offset + address - start
+
+    def shared_at(self, address: int) -> tuple[int, int, SharedArea, int] | None:
+        """The shared mapping there: start, end, what is mapped, and from which byte on."""
+        return next((one for one in self._shared if one[0] <= address < one[1]), None)
 
     def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
         flags = _MAP_SHARED | _MAP_FIXED
@@ -300,17 +325,46 @@ class GuestMemory:
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
-        pages[:] = prot | MAPPED
+        pages[:] = pages & _ALL_MARKS | prot | MAPPED
         self._grow(after - before)
 
-    def discard(self, address: int, length: int) -> None:
-        """Make mapped pages of the range read as zeros again, with the permissions they have."""
+    def mark(self, address: int, length: int, marks: int, without: int = 0) -> None:
+        """Give mapped pages of the range ``marks``, and take ``without`` from them."""
+        first, last = self._pages(address, length)
+        pages = self.perm[first:last]
+        pages[pages != 0] |= marks & _ALL_MARKS
+        pages &= ~(without & _ALL_MARKS) & 0xFF
+
+    def mapped_in(self, address: int, length: int) -> list[tuple[int, int]]:
+        """Start and end of each stretch of the range in which every page is mapped, ascending."""
+        first, last = self._pages(address, length)
+        is_there = self.perm[first:last] != 0
+        borders = np.flatnonzero(np.diff(is_there, prepend=False, append=False)).reshape(-1, 2)
+        return [
+            (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
+            for start, end in borders.tolist()
+        ]
+
+    def parts_of(self, start: int, end: int) -> list[tuple[int, int, int, bool]]:
+        """Start, end, page table entry, and whether it is shared, of each part of a mapped stretch, ascending."""
+        pages = self.perm[start >> PAGE_SHIFT : end >> PAGE_SHIFT]
+        cuts = {start + (int(page) + 1 << PAGE_SHIFT) for page in np.flatnonzero(np.diff(pages))}
+        cuts |= {at for low, high, _, _ in self._shared for at in (low, high) if start < at < end}
+        borders = [start, *sorted(cuts), end]
+        return [
+            (low, high, int(self.perm[low >> PAGE_SHIFT]), self.shared_at(low) is not None)
+            for low, high in pairwise(borders)
+        ]
+
+    def discard(self, address: int, length: int, also_shared: bool = False) -> None:
+        """Make mapped pages of the range read as zeros again, with the permissions they have; shared ones, too, for
+        everybody, or not."""
         first, last = self._pages(address, length)
         self._code_changes(first, last)
-        _libc.madvise(self.base + address, length, _MADV_DONTNEED)
+        _libc.madvise(self.base + address, length, _MADV_REMOVE if also_shared else _MADV_DONTNEED)
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Move pages with contents and permissions to ``target`` (not overlapping); shared ones stay so.
+        """Move pages with contents, permissions and marks to ``target`` (not overlapping); shared ones stay so.
 
         Raises `MemoryLimit`.
         """
@@ -329,7 +383,9 @@ class GuestMemory:
         starts = np.flatnonzero(np.diff(permissions, prepend=np.uint8(255)))
         for start, end in zip(starts, [*starts[1:], last - first], strict=True):
             where = target + (int(start) << PAGE_SHIFT)
-            self.protect(where, (int(end) - int(start)) << PAGE_SHIFT, int(permissions[start]) & ~MAPPED)
+            n_bytes, entry = (int(end) - int(start)) << PAGE_SHIFT, int(permissions[start])
+            self.protect(where, n_bytes, entry)
+            self.mark(where, n_bytes, entry, without=~entry)
         self.unmap(source, length)
 
     def find_free(self, length: int, low: int, high: int) -> int | None:

@@ -59,7 +59,8 @@ def restore_memory(memory: GuestMemory, saved: MemoryState) -> None:
     for value in np.unique(saved.perm[changed]):
         if value:
             for address, n_bytes in _runs(changed & (saved.perm == value)):
-                memory.protect(address, n_bytes, int(value) & ~MAPPED)
+                memory.protect(address, n_bytes, int(value))
+                memory.mark(address, n_bytes, int(value), without=~int(value))
 
 
 def _runs(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from emulator.linux.calls import KernelCalls
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.locks import END, READ_LOCK, UNLOCK, WRITE_LOCK, Lock, lock_key
 from emulator.linux.open_files import OpenFile
-from emulator.linux.pipes import PIPE_BYTES, PipeEnd
+from emulator.linux.pipes import PipeEnd
 from emulator.linux.tasks import Wait
 
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_GETLK, _F_SETLK, _F_SETLKW = range(8)
@@ -56,8 +56,10 @@ class ControlCalls(KernelCalls):
             return self._lock(file, self._owner.pid, argument, command == _F_GETLK, command == _F_SETLKW)
         if command in (_F_OFD_GETLK, _F_OFD_SETLK, _F_OFD_SETLKW):
             return self._lock(file, file, argument, command == _F_OFD_GETLK, command == _F_OFD_SETLKW)
-        if command in (_F_GETPIPE_SZ, _F_SETPIPE_SZ) and isinstance(file, PipeEnd):
-            return PIPE_BYTES
+        if command in (_F_GETPIPE_SZ, _F_SETPIPE_SZ):
+            if not isinstance(file, PipeEnd):
+                raise OSError(errno.EBADF, "not a pipe")
+            return file.resize(argument & 0xFFFF_FFFF if command == _F_SETPIPE_SZ else None)
         self._scheduler.report(f"fcntl command {command}")
         raise OSError(errno.EINVAL, "fcntl")
 

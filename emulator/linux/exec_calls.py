@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import replace
 
 from emulator.errors import EmulatorError, GuestImageError
-from emulator.linux.abi import signed
+from emulator.linux.abi import MASK_64, signed
 from emulator.linux.calls import AT_FDCWD, KernelCalls
 from emulator.linux.elf import ElfImage, load_image
 from emulator.linux.futex_calls import leave_locks
@@ -25,26 +26,34 @@ _MAX_SCRIPTS = 4
 _SCRIPT_LINE_BYTES = 256
 _STACK_POINTER = 2
 _MAX_IMAGES = 8
+_AT_SYMLINK_NOFOLLOW, _AT_EMPTY_PATH = 0x100, 0x1000
 
 
 class ExecCalls(KernelCalls):
     def execve(self, hart: Hart, path: int, arguments: int, environment: int) -> int:
-        return self._execute(hart, self._text(path), self._texts(arguments), self._texts(environment))
+        return self.execveat(hart, AT_FDCWD & MASK_64, path, arguments, environment, 0)
 
     def execveat(
         self, hart: Hart, directory: int, path: int, arguments: int, environment: int, flags: int
     ) -> int:
-        number = signed(directory, 32)
+        number, flags = signed(directory, 32), flags & 0xFFFF_FFFF
+        if flags & ~(_AT_EMPTY_PATH | _AT_SYMLINK_NOFOLLOW):
+            raise OSError(errno.EINVAL, "execveat")
         name = self._text(path)
-        if not name and flags & 0x1000:
-            name = self._files.descriptors.file(number).path
+        if not name and flags & _AT_EMPTY_PATH and number != AT_FDCWD:
+            self._files.descriptors.file(number)
+            name = f"/dev/fd/{number}"
+        elif not name:
+            raise OSError(errno.ENOENT, "empty path")
         where = self._files.absolute(name, None if number == AT_FDCWD else number)
+        if flags & _AT_SYMLINK_NOFOLLOW and stat.S_ISLNK(self._files.status(where, follow=False).mode):
+            raise OSError(errno.ELOOP, "a link")
         return self._execute(hart, where, self._texts(arguments), self._texts(environment))
 
     def _execute(self, hart: Hart, path: str, arguments: list[str], environment: list[str]) -> int:
         from emulator.linux.syscalls import LinuxKernel
 
-        path, data, arguments = self._program(self._files.program_path(path), arguments)
+        path, data, arguments = self._program(path, arguments)
         memory = self._memory.another()
         try:
             image = self._image(data, path)
@@ -102,18 +111,29 @@ class ExecCalls(KernelCalls):
     def _program(self, path: str, arguments: list[str]) -> tuple[str, bytes, list[str]]:
         """The executable that a path or the script there leads to, its contents, and its arguments."""
         for _ in range(_MAX_SCRIPTS):
-            status = self._files.status(path)
-            if not status.mode & 0o111 or status.mode & 0o170000 != 0o100000:
-                raise OSError(errno.EACCES, "not executable")
-            data = self._files.contents(path)
+            where, data = self._executable(self._files.absolute(path))
             if not data.startswith(b"#!"):
-                return path, data, arguments
+                return where, data, arguments
             line = os.fsdecode(data[2:_SCRIPT_LINE_BYTES].split(b"\n", 1)[0]).strip().split(None, 1)
             if not line:
                 raise OSError(errno.ENOEXEC, "script without interpreter")
             arguments = [*line, path, *arguments[1:]]
-            path = self._files.program_path(line[0])
+            path = line[0]
         raise OSError(errno.ELOOP, "scripts")
+
+    def _executable(self, path: str) -> tuple[str, bytes]:
+        """The path and the contents of what is executed at ``path``, which may be a link of /proc to a running program
+        or to an open file, with no name any more. Raises OSError."""
+        running, opened = self._files.running_program(path), self._files.opened_at(path)
+        if running is not None:
+            return running
+        status = self._files.status(path) if opened is None else opened.status()
+        if not status.mode & 0o111 or not stat.S_ISREG(status.mode):
+            raise OSError(errno.EACCES, "not executable")
+        if opened is None:
+            return path, self._files.contents(path)
+        data = opened.read_at(status.size_bytes, 0) if opened.readable else self._files.contents(opened.path)
+        return opened.path, data
 
     def _texts(self, address: int) -> list[str]:
         texts: list[str] = []

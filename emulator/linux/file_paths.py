@@ -1,9 +1,9 @@
 """Which guest path leads to what: files of the system, devices, files in memory, and directories of the host.
 
-Mapped and captured paths are compared after ``.`` and ``..`` are taken out; links are followed by `host_tree`
-only. What is kept in memory is in `memory_tree`, what the kernel makes in `system_tree`. Changing what is there is left
-to `files`. All paths are absolute, as `FilePaths.absolute` makes them; all errors but those of the constructor are
-`OSError`.
+Mapped and captured paths are compared after ``.`` and ``..`` are taken out; links are read by `host_tree`, and one that
+leads out of a tree is followed here, from the guest's root. What is kept in memory is in `memory_tree`, what the
+kernel makes in `system_tree`. Changing what is there is left to `files`. All paths are absolute, as
+`FilePaths.absolute` makes them; all errors but those of the constructor are `OSError`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import os
 import posixpath
 import random
 import stat
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from emulator.errors import EmulatorError
 from emulator.linux.descriptors import DescriptorTable
-from emulator.linux.host_tree import HostTree
+from emulator.linux.host_tree import MAX_LINKS, HostTree, LeavesTree
 from emulator.linux.inodes import Inodes
 from emulator.linux.memory_tree import MemoryTree, Special
 from emulator.linux.open_files import Device, Directory, FileStatus, MemoryBudget, OpenFile
@@ -37,6 +39,28 @@ _DEVICES = {
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTORS, _TERMINAL = "/dev/fd", "/dev/tty"
 _OF_UNKNOWN_SIZE = 1 << 20  # enough for files of the system, whose size is told as 0
+
+
+_Self = TypeVar("_Self", bound="FilePaths")
+_Rest = ParamSpec("_Rest")
+_Result = TypeVar("_Result")
+
+
+def goes_on(
+    method: Callable[Concatenate[_Self, str, _Rest], _Result],
+) -> Callable[Concatenate[_Self, str, _Rest], _Result]:
+    """A method on a path whose links may lead from one tree to another: done again where they lead."""
+
+    @wraps(method)
+    def followed(self: _Self, path: str, *rest: _Rest.args, **named: _Rest.kwargs) -> _Result:
+        for _ in range(MAX_LINKS):
+            try:
+                return method(self, path, *rest, **named)
+            except LeavesTree as leads:
+                path = leads.path
+        raise OSError(errno.ELOOP, "symbolic links")
+
+    return followed
 
 
 class FilePaths:
@@ -67,7 +91,7 @@ class FilePaths:
         self._trees: dict[str, HostTree] = {}
         self._system: SystemTree | None = None
         if root is not None:
-            self._trees["/"] = HostTree(root, "/", writable)
+            self._trees["/"] = HostTree(root, "/", writable, self._is_elsewhere)
         for path, source in mapped.items():
             self._map(posixpath.normpath(path), source, writable)
         for path in self._trees:
@@ -89,6 +113,7 @@ class FilePaths:
             base = file.path
         return posixpath.join(base, path)
 
+    @goes_on
     def open(self, path: str, flags: int, mode: int) -> OpenFile:
         plain, mode = self._plain(path), mode & ~self.umask
         if self._of_system(plain) is not None:
@@ -145,6 +170,7 @@ class FilePaths:
         except ValueError:
             return None
 
+    @goes_on
     def status(self, path: str, follow: bool = True) -> FileStatus:
         plain = self._plain(path)
         if self._of_system(plain) is not None:
@@ -164,6 +190,7 @@ class FilePaths:
         """The named pipe or bound socket there."""
         return self._memory.special(self._plain(path))
 
+    @goes_on
     def is_writable(self, path: str) -> bool:
         plain = self._plain(path)
         if self._of_system(plain) is not None:
@@ -177,6 +204,7 @@ class FilePaths:
         tree, inner = self._tree(path)
         return tree.is_writable(inner)
 
+    @goes_on
     def read_link(self, path: str) -> str:
         plain = self._plain(path)
         if self._of_system(plain) is not None:
@@ -186,18 +214,19 @@ class FilePaths:
         tree, inner = self._tree(path)
         return tree.read_link(inner)
 
-    def program_path(self, path: str) -> str:
-        """Where a program to be executed is, when the path is a link of the system such as /proc/self/exe."""
-        path = self.absolute(path)
+    def running_program(self, path: str) -> tuple[str, bytes] | None:
+        """Path and contents of the program that a path such as /proc/self/exe stands for."""
         plain = self._plain(path)
-        if self._of_system(plain) is not None:
-            return self._system_tree.system.target(plain) or path
-        return path
+        return self._system_tree.system.program(plain) if self._of_system(plain) is not None else None
+
+    def opened_at(self, path: str) -> OpenFile | None:
+        """The open file that a path such as /proc/self/fd/3 stands for."""
+        plain = self._plain(path)
+        return self._system_tree.system.descriptor(plain) if self._of_system(plain) is not None else None
 
     def descriptor_path(self, path: str) -> str:
         """The path of the open file that a path such as /proc/self/fd/3 stands for; other paths as they are."""
-        plain = self._plain(path)
-        opened = self._system_tree.system.descriptor(plain) if self._of_system(plain) is not None else None
+        opened = self.opened_at(path)
         return path if opened is None else opened.path
 
     def inode_of(self, path: str) -> int:
@@ -207,6 +236,7 @@ class FilePaths:
         except OSError:
             return 0
 
+    @goes_on
     def key(self, path: str, follow: bool = True) -> Hashable:
         """What a file's number and times are known by."""
         plain = self._plain(path)
@@ -216,6 +246,7 @@ class FilePaths:
         host = tree.status(inner, follow)
         return host.st_dev, host.st_ino
 
+    @goes_on
     def place(self, path: str, follow: bool) -> str:
         """The way to a file without links; ``follow``: also not at its end. Raises OSError."""
         plain = self._plain(path)
@@ -223,6 +254,15 @@ class FilePaths:
             return plain
         tree, inner = self._tree(path)
         return tree.place(inner, follow)
+
+    def settled(self, path: str) -> str:
+        """The same path with the links followed that its directory leads through: for calls with two paths."""
+        directory, name = posixpath.split(path.rstrip("/"))
+        if name in ("", ".", ".."):
+            return path
+        return posixpath.join(self.place(directory or "/", follow=True), name) + (
+            "/" if path.endswith("/") else ""
+        )
 
     def show(self, path: str, contents: bytes) -> None:
         """Let the guest read ``contents`` at ``path`` if it finds nothing there: its own program."""
@@ -256,7 +296,7 @@ class FilePaths:
             inner = ["/" + w[len(path) :].strip("/") for w in below if (w + "/").startswith(path + "/")]
             if any((path + "/").startswith(w.rstrip("/") + "/") for w in below):
                 inner = ["/"]
-            self._trees[path] = HostTree(host, path, inner)
+            self._trees[path] = HostTree(host, path, inner, self._is_elsewhere)
             return
         try:
             self._memory.add(path, host.read_bytes())
@@ -283,6 +323,15 @@ class FilePaths:
                 inner = path[len(mount) :] if path.startswith(mount) else plain[len(mount) :]
                 return self._trees[mount], inner or "/"
         raise OSError(errno.ENOENT, "not shown to the guest")
+
+    def _is_elsewhere(self, tree: HostTree, plain: str) -> bool:
+        """Whether what the guest finds at a path is not in the tree of the host."""
+        if self._is_fixed(plain) or self._is_here(plain) or self._memory.may_have(plain):
+            return True
+        try:
+            return self._tree(plain)[0] is not tree
+        except FileNotFoundError:
+            return True
 
     def _is_here(self, plain: str) -> bool:
         """Whether it is in memory, not in a directory of the host."""

@@ -18,14 +18,14 @@ import stat
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 
-from emulator.linux.file_paths import STREAMS
+from emulator.linux.file_paths import STREAMS, goes_on
 from emulator.linux.host_tree import HostTree
 from emulator.linux.locks import FileLocks
 from emulator.linux.memory_tree import Special
 from emulator.linux.open_files import FileStatus, MemoryBudget, OpenFile, Stream
 from emulator.linux.pipes import make_pipe
 from emulator.linux.regular_files import RegularFile
-from emulator.linux.sockets import Names
+from emulator.linux.socket_names import Names
 from emulator.linux.watch_files import ATTRIB, CREATE
 from emulator.linux.watched_files import WatchedFiles
 
@@ -117,6 +117,7 @@ class VirtualFiles(WatchedFiles):
 
     # Changing what is there. All paths are absolute guest paths; all methods raise OSError.
 
+    @goes_on
     def remove(self, path: str, directory: bool) -> None:
         about = self.look(path)
         self._remove(path, directory)
@@ -136,6 +137,7 @@ class VirtualFiles(WatchedFiles):
         tree.remove(inner, directory)
         self._changed_directory(path)
 
+    @goes_on
     def make_directory(self, path: str, mode: int) -> None:
         plain = self._plain(path)
         if self._is_here(plain):
@@ -151,6 +153,7 @@ class VirtualFiles(WatchedFiles):
 
     def make_link(self, target: str, path: str) -> None:
         """A symbolic link: only in directories of the host."""
+        path = self.settled(path)
         plain = self._plain(path)
         if self._is_here(plain):
             raise OSError(errno.EEXIST, "exists")
@@ -164,6 +167,7 @@ class VirtualFiles(WatchedFiles):
 
     def add_name(self, old: str, new: str) -> None:
         """A further name for a file."""
+        old, new = self.settled(old), self.settled(new)
         self._add_name(old, new)
         about = self.look(new) if self.watches.active else None
         if about is not None:
@@ -186,6 +190,7 @@ class VirtualFiles(WatchedFiles):
         self.inodes.changed(self.key(new, follow=False))
         self._changed_directory(new)
 
+    @goes_on
     def make_special(self, path: str, special: Special) -> None:
         """A named pipe, or the name of a socket: kept in memory whatever the directory is."""
         plain = self._plain(path)
@@ -204,6 +209,7 @@ class VirtualFiles(WatchedFiles):
         self.told_name(path, CREATE)
 
     def rename(self, old: str, new: str) -> None:
+        old, new = self.settled(old), self.settled(new)
         about, replaced = self.look(old), self.look(new)
         self._rename(old, new)
         self.told_moved(about, replaced, new)
@@ -226,6 +232,7 @@ class VirtualFiles(WatchedFiles):
         self._changed_directory(old)
         self._changed_directory(new)
 
+    @goes_on
     def change_mode(self, path: str, mode: int) -> None:
         """Permissions of what is at ``path``; links are followed."""
         self._change_mode(path, mode)
@@ -242,6 +249,7 @@ class VirtualFiles(WatchedFiles):
         tree.change_mode(inner, mode)
         self.inodes.changed(self.key(path))
 
+    @goes_on
     def set_times(self, path: str, follow: bool, accessed: int | None, modified: int | None) -> None:
         """When a file was read and written, in nanoseconds of the wall clock; None: as it is."""
         self.status(path, follow)

@@ -1,8 +1,9 @@
 """A directory of the host shown to the guest, and nothing outside of it.
 
 Paths are walked one component at a time from a descriptor of the root, never following a symbolic link in the
-host's way: a link is read and its target is walked in this tree, where an absolute target begins at the root
-and ``..`` stops there. So no path, no link and no change of the tree meanwhile leads out of it.
+host's way: a link is read and its target is walked in this tree. A target that the guest finds elsewhere, such as an
+absolute one where the tree is not the guest's root, raises `LeavesTree` with the guest's path, and ``..`` stops at the
+guest's root. So no path, no link and no change of the tree meanwhile leads out of what the guest is shown.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from emulator.errors import EmulatorError
 
-_MAX_LINKS = 40
+MAX_LINKS = 40
 _CHANGING = os.O_CREAT | os.O_TRUNC
 _GUEST_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_DIRECTORY
+
+
+class LeavesTree(OSError):
+    """A link leads to ``path`` of the guest, which is not in the tree; the rest of the way is part of it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ELOOP, "symbolic links between directories of the host")
+        self.path = path
 
 
 class Opened(NamedTuple):
@@ -44,10 +53,17 @@ class HostTree:
     """The tree under ``root``, which the guest sees at ``mount``.
 
     Only what lies at or below one of ``writable`` can be changed; these and all paths here begin at the root
-    of the tree. Raises `EmulatorError` when ``root`` is not a directory.
+    of the tree. ``is_elsewhere`` tells of a normal path of the guest that it is not in this tree. Raises
+    `EmulatorError` when ``root`` is not a directory.
     """
 
-    def __init__(self, root: Path, mount: str = "/", writable: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        mount: str = "/",
+        writable: Collection[str] = (),
+        is_elsewhere: Callable[[HostTree, str], bool] = lambda tree, path: False,
+    ) -> None:
         try:
             self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -56,6 +72,7 @@ class HostTree:
             ) from error
         self.directory = root.resolve()
         self._mount = mount
+        self._is_elsewhere = is_elsewhere
         self._writable = tuple("/" + path.strip("/") for path in writable)
 
     def close(self) -> None:
@@ -170,6 +187,8 @@ class HostTree:
     def _allowed_flags(self, place: _Place, flags: int) -> int:
         if self._may_change(place):
             return flags
+        if not place.kind and not flags & os.O_CREAT:
+            raise OSError(errno.ENOENT, "no such file")
         wants_change = flags & os.O_TRUNC or flags & os.O_ACCMODE != os.O_RDONLY
         if wants_change or not place.kind:
             raise OSError(errno.EROFS, "not writable for the guest")
@@ -179,7 +198,10 @@ class HostTree:
 
     @contextmanager
     def _walk(self, path: str, follow: bool) -> Iterator[_Place]:
-        """Resolve all but a missing last component; a link there is followed only when ``follow``."""
+        """Resolve all but a missing last component; a link there is followed only when ``follow``.
+
+        Raises OSError, of which `LeavesTree` asks for the walk to go on elsewhere.
+        """
         directories = [self._root]  # from the root down to where the walk is
         names: list[str] = []
         opened: list[int] = []
@@ -193,6 +215,8 @@ class HostTree:
                     if names:
                         names.pop()
                         directories.pop()
+                    elif self._mount != "/":
+                        raise LeavesTree(posixpath.join(posixpath.dirname(self._mount), *reversed(todo)))
                     continue
                 try:
                     descriptor = os.open(
@@ -207,9 +231,10 @@ class HostTree:
                 kind = os.fstat(descriptor).st_mode
                 if stat.S_ISLNK(kind) and (todo or follow or must_be_directory):
                     links += 1
-                    if links > _MAX_LINKS:
+                    if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, "symbolic links")
                     target = os.readlink("", dir_fd=descriptor)
+                    self._check_is_here(names, target, todo)
                     if target.startswith("/"):
                         del directories[1:], names[:]
                     todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
@@ -225,3 +250,14 @@ class HostTree:
         finally:
             for descriptor in opened:
                 os.close(descriptor)
+
+    def _check_is_here(self, names: list[str], target: str, todo: list[str]) -> None:
+        """Raises `LeavesTree` when a link in the directory ``names`` leads elsewhere; ``todo``: what follows it."""
+        directory, steps = posixpath.join(self._mount, *names), target.split("/")
+        while steps[0] == "..":  # up from where the link really is, which may be another tree's directory
+            directory = posixpath.dirname(directory)
+            steps = steps[1:] or [""]
+        path = posixpath.join(directory, "/".join(steps), *reversed(todo))
+        outside = target.startswith("/") and self._mount != "/"
+        if outside or self._is_elsewhere(self, posixpath.normpath(path)):
+            raise LeavesTree(path)

@@ -20,6 +20,7 @@ from emulator.linux.shared_pages import Shared
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
+    LOCKED,
     PAGE_BYTES,
     READ,
     WRITE,
@@ -35,8 +36,7 @@ _LOWEST_ADDRESS = 0x1_0000  # vm.mmap_min_addr: address 0 and its neighbours alw
 _PROT_ALL = 7
 _MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE, _MAP_TYPE = 1, 2, 3, 15
 _MAP_FIXED, _MAP_ANONYMOUS, _MAP_FIXED_NOREPLACE = 0x10, 0x20, 0x10_0000
-_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2
-_MADV_DONTNEED = 4
+_MREMAP_MAYMOVE, _MREMAP_FIXED, _MREMAP_DONTUNMAP = 1, 2, 4
 
 
 def _permission(prot: int) -> int:
@@ -237,104 +237,108 @@ class MemoryCalls:
         return 0
 
     def mremap(self, old_address: int, old_length: int, new_length: int, flags: int, new_address: int) -> int:
-        if old_address % PAGE_BYTES or new_length == 0 or old_length == 0:
-            raise OSError(errno.EINVAL, "mremap")
-        if flags & ~(_MREMAP_MAYMOVE | _MREMAP_FIXED) or flags == _MREMAP_FIXED:
+        if flags & ~(_MREMAP_MAYMOVE | _MREMAP_FIXED | _MREMAP_DONTUNMAP):
             raise OSError(errno.EINVAL, "mremap flags")
+        if flags & (_MREMAP_FIXED | _MREMAP_DONTUNMAP) and not flags & _MREMAP_MAYMOVE:
+            raise OSError(errno.EINVAL, "mremap flags")
+        if flags & _MREMAP_DONTUNMAP and old_length != new_length:
+            raise OSError(errno.EINVAL, "mremap flags")
+        if old_address % PAGE_BYTES or new_length == 0:
+            raise OSError(errno.EINVAL, "mremap")
         memory = self._memory
         old_length, new_length = page_ceiling(old_length), page_ceiling(new_length)
-        if old_address + old_length > ADDRESS_SPACE_BYTES or not memory.is_mapped(old_address, old_length):
+        if old_address >= ADDRESS_SPACE_BYTES or not memory.is_mapped(old_address, PAGE_BYTES):
             raise OSError(errno.EFAULT, "mremap")
         if new_length > ADDRESS_SPACE_BYTES:
             raise OSError(errno.ENOMEM, "mremap")
+        target = None
         if flags & _MREMAP_FIXED:
             target = self._fixed(new_address, new_length)
             if target < old_address + old_length and old_address < target + new_length:
                 raise OSError(errno.EINVAL, "mremap onto itself")
-            return self._move(old_address, old_length, target, new_length)
-        if new_length <= old_length:
+        elif new_length <= old_length and not flags & _MREMAP_DONTUNMAP:
             if new_length < old_length:
-                memory.unmap(old_address + new_length, old_length - new_length)
-                self._name(old_address + new_length, old_length - new_length)
+                self._unmap(old_address + new_length, old_address + old_length)
             return old_address
-        tail, extra = old_address + old_length, new_length - old_length
-        if any(low < tail <= high for low, high, _ in self._shared):
-            self._report("mremap of a shared mapping of a file to a greater length")
-            raise OSError(errno.ENOMEM, "mremap of a file")
-        if tail + extra <= self._high and memory.is_free(tail, extra):
-            memory.map(tail, extra, self._last_permission(old_address, old_length))
-            return old_address
-        if not flags & _MREMAP_MAYMOVE:
-            raise OSError(errno.ENOMEM, "mremap in place")
-        return self._move(old_address, old_length, self._free(new_length), new_length)
+        shared = memory.shared_at(old_address)
+        if not old_length and shared is None:
+            raise OSError(errno.EINVAL, "only what is shared can be mapped twice")
+        self._check_is_one(old_address, min(old_length, new_length) if target is not None else old_length)
+        if shared is not None and old_address + new_length > shared[1]:
+            self._report("mremap of a shared mapping to a greater length")
+            raise OSError(errno.ENOMEM, "mremap of shared memory")
+        if not old_length and target is not None and target <= old_address < target + new_length:
+            self._unmap(target, target + new_length)
+            raise OSError(errno.EFAULT, "mremap onto itself")
+        if not old_length or (flags & _MREMAP_DONTUNMAP and shared is not None):
+            return self._map_twice(
+                old_address, self._free(new_length) if target is None else target, new_length
+            )
+        if target is None and not flags & _MREMAP_DONTUNMAP:
+            tail, extra = old_address + old_length, new_length - old_length
+            if tail + extra <= self._high and memory.is_free(tail, extra):
+                memory.map(tail, extra, self._last_permission(old_address, old_length))
+                marks = int(memory.perm[old_address // PAGE_BYTES])
+                memory.mark(tail, extra, marks, without=~marks)
+                return old_address
+            if not flags & _MREMAP_MAYMOVE:
+                raise OSError(errno.ENOMEM, "mremap in place")
+        permission = self._last_permission(old_address, old_length)
+        place = self._free(new_length) if target is None else target
+        moved = self._move(old_address, old_length, place, new_length)
+        if flags & _MREMAP_DONTUNMAP:
+            memory.map(old_address, old_length, permission)
+            memory.mark(old_address, old_length, 0, without=LOCKED)
+        return moved
 
-    def mprotect(self, address: int, length: int, prot: int) -> int:
-        if address % PAGE_BYTES or prot & ~_PROT_ALL:
-            raise OSError(errno.EINVAL, "mprotect")
-        length = page_ceiling(length)
-        if length == 0:
-            return 0
-        if address + length > ADDRESS_SPACE_BYTES or not self._memory.is_mapped(address, length):
-            raise OSError(errno.ENOMEM, "mprotect")
-        self._memory.protect(address, length, _permission(prot))
-        return 0
+    def _unmap(self, start: int, end: int) -> None:
+        end = min(end, ADDRESS_SPACE_BYTES)
+        if start < end:
+            self._memory.unmap(start, end - start)
+            self._name(start, end - start)
 
-    def madvise(self, address: int, length: int, advice: int) -> int:
-        if address % PAGE_BYTES:
-            raise OSError(errno.EINVAL, "madvise")
-        length = page_ceiling(length)
-        if length == 0:
-            return 0
-        if address + length > ADDRESS_SPACE_BYTES or not self._memory.is_mapped(address, length):
-            raise OSError(errno.ENOMEM, "madvise")
-        if advice == _MADV_DONTNEED:
-            self._memory.discard(address, length)
-        return 0
+    def _check_is_one(self, address: int, length: int) -> None:
+        """Raises OSError(EFAULT) when a range is not of one mapping: it has holes, or parts that differ.
 
-    def msync(self, address: int, length: int) -> int:
+        What Linux has as several mappings that could be one (VMAs that it did not merge) counts as one here.
+        """
+        if not length:
+            return
+        end = address + length
+        if end > ADDRESS_SPACE_BYTES or not self._memory.is_mapped(address, length):
+            raise OSError(errno.EFAULT, "mremap over a hole")
+        parts, names = self._memory.parts_of(address, end), self.names_of(address, end)
+        if len(parts) > 1 or len(names) > 1:
+            raise OSError(errno.EFAULT, "mremap over several mappings")
+
+    def _map_twice(self, address: int, target: int, length: int) -> int:
+        """Map what is shared at ``address`` at ``target``, too."""
+        found = self._memory.shared_at(address)
+        assert found is not None
+        start, _, area, offset = found
+        permission, entry = (
+            self._last_permission(address, PAGE_BYTES),
+            self._memory.perm[address // PAGE_BYTES],
+        )
+        names = self.names_of(address, address + length)
+        self._memory.map_area(target, length, permission, area, offset + address - start)
+        self._memory.mark(target, length, int(entry))
+        self._name(target, length, names[0][2], names[0][3])
+        for low, high, pages in list(self._shared):
+            if low <= address < high:
+                pages.join()
+                self._shared.append((target, target + length, pages))
+        return target
+
+    def write_back(self, address: int, length: int) -> None:
+        """Give files that are mapped shared in the range what the guest has stored there."""
         for low, high, pages in self._shared:
             if low < address + length and address < high:
                 pages.write_back()
-        return 0
 
-    def mlock(self, address: int, length: int) -> int:
-        return 0
-
-    def mlock2(self, address: int, length: int) -> int:
-        return 0
-
-    def munlock(self, address: int, length: int) -> int:
-        return 0
-
-    def mlockall(self) -> int:
-        return 0
-
-    def munlockall(self) -> int:
-        return 0
-
-    def mincore(self, address: int, length: int, vector: int) -> int:
-        length = page_ceiling(length)
-        if address % PAGE_BYTES:
-            raise OSError(errno.EINVAL, "mincore")
-        if address + length > ADDRESS_SPACE_BYTES or (length and not self._memory.is_mapped(address, length)):
-            raise OSError(errno.ENOMEM, "mincore")
-        self._memory.write(vector, b"\1" * (length // PAGE_BYTES))
-        return 0
-
-    def get_mempolicy(self, mode: int, nodes: int, max_node: int) -> int:
-        if mode:
-            self._memory.write_int(mode, 4, 0)
-        if nodes and max_node >> 16:
-            raise OSError(errno.EINVAL, "nodes")
-        if nodes:
-            self._memory.write(nodes, bytes((max_node + 63) // 64 * 8))
-        return 0
-
-    def set_mempolicy(self) -> int:
-        return 0
-
-    def mbind(self) -> int:
-        return 0
+    def is_of_file(self, address: int) -> bool:
+        """Whether pages of a file are mapped there, shared or not."""
+        return self.file_at(address) is not None
 
     def _place(self, address: int, length: int, flags: int) -> int:
         if flags & (_MAP_FIXED | _MAP_FIXED_NOREPLACE):
@@ -369,11 +373,13 @@ class MemoryCalls:
     def _move(self, old_address: int, old_length: int, target: int, new_length: int) -> int:
         memory = self._memory
         if new_length < old_length:
-            memory.unmap(old_address + new_length, old_length - new_length)
+            self._unmap(old_address + new_length, old_address + old_length)
             old_length = new_length
         if new_length > old_length:
             permission = self._last_permission(old_address, old_length)
             memory.map(target + old_length, new_length - old_length, permission)
+            marks = int(memory.perm[old_address // PAGE_BYTES])
+            memory.mark(target + old_length, new_length - old_length, marks, without=~marks)
         try:
             memory.move(old_address, target, old_length)
         except MemoryLimit:

@@ -8,15 +8,72 @@ import stat
 from collections.abc import Callable
 
 from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
+from emulator.memory import PAGE_BYTES
 
-PIPE_BYTES = 65536
-_ATOMIC_BYTES = 4096  # PIPE_BUF: writes of no more are not cut up
+DEFAULT_SLOTS = 16
+MAX_BYTES = 1 << 20
+"""Of a pipe whose size a process without privileges has set (/proc/sys/fs/pipe-max-size)."""
 
 
 class _PipeBuffer:
+    """The ring of a pipe, as Linux has it: each of ``n_slots`` is a page that a write may have filled in part, so
+    writes of no more than a page (PIPE_BUF) are not cut up."""
+
     def __init__(self) -> None:
         self.data = bytearray()
         self.ends: list[PipeEnd] = []
+        self.n_slots = DEFAULT_SLOTS
+        self._slots: list[int] = []  # bytes of each
+        self._taken_bytes = 0  # of the first slot, whose place is not free before all are
+
+    def put(self, data: bytes) -> int:
+        """How many bytes had room."""
+        done = 0
+        rest = len(data) % PAGE_BYTES
+        if rest and self._slots:
+            last = self._slots[-1] + (self._taken_bytes if len(self._slots) == 1 else 0)
+            if last + rest <= PAGE_BYTES:
+                self._slots[-1] += rest
+                done = rest
+        while done < len(data) and self.has_room:
+            self._slots.append(min(PAGE_BYTES, len(data) - done))
+            done += self._slots[-1]
+        self.data += data[:done]
+        return done
+
+    def take(self, n_bytes: int) -> None:
+        """Remove the first bytes."""
+        del self.data[:n_bytes]
+        while n_bytes:
+            part = min(n_bytes, self._slots[0])
+            self._slots[0] -= part
+            self._taken_bytes += part
+            n_bytes -= part
+            if not self._slots[0]:
+                del self._slots[0]
+                self._taken_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._slots) < self.n_slots
+
+    @property
+    def free_bytes(self) -> int:
+        """In slots that nothing is in."""
+        return (self.n_slots - len(self._slots)) * PAGE_BYTES
+
+    def resize(self, size_bytes: int) -> int:
+        """Have so many bytes, rounded up to a power of two of pages; how many. Raises OSError."""
+        if size_bytes > 1 << 31:
+            raise OSError(errno.EINVAL, "size of a pipe")
+        n_slots = 1 << (max(1, -(-size_bytes // PAGE_BYTES)) - 1).bit_length()
+        if n_slots > self.n_slots and n_slots * PAGE_BYTES > MAX_BYTES:
+            raise OSError(errno.EPERM, "size of a pipe")
+        if n_slots < len(self._slots):
+            raise OSError(errno.EBUSY, "more is in the pipe")
+        self.n_slots = n_slots
+        self.stir()
+        return n_slots * PAGE_BYTES
 
     def stir(self) -> None:
         for end in self.ends:
@@ -64,7 +121,7 @@ class PipeEnd(OpenFile):
     def take(self, n_bytes: int) -> None:
         """Remove what was peeked at."""
         assert self._source is not None
-        del self._source.data[:n_bytes]
+        self._source.take(n_bytes)
         if n_bytes:
             self._source.stir()
 
@@ -75,20 +132,25 @@ class PipeEnd(OpenFile):
 
     def room(self) -> int:
         """Bytes that a write could put there now."""
-        return PIPE_BYTES - len(self._target.data) if self._target is not None else 0
+        return self._target.free_bytes if self._target is not None else 0
+
+    def resize(self, size_bytes: int | None) -> int:
+        """Bytes that the pipe has, or is given. Raises OSError."""
+        buffer = self._target or self._source
+        assert buffer is not None
+        return buffer.n_slots * PAGE_BYTES if size_bytes is None else buffer.resize(size_bytes)
 
     def write(self, data: bytes) -> int:
-        """As much as there is room for; small writes wholly or not at all."""
+        """As much as there is room for; writes of at most a page wholly or not at all."""
         buffer = self._target
         assert buffer is not None
         if not self._has_reader:
             raise OSError(errno.EPIPE, "no reader")
-        room = PIPE_BYTES - len(buffer.data)
-        if data and (room == 0 or (len(data) <= _ATOMIC_BYTES and len(data) > room)):
+        done = buffer.put(data)
+        if data and not done:
             self.would_block("writes into a full pipe that only it can read from")
-        buffer.data += data[:room]
         buffer.stir()
-        return min(len(data), room)
+        return done
 
     def poll(self) -> int:
         state = 0
@@ -98,7 +160,7 @@ class PipeEnd(OpenFile):
         if self._target is not None:
             if not self._has_reader:
                 state |= POLLERR if self._source is None else POLLHUP | POLLOUT
-            elif PIPE_BYTES - len(self._target.data) >= _ATOMIC_BYTES:
+            elif self._target.has_room:
                 state |= POLLOUT
         return state
 

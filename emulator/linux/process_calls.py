@@ -6,15 +6,16 @@ import errno
 import random
 import struct
 
-from emulator.linux.abi import MASK_64, signed
-from emulator.linux.clock import NANOSECONDS, VirtualClock
+from emulator.linux.abi import MASK_64, Signal, signed
+from emulator.linux.clock import NANOSECONDS, TimeBase, Timer, VirtualClock
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.process import ProcessImage
 from emulator.linux.scheduler import Scheduler
-from emulator.linux.tasks import Process
+from emulator.linux.signals import SI_KERNEL, SignalInfo
+from emulator.linux.tasks import MAX_TASKS, Process
 from emulator.memory import GuestMemory
 
-_RLIMIT_STACK, _RLIMIT_NOFILE, _N_LIMITS = 3, 7, 16
+_RLIMIT_CPU, _RLIMIT_STACK, _RLIMIT_NPROC, _RLIMIT_NOFILE, _N_LIMITS = 0, 3, 6, 7, 16
 _UNLIMITED = MASK_64
 
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
@@ -72,9 +73,12 @@ class ProcessCalls:
         self._scheduler = scheduler
         self._limits = dict.fromkeys(range(_N_LIMITS), (_UNLIMITED, _UNLIMITED))
         self._limits[_RLIMIT_STACK] = (process.layout.stack_bytes, _UNLIMITED)
+        self._limits[_RLIMIT_NPROC] = (MAX_TASKS, MAX_TASKS)
         self._limits[_RLIMIT_NOFILE] = (MAX_DESCRIPTORS, MAX_DESCRIPTORS)
         if before is not None:
             self._limits = dict(before._limits)
+        self._processor_limit: Timer | None = None
+        self._watch_processor_time()
 
     def prctl(self, option: int, argument: int) -> int:
         if option == _PR_SET_NAME:
@@ -143,25 +147,70 @@ class ProcessCalls:
     # Limits
 
     def prlimit64(self, pid: int, resource: int, new: int, old: int) -> int:
-        if pid and pid not in self._scheduler.processes:
-            raise OSError(errno.ESRCH, "process")
+        number = signed(pid, 32)
+        process = self._scheduler.processes.get(number) if number else self._owner
         if resource not in self._limits:
             raise OSError(errno.EINVAL, "resource")
+        if process is None:
+            raise OSError(errno.ESRCH, "process")
         replacement = struct.unpack("<QQ", self._memory.read(new, 16)) if new else None
-        before = self._limits[resource]
-        if old:
-            self._memory.write(old, struct.pack("<QQ", *before))
+        before = process.kernel.limits._limits[resource]
         if replacement:
             soft, hard = replacement
             if soft > hard:
                 raise OSError(errno.EINVAL, "limit")
             if hard > before[1]:
                 raise OSError(errno.EPERM, "limit")
-            self._limits[resource] = (soft, hard)
+            process.kernel.limits._set(resource, soft, hard)
+        if old:
+            self._memory.write(old, struct.pack("<QQ", *before))
         return 0
+
+    def _set(self, resource: int, soft: int, hard: int) -> None:
+        self._limits[resource] = (soft, hard)
+        if resource == _RLIMIT_CPU:
+            self._watch_processor_time()
 
     def getrlimit(self, resource: int, address: int) -> int:
         return self.prlimit64(0, resource, 0, address)
 
     def setrlimit(self, resource: int, address: int) -> int:
         return self.prlimit64(0, resource, address, 0)
+
+    @property
+    def most_tasks(self) -> int:
+        """How many processes and threads there may be when this process starts one."""
+        return self._limits[_RLIMIT_NPROC][0]
+
+    def release(self) -> None:
+        """The process is gone, or executes another program."""
+        if self._processor_limit is not None:
+            self._scheduler.timers.remove(self._processor_limit)
+            self._processor_limit = None
+
+    def _watch_processor_time(self) -> None:
+        """Have a timer for the earliest moment at which the process may have used what RLIMIT_CPU allows: the timers'
+        processor time is that of all processes."""
+        timers, (soft, hard) = self._scheduler.timers, self._limits[_RLIMIT_CPU]
+        if soft == _UNLIMITED:
+            if self._processor_limit is not None:
+                timers.arm(self._processor_limit, 0, 0)
+            return
+        if self._processor_limit is None:
+            self._processor_limit = timers.add(
+                Timer(TimeBase.PROCESSOR, lambda _: self._check_processor_time())
+            )
+        left = min(max(soft, 1), hard) * NANOSECONDS - self._scheduler.used_nanoseconds(self._owner)
+        timers.arm(self._processor_limit, max(1, left), 0)
+
+    def _check_processor_time(self) -> None:
+        """SIGKILL at the hard limit, SIGXCPU at the soft one, which then is a second later (setrlimit(2))."""
+        soft, hard = self._limits[_RLIMIT_CPU]
+        used_seconds = self._scheduler.used_nanoseconds(self._owner) / NANOSECONDS
+        if used_seconds >= hard:
+            self._owner.kernel.signals.send(SignalInfo(Signal.SIGKILL, SI_KERNEL))
+            return
+        if used_seconds >= soft:
+            self._owner.kernel.signals.send(SignalInfo(Signal.SIGXCPU, SI_KERNEL))
+            self._limits[_RLIMIT_CPU] = (min(soft + 1, hard), hard)
+        self._watch_processor_time()

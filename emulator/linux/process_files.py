@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 
-from emulator.linux.abi import N_SIGNALS
+from emulator.linux.abi import N_SIGNALS, signed
 from emulator.linux.calls import KernelCalls
 from emulator.linux.open_files import POLLHUP, POLLIN, FileStatus, OpenFile
 from emulator.linux.signals import sent_by_user
@@ -31,7 +31,7 @@ class ProcessFile(OpenFile):
 
 class ProcessFileCalls(KernelCalls):
     def pidfd_open(self, pid: int, flags: int) -> int:
-        if flags & ~os.O_NONBLOCK:
+        if flags & ~os.O_NONBLOCK or signed(pid, 32) <= 0:
             raise OSError(errno.EINVAL, "pidfd_open")
         process = self._scheduler.processes.get(pid)
         if process is None:

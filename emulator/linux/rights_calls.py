@@ -34,6 +34,12 @@ class RightsCalls(KernelCalls):
     def setgroups(self) -> int:
         raise OSError(errno.EPERM, "groups")
 
+    def sethostname(self) -> int:
+        raise OSError(errno.EPERM, "the host's name")
+
+    def setdomainname(self) -> int:
+        raise OSError(errno.EPERM, "the domain's name")
+
     def setuid(self, user: int) -> int:
         return self._same(user, UID)
 

@@ -21,7 +21,7 @@ from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
 from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
 from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.jobs import stops_waiting
-from emulator.linux.tasks import MAX_PROCESSES, MAX_THREADS, Process, Registers, Thread, Wait, WhenStopped
+from emulator.linux.tasks import MAX_TASKS, Process, Registers, Thread, Wait, WhenStopped
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TURN_INSTRUCTIONS = 1_000_000
@@ -128,10 +128,10 @@ class Scheduler:
         self._next_pid = found + 1 if found + 1 < _LAST_PID else _FIRST_PID
         return found
 
-    def check_room(self, process: bool) -> None:
-        """Raises OSError(EAGAIN) when there may be no more threads, or processes."""
-        n_threads = sum(len(one.threads) for one in self.processes.values())
-        if n_threads >= MAX_THREADS or (process and len(self.processes) >= MAX_PROCESSES):
+    def check_room(self, most_tasks: int) -> None:
+        """Raises OSError(EAGAIN) when there are ``most_tasks`` threads and processes, or as many as can be."""
+        n_tasks = sum(len(one.threads) or 1 for one in self.processes.values())
+        if n_tasks >= min(most_tasks, MAX_TASKS):
             raise OSError(errno.EAGAIN, "threads or processes")
 
     def thread(self, tid: int) -> Thread | None:
@@ -200,12 +200,11 @@ class Scheduler:
         """The thread's call fails with EINTR as its process is stopped."""
         signals = thread.kernel.signals
         before, signals.thread = signals.thread, thread.signals
-        if wait.interrupted is not None:
-            wait.interrupted()
+        result = None if wait.interrupted is None else wait.interrupted()
         signals.end_wait()
         signals.thread = before
         assert thread.registers is not None
-        thread.registers = thread.registers.with_result(-errno.EINTR)
+        thread.registers = thread.registers.with_result(-errno.EINTR if result is None else result)
         thread.wait = None
         self.waiting.remove(thread)
         self.held.append(thread)
@@ -337,9 +336,9 @@ class Scheduler:
                 thread.restart = restart
                 return False
             if result is None and signals.has_pending():
-                result, thread.restart = -errno.EINTR, restart
-                if wait.interrupted is not None:
-                    wait.interrupted()
+                result = None if wait.interrupted is None else wait.interrupted()
+                if result is None:
+                    result, thread.restart = -errno.EINTR, restart
             elif result is None and wait.until is not None and self.clock.elapsed() >= wait.until:
                 result = 0 if wait.timed_out is None else wait.timed_out()
         except OSError as error:
@@ -348,8 +347,12 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except Wait as further:  # it got on and waits for the rest
+        except (
+            Wait
+        ) as further:  # it got on and waits for the rest: asked again, as a signal may have come before
             thread.wait, result = further, None
+            restart = restart if further.restartable else None
+            self.stirred = True
         finally:
             signals.thread = before
             self._asked = None

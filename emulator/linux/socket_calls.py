@@ -7,25 +7,25 @@ import os
 import struct
 from collections.abc import Callable
 
-from emulator.linux.abi import GID, UID, signed
+from emulator.linux.abi import signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.open_files import OpenFile, WouldBlock
-from emulator.linux.sockets import (
+from emulator.linux.socket_names import (
     AF_INET,
     AF_UNIX,
-    BUFFER_BYTES,
     DATAGRAM,
     FAMILIES,
+    LOOPBACK_4,
+    LOOPBACK_6,
     SEQUENCED,
     STREAM,
     Address,
-    BoundSocket,
-    Message,
-    Socket,
-    drop_files,
-    join,
+    Internet,
+    internet_address,
 )
-from emulator.linux.transfers import Transfers
+from emulator.linux.socket_options import IPPROTO_TCP, IPPROTO_UDP, SocketOptionCalls
+from emulator.linux.sockets import BoundSocket, Message, Socket, drop_files, join
+from emulator.linux.tasks import Wait
 from emulator.memory import WRITE
 
 _KIND = 15
@@ -34,17 +34,15 @@ _MSG_EOR, _MSG_NOSIGNAL, _MSG_MORE, _MSG_CMSG_CLOEXEC = 0x80, 0x4000, 0x8000, 0x
 _SEND_FLAGS = _MSG_DONTWAIT | _MSG_EOR | _MSG_NOSIGNAL | _MSG_MORE
 _RECEIVE_FLAGS = _MSG_PEEK | _MSG_TRUNC | _MSG_DONTWAIT | _MSG_WAITALL | _MSG_CMSG_CLOEXEC | _MSG_NOSIGNAL
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
-_SO_TYPE, _SO_ERROR, _SO_SNDBUF, _SO_RCVBUF, _SO_PEERCRED = 3, 4, 7, 8, 17
-_SO_RCVTIMEO, _SO_SNDTIMEO, _SO_ACCEPTCONN, _SO_PROTOCOL, _SO_DOMAIN = 20, 21, 30, 38, 39
-_LOOPBACK = bytes([127, 0, 0, 1]), bytes(15) + b"\1"
+_SOCK_RAW = 3
 _MAX_FILES = 253
 _ADDRESS_BYTES = 128
 _PATH_BYTES = 108
 
 
-class SocketCalls(Transfers):
+class SocketCalls(SocketOptionCalls):
     def socket(self, family: int, kind: int, protocol: int) -> int:
-        made = self._make(family, kind)
+        made = self._make(family, kind, protocol)
         return self._table.install(made, close_on_exec=bool(kind & os.O_CLOEXEC))
 
     def socketpair(self, family: int, kind: int, protocol: int, address: int) -> int:
@@ -52,15 +50,19 @@ class SocketCalls(Transfers):
             raise OSError(errno.EOPNOTSUPP, "socketpair")
         if not self._memory.valid_range(address, 8, WRITE):
             raise OSError(errno.EFAULT, "socketpair")
-        one, other = self._make(family, kind), self._make(family, kind)
+        one, other = self._make(family, kind, protocol), self._make(family, kind, protocol)
         join(one, other)
         return self._install_both(address, (one, other), bool(kind & os.O_CLOEXEC))
 
-    def _make(self, family: int, kind: int) -> Socket:
+    def _make(self, family: int, kind: int, protocol: int) -> Socket:
         known = (STREAM, DATAGRAM, SEQUENCED) if family == AF_UNIX else (STREAM, DATAGRAM)
         if family not in FAMILIES or kind & _KIND not in known:
             self._scheduler.report(f"a socket of family {family} and type {kind & _KIND}")
-            raise OSError(errno.EAFNOSUPPORT, "socket")
+            known_type = family in FAMILIES and kind & _KIND in (STREAM, DATAGRAM, _SOCK_RAW, SEQUENCED)
+            raise OSError(errno.ESOCKTNOSUPPORT if known_type else errno.EAFNOSUPPORT, "socket")
+        own = {AF_UNIX: (0, AF_UNIX)}.get(family, (0, IPPROTO_TCP if kind & _KIND == STREAM else IPPROTO_UDP))
+        if signed(protocol, 32) not in own:
+            raise OSError(errno.EPROTONOSUPPORT, "protocol")
         flags = kind & os.O_NONBLOCK
         made = Socket(family, kind & _KIND, flags, self._files.new_inode(), self._files.names)
         made.process = self._owner.pid
@@ -72,15 +74,17 @@ class SocketCalls(Transfers):
         one = self._socket(fd)
         if one.address and one.family == AF_UNIX:
             raise OSError(errno.EINVAL, "bound")
-        name = self._read_address(one, address, length)
+        name = self._read_address(one, address, length, errno.EADDRNOTAVAIL)
+        if isinstance(name, Internet) and isinstance(one.address, Internet) and one.address.port:
+            raise OSError(errno.EINVAL, "bound")
         if isinstance(name, bytes) and name and name[0]:
             try:
                 self._files.make_special(self._files.absolute(os.fsdecode(name)), BoundSocket(one, 0o777))
             except FileExistsError:
                 raise OSError(errno.EADDRINUSE, "path") from None
             one.address = name
-        elif name != b"":
-            one.bind(name)
+        else:
+            one.bind(name if name else self._files.names.free_name())
         return 0
 
     def listen(self, fd: int, backlog: int) -> int:
@@ -130,7 +134,10 @@ class SocketCalls(Transfers):
             self._files.status(path)
         return special.socket if isinstance(special, BoundSocket) and special.socket.references else None
 
-    def _read_address(self, one: Socket, address: int, length: int) -> Address:
+    def _read_address(
+        self, one: Socket, address: int, length: int, elsewhere: int = errno.ENETUNREACH
+    ) -> Address:
+        """``elsewhere``: the error for an address that is not the guest's own."""
         if not 2 <= length <= _ADDRESS_BYTES:
             raise OSError(errno.EINVAL, "address")
         raw = self._memory.read(address, length)
@@ -142,23 +149,31 @@ class SocketCalls(Transfers):
         if length < (16 if one.family == AF_INET else 28):
             raise OSError(errno.EINVAL, "address")
         host = raw[4:8] if one.family == AF_INET else raw[8:24]
-        if host[:12] == bytes(10) + b"\xff\xff":
-            host = host[12:]
-        if any(host) and host[0] != 127 and host not in _LOOPBACK:
-            self._scheduler.report("the network: the guest has a loopback of its own and nothing else")
-            raise OSError(errno.ENETUNREACH, "there is no network")
-        return int.from_bytes(raw[2:4], "big")
+        found = internet_address(one.family, host, int.from_bytes(raw[2:4], "big"))
+        is_own = found.is_any or found.host == LOOPBACK_6 or found.host[:13] == LOOPBACK_4[:13]
+        if not is_own:
+            if elsewhere == errno.ENETUNREACH:
+                self._scheduler.report("the network: the guest has a loopback of its own and nothing else")
+            raise OSError(elsewhere, "there is no network")
+        return found
+
+    def _write_sender(self, one: Socket, message: Message, address: int, length: int) -> None:
+        """Who sent it, of length 0 where that is not told: a stream of the internet, and a socket without a name."""
+        sender = (
+            message.sender if one.kind == DATAGRAM else b"" if one.family != AF_UNIX else one.peer_address
+        )
+        if sender:
+            self._write_address(one, sender, address, length)
+        else:
+            self._memory.write_int(length, 4, 0)
 
     def _write_address(self, one: Socket, name: Address | None, address: int, length: int) -> None:
-        if isinstance(name, int):
-            port = name.to_bytes(2, "big")
+        if isinstance(name, Internet):
+            packed = struct.pack("<H", one.family) + name.port.to_bytes(2, "big")
             if one.family == AF_INET:
-                packed = (
-                    struct.pack("<H", one.family) + port + (_LOOPBACK[0] if name else bytes(4)) + bytes(8)
-                )
+                packed += name.host[12:] + bytes(8)
             else:
-                host = _LOOPBACK[1] if name else bytes(16)
-                packed = struct.pack("<H", one.family) + port + bytes(4) + host + bytes(4)
+                packed += bytes(4) + name.host + bytes(4)
         else:
             path = name or b""
             packed = struct.pack("<H", one.family) + path + (b"\0" if path and path[0] else b"")
@@ -196,8 +211,26 @@ class SocketCalls(Transfers):
                 if index == 0:
                     raise
                 return index
+            except Wait as wait:  # the first message goes in parts
+                raise self._only_one(wait, message) from None
             self._memory.write_int(message + 56, 4, n_bytes)
         return min(count, MAX_DESCRIPTORS)
+
+    def _only_one(self, wait: Wait, message: int) -> Wait:
+        """The wait of a call for several messages when that for the first one is over."""
+
+        def told(n_bytes: int | None) -> int | None:
+            if n_bytes is None:
+                return None
+            self._memory.write_int(message + 56, 4, n_bytes)
+            return 1
+
+        interrupted = wait.interrupted
+        return Wait(
+            lambda: told(wait.ready()),
+            interrupted=None if interrupted is None else lambda: told(interrupted()),
+            deadlock=wait.deadlock,
+        )
 
     def _send(
         self, one: Socket, data: bytes, files: list[OpenFile], flags: int, name: int, length: int
@@ -207,10 +240,12 @@ class SocketCalls(Transfers):
         if name and one.kind != STREAM:
             address = self._read_address(one, name, length)
             target = self._find(one, address)
-            if target is None or target.kind != DATAGRAM:
+            if isinstance(address, Internet):
+                one.bind_somewhere()
+                if target is None:
+                    return len(data)  # nobody is there: lost
+            elif target is None or target.kind != DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
-            if one.family != AF_UNIX and not one.address:
-                one.bind(0)
         waits = not one.non_blocking and not flags & _MSG_DONTWAIT
 
         def write(rest: bytes) -> int:
@@ -231,48 +266,78 @@ class SocketCalls(Transfers):
     def recvfrom(self, fd: int, address: int, count: int, flags: int, name: int, length: int) -> int:
         one = self._socket(fd)
         count = self._usable(address, count, WRITE) if count else 0
-        message, whole = self._receive(one, count, flags)
-        drop_files(message)
-        self._memory.write(address, message.data)
-        if name:
-            self._write_address(
-                one, message.sender if one.kind == DATAGRAM else one.peer_address, name, length
-            )
-        return whole if flags & _MSG_TRUNC else len(message.data)
+
+        def deliver(message: Message, whole: int) -> int:
+            drop_files(message)
+            self._memory.write(address, message.data)
+            if name:
+                self._write_sender(one, message, name, length)
+            return whole if flags & _MSG_TRUNC else len(message.data)
+
+        return self._receive(one, count, flags, deliver)
 
     def recvmsg(self, fd: int, header: int, flags: int) -> int:
         one = self._socket(fd)
         name, _, vectors, count, control, n_control, _ = self._header(header)
         places = self._vectors(vectors, count)
-        message, whole = self._receive(one, sum(length for _, length in places), flags)
-        rest = message.data
-        for where, length in places:
-            self._memory.write(where, rest[:length])
-            rest = rest[length:]
-        told = _MSG_TRUNC if whole > len(message.data) and one.kind != STREAM else 0
-        if name:
-            sender = message.sender if one.kind == DATAGRAM else b"" if one.family == AF_UNIX else 0
-            self._write_address(one, sender, name, header + 8)
-        packed, lost = self._received_files(message, n_control if control else 0, flags)
-        if packed:
-            self._memory.write(control, packed)
-        self._memory.write(header + 40, struct.pack("<Qi", len(packed), told | (_MSG_CTRUNC if lost else 0)))
-        return whole if flags & _MSG_TRUNC else len(message.data)
+
+        def deliver(message: Message, whole: int) -> int:
+            rest = message.data
+            for where, length in places:
+                self._memory.write(where, rest[:length])
+                rest = rest[length:]
+            told = _MSG_TRUNC if whole > len(message.data) and one.kind != STREAM else 0
+            if name:
+                self._write_sender(one, message, name, header + 8)
+            packed, lost = self._received_files(message, n_control if control else 0, flags)
+            if packed:
+                self._memory.write(control, packed)
+            told |= _MSG_CTRUNC if lost else 0
+            self._memory.write(header + 40, struct.pack("<Qi", len(packed), told))
+            return whole if flags & _MSG_TRUNC else len(message.data)
+
+        return self._receive(one, sum(length for _, length in places), flags, deliver)
 
     def recvmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
         """What is there without waiting, at least one."""
         return self._many(self.recvmsg, fd, messages, count, flags)
 
-    def _receive(self, one: Socket, count: int, flags: int) -> tuple[Message, int]:
-        """What has come, and the bytes of the whole message."""
+    def _receive(self, one: Socket, count: int, flags: int, deliver: Callable[[Message, int], int]) -> int:
+        """The call's result, which ``deliver`` gives for what has come and the bytes of the whole message."""
         self._known_flags(flags, _RECEIVE_FLAGS, "receiving")
-        waits = not one.non_blocking and not flags & _MSG_DONTWAIT
-        waits_for_all = flags & _MSG_WAITALL and waits and one.kind == STREAM and not one.has_ended
-        if waits_for_all and one.waiting_bytes() < min(count, BUFFER_BYTES):
-            one.would_block("reads more from a socket than anybody sends to it")
+        waits, peeks = not one.non_blocking and not flags & _MSG_DONTWAIT, bool(flags & _MSG_PEEK)
         whole = one.next_length() if one.kind != STREAM else 0
-        message = one.receive(count, bool(flags & _MSG_PEEK), waits)
-        return message, max(whole, len(message.data))
+        message = one.receive(count, peeks, waits)
+        if flags & _MSG_WAITALL and waits and one.kind == STREAM and not peeks and not message.files:
+            return self._receive_all(one, count, message, deliver)
+        return deliver(message, max(whole, len(message.data)))
+
+    @staticmethod
+    def _receive_all(
+        one: Socket, count: int, message: Message, deliver: Callable[[Message, int], int]
+    ) -> int:
+        """Wait for the rest of ``count`` bytes; a signal or the end of the stream ends it with what has come."""
+
+        def ready() -> int | None:
+            while len(message.data) < count:
+                try:
+                    more = one.receive(count - len(message.data))
+                except WouldBlock:
+                    return None
+                if not more.data:
+                    break
+                message.data += more.data
+                message.files += more.files
+            return deliver(message, len(message.data))
+
+        result = ready()
+        if result is not None:
+            return result
+        raise Wait(
+            ready,
+            interrupted=lambda: deliver(message, len(message.data)),
+            deadlock="the guest waits for ever: it reads more from a socket than anybody sends to it",
+        )
 
     def _header(self, address: int) -> tuple[int, ...]:
         """``struct msghdr``: name, its length, vectors, their count, control data, its length, flags."""
@@ -319,51 +384,3 @@ class SocketCalls(Transfers):
             return b"", bool(files)
         head = struct.pack("<Qii", 16 + 4 * len(numbers), _SOL_SOCKET, _SCM_RIGHTS)
         return head + struct.pack(f"<{len(numbers)}i", *numbers), len(numbers) < len(files)
-
-    # The rest
-
-    def shutdown(self, fd: int, how: int) -> int:
-        if how > 2:
-            raise OSError(errno.EINVAL, "shutdown")
-        self._socket(fd).shut(reading=how != 1, writing=how != 0)
-        return 0
-
-    def getsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
-        one = self._socket(fd)
-        room = self._memory.read_int(length, 4)
-        known = {
-            _SO_TYPE: one.kind, _SO_ERROR: 0, _SO_SNDBUF: BUFFER_BYTES, _SO_RCVBUF: BUFFER_BYTES,
-            _SO_ACCEPTCONN: int(one.backlog is not None), _SO_DOMAIN: one.family,
-            _SO_PROTOCOL: 0 if one.family == AF_UNIX else 6 if one.kind == STREAM else 17,
-        }  # fmt: skip
-        if (level, option) == (_SOL_SOCKET, _SO_PEERCRED):
-            peer = one.peer.process if one.peer is not None else 0
-            value = (
-                struct.pack("<iII", peer, UID, GID) if peer else struct.pack("<iII", 0, 2**32 - 1, 2**32 - 1)
-            )
-        elif level == _SOL_SOCKET and option in known:
-            value = struct.pack("<i", known[option])
-        else:
-            value = one.options.get(
-                (level, option), bytes(16 if option in (_SO_RCVTIMEO, _SO_SNDTIMEO) else 4)
-            )
-        self._memory.write(address, value[:room])
-        self._memory.write_int(length, 4, min(room, len(value)))
-        return 0
-
-    def setsockopt(self, fd: int, level: int, option: int, address: int, length: int) -> int:
-        one = self._socket(fd)
-        if length > _ADDRESS_BYTES:
-            raise OSError(errno.EINVAL, "option")
-        value = self._memory.read(address, length)
-        if (level, option) in ((_SOL_SOCKET, _SO_RCVTIMEO), (_SOL_SOCKET, _SO_SNDTIMEO)) and any(value):
-            self._scheduler.report("a timeout of a socket")
-            raise OSError(errno.EDOM, "timeout")
-        one.options[level, option] = value
-        return 0
-
-    def _socket(self, fd: int) -> Socket:
-        file = self._file(fd)
-        if not isinstance(file, Socket):
-            raise OSError(errno.ENOTSOCK, "socket")
-        return file

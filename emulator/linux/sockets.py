@@ -9,21 +9,30 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from emulator.linux.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
+from emulator.linux.socket_names import (
+    AF_INET,
+    AF_UNIX,
+    ANY_4,
+    ANY_6,
+    DATAGRAM,
+    IPPROTO_IPV6,
+    IPV6_V6ONLY,
+    LOOPBACK_4,
+    LOOPBACK_6,
+    MAPPED,
+    STREAM,
+    Address,
+    Internet,
+    Names,
+)
 
-STREAM, DATAGRAM, SEQUENCED = 1, 2, 5
-AF_UNIX, AF_INET, AF_INET6 = 1, 2, 10  # of the guest, and of every Linux
-FAMILIES = (AF_UNIX, AF_INET, AF_INET6)
 BUFFER_BYTES = 1 << 16
 _POLLRDHUP = 0x2000
-_FIRST_PORT, _LAST_PORT = 32768, 60999
 _MAX_BACKLOG = 128
-
-# Of the local family: a path, a name that begins with a zero byte, or nothing. Of the others: a port on the loopback.
-Address = bytes | int
 
 
 @dataclass
@@ -48,37 +57,6 @@ class BoundSocket:
         raise OSError(errno.ENXIO, "a socket")
 
 
-class Names:
-    """Addresses in use that are no paths: ports, and names of the local family that begin with a zero byte."""
-
-    def __init__(self) -> None:
-        self._sockets: dict[Hashable, Socket] = {}
-        self._next_port = _FIRST_PORT
-
-    def bind(self, one: Socket, address: Address) -> Address:
-        """The address that it has got: port 0 asks for any. Raises OSError(EADDRINUSE)."""
-        if address == 0:
-            while (self._group(one), self._next_port) in self._sockets:
-                self._next_port = self._next_port + 1 if self._next_port < _LAST_PORT else _FIRST_PORT
-            address = self._next_port
-        key = self._group(one), address
-        if key in self._sockets:
-            raise OSError(errno.EADDRINUSE, "address")
-        self._sockets[key] = one
-        return address
-
-    def find(self, one: Socket, address: Address) -> Socket | None:
-        """Who has the address, as ``one`` would reach it."""
-        return self._sockets.get((self._group(one), address))
-
-    def release(self, one: Socket) -> None:
-        self._sockets = {key: other for key, other in self._sockets.items() if other is not one}
-
-    @staticmethod
-    def _group(one: Socket) -> tuple[bool, bool]:
-        return one.family == AF_UNIX, one.kind == DATAGRAM
-
-
 class Socket(OpenFile):
     """One end. ``peer``: who gets what is sent; ``backlog``: connections that nobody has accepted yet."""
 
@@ -87,7 +65,9 @@ class Socket(OpenFile):
         super().__init__(f"socket:[{inode}]", flags | os.O_RDWR, lambda: status)
         self.family = family
         self.kind = kind
-        self.address: Address = b"" if family == AF_UNIX else 0
+        self.address: Address = (
+            b"" if family == AF_UNIX else Internet(ANY_4 if family == AF_INET else ANY_6, 0)
+        )
         self.peer: Socket | None = None
         self.peer_address: Address | None = None
         self.backlog: list[Socket] | None = None
@@ -100,45 +80,92 @@ class Socket(OpenFile):
         self._inbox: list[Message] = []
         self._sent_all = self._read_all = False
         self._peer_is_gone = False
+        self._error = 0  # of a connection that was not waited for, until somebody asks
+        self._is_connecting = False  # made at once, and not yet told
+        self._was_reset = False
+
+    def take_error(self) -> int:
+        """The number of the error that is pending, once."""
+        error, self._error = self._error, 0
+        return error
 
     # Being connected
 
     def bind(self, address: Address) -> None:
         self.address = self._names.bind(self, address)
 
+    def bind_somewhere(self, target: Internet | None = None) -> None:
+        """Have a port, and the address from which ``target`` is reached."""
+        assert isinstance(self.address, Internet)
+        if not self.address.port:
+            self.bind(self.address)
+        if target is not None and self.address.is_any:
+            host = LOOPBACK_4 if target.host.startswith(MAPPED) else LOOPBACK_6
+            self.address = Internet(host, self.address.port)
+
+    def has_option(self, level: int, option: int) -> bool:
+        return any(self.options.get((level, option), b""))
+
+    @property
+    def is_v6_only(self) -> bool:
+        return self.has_option(IPPROTO_IPV6, IPV6_V6ONLY)
+
+    def takes_from(self, sender: Socket) -> bool:
+        """Whether a connection, or a datagram, of ``sender`` may arrive here: not what listens not, nor one connected
+        with somebody else."""
+        return self.peer in (None, sender) if self.kind == DATAGRAM else self.backlog is not None
+
     def listen(self, backlog: int) -> None:
         if self.kind == DATAGRAM:
             raise OSError(errno.EOPNOTSUPP, "listen")
         if self.peer is not None:
             raise OSError(errno.EINVAL, "connected")
-        if self.family != AF_UNIX and not self.address:
-            self.bind(0)
+        if self.family != AF_UNIX:
+            self.bind_somewhere()
+            self._names.check_listening(self)
         self._room = max(1, min(backlog, _MAX_BACKLOG))
         self.backlog = self.backlog or []
 
     def connect(self, target: Socket | None, address: Address, inode: Callable[[], int]) -> None:
         """``inode`` numbers the socket that the other side will accept."""
+        if isinstance(address, Internet):
+            address = address.reached()
         if self.kind == DATAGRAM:
-            if target is None or target.kind != DATAGRAM:
+            if isinstance(address, Internet):
+                self.bind_somewhere(address)
+            elif target is None or target.kind != DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
             self.peer, self.peer_address = target, address
             return
+        if self._is_connecting:
+            self._is_connecting = False
+            if self._error:
+                raise OSError(self.take_error(), "nobody listens")
+            return
         if self.peer is not None or self._peer_is_gone:
             raise OSError(errno.EISCONN, "connected")
+        in_progress = self.non_blocking and isinstance(address, Internet)
         if target is None or target.backlog is None:
+            if in_progress:
+                self._is_connecting, self._error = True, errno.ECONNREFUSED
+                raise OSError(errno.EINPROGRESS, "connects")
             raise OSError(errno.ECONNREFUSED, "nobody listens")
         if target.kind != self.kind:
             raise OSError(errno.EPROTOTYPE, "another type of socket")
         if len(target.backlog) >= target._room:
             self.would_block("connects to a socket that nobody accepts from")
-        if self.family != AF_UNIX and not self.address:
-            self.bind(0)
-        other = Socket(self.family, self.kind, 0, inode(), self._names)
-        other.process, other.address = target.process, target.address
+        if isinstance(address, Internet):
+            self.bind_somewhere(address)
+        other = Socket(target.family, self.kind, 0, inode(), self._names)
+        other.process = target.process
+        other.address = address if isinstance(address, Internet) else target.address
         join(self, other)
         self.peer_address, other.peer_address = address, self.address
         target.backlog.append(other)
         target.changes += 1
+        if in_progress:
+            self._is_connecting = True
+            raise OSError(errno.EINPROGRESS, "connects")
 
     def accept(self) -> Socket:
         if self.backlog is None:
@@ -164,9 +191,21 @@ class Socket(OpenFile):
         ``files`` are kept open until they are received. Raises OSError(EPIPE) when nobody can read it.
         """
         receiver = target or self.peer
+        if receiver is None and self.kind == DATAGRAM and isinstance(self.peer_address, Internet):
+            receiver = self._names.find(self, self.peer_address)
+            if receiver is None:
+                return len(data)  # nobody is there: lost
         if self._sent_all or self._peer_is_gone:
             if self.kind == DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
+            if (
+                self._peer_is_gone
+                and isinstance(self.address, Internet)
+                and not self._sent_all
+                and not self._was_reset
+            ):
+                self._was_reset = bool(data)
+                return len(data)  # the other side tells only then that it is gone
             raise OSError(errno.EPIPE, "nobody reads")
         if receiver is None:
             raise OSError(errno.EDESTADDRREQ if self.kind == DATAGRAM else errno.ENOTCONN, "not connected")
@@ -187,7 +226,10 @@ class Socket(OpenFile):
         if self.kind == STREAM and not files and last is not None and not last.files:
             last.data += data[:room]
         elif data or self.kind != STREAM:
-            receiver._inbox.append(Message(data[:room], files, self.address))
+            sender = self.address
+            if isinstance(sender, Internet) and isinstance(receiver.address, Internet):
+                sender = sender._replace(host=LOOPBACK_6) if sender.host == ANY_6 else sender.reached()
+            receiver._inbox.append(Message(data[:room], files, sender))
         receiver.changes += 1
         return min(len(data), room)
 
@@ -254,7 +296,7 @@ class Socket(OpenFile):
                 self.peer.changes += 1
 
     def close(self) -> None:
-        self._names.release(self)
+        self._names.release(self)  # an accepted one has its listener's address, and is not known there
         for waiting in self.backlog or ():
             waiting.close()
         if self.peer is not None and self.peer.peer is self:
@@ -267,6 +309,8 @@ class Socket(OpenFile):
     def poll(self) -> int:
         if self.backlog is not None:
             return POLLIN if self.backlog else 0
+        if self._error:
+            return POLLIN | POLLOUT | POLLERR | POLLHUP
         if self.kind != DATAGRAM and not self.is_connected:
             return POLLOUT | POLLHUP
         ended = self.has_ended

@@ -32,6 +32,7 @@ from emulator.linux.ipc_messages import MessageCalls
 from emulator.linux.ipc_semaphores import SemaphoreCalls
 from emulator.linux.memory_calls import MemoryCalls
 from emulator.linux.open_files import WouldBlock
+from emulator.linux.page_calls import PageCalls
 from emulator.linux.path_calls import PathCalls
 from emulator.linux.poll_calls import PollCalls
 from emulator.linux.process import ProcessImage
@@ -90,6 +91,12 @@ class LinuxKernel:
         self.memory = memory
         self.process = process
         self.files = files or VirtualFiles()
+        is_same = (
+            before is not None and before.process is process
+        )  # a fork, whose working directory may be another
+        self.program_path: str = (
+            before.program_path if before and is_same else self.files.absolute(process.image.name)
+        )
         self.signals = SignalState(memory, process.trampoline)
         if before is None:
             self.clock = VirtualClock(clock)
@@ -117,6 +124,7 @@ class LinuxKernel:
             SocketCalls(self),
             PollCalls(memory, self.files.descriptors, self.signals, self.clock),
             self.memory_calls,
+            PageCalls(memory, self.memory_calls),
             self.times,
             SignalCalls(memory, self.signals, self.clock, self.scheduler, self.owner),
             self.limits,
@@ -160,6 +168,7 @@ class LinuxKernel:
     def release(self) -> None:
         """The process is gone, or executes another program: no timer of this one sends signals any more."""
         self.times.release()
+        self.limits.release()
         self.memory_calls.release()
 
     def syscall(self, hart: Hart) -> None:

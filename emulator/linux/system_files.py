@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from emulator.linux.abi import GID, UID
 from emulator.linux.clock import NANOSECONDS
 from emulator.linux.open_files import OpenFile
-from emulator.linux.tasks import Process, Thread
+from emulator.linux.tasks import MAX_TASKS, Process, Thread
 from emulator.memory import EXEC, PAGE_SHIFT, READ, WRITE
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _FIXED = {
     "/proc/sys/kernel/ostype": "Linux\n",
     "/proc/sys/kernel/hostname": "guest\n",
     "/proc/sys/kernel/pid_max": "4194304\n",
-    "/proc/sys/kernel/threads-max": "1024\n",
+    "/proc/sys/kernel/threads-max": f"{MAX_TASKS}\n",
     "/proc/sys/kernel/cap_last_cap": "40\n",
     "/proc/sys/vm/overcommit_memory": "0\n",
     "/proc/sys/vm/max_map_count": "65530\n",
@@ -108,8 +108,15 @@ class ProcFiles:
         found = self._find(path)
         if found is None or found[1] not in _LINKS:
             return None
-        files, image = found[0].kernel.files, found[0].kernel.process.image
-        return {"cwd": files.working_directory, "root": "/", "exe": files.absolute(image.name)}[found[1]]
+        kernel = found[0].kernel
+        return {"cwd": kernel.files.working_directory, "root": "/", "exe": kernel.program_path}[found[1]]
+
+    def program(self, path: str) -> tuple[str, bytes] | None:
+        found = self._find(path)
+        if found is None or found[1] != "exe":
+            return None
+        kernel = found[0].kernel
+        return kernel.program_path, kernel.process.image.data
 
     def link(self, path: str) -> str:
         if path == "/proc/self":

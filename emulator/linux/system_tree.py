@@ -37,6 +37,10 @@ class SystemFiles(Protocol):
         """The absolute path that a link to a file leads to; None for what is none."""
         ...
 
+    def program(self, path: str) -> tuple[str, bytes] | None:
+        """Path and contents of the program that a link to a running one leads to; None for what is none."""
+        ...
+
     def link(self, path: str) -> str:
         """What readlink tells. Raises OSError(EINVAL) for what is no link."""
         ...

@@ -80,7 +80,7 @@ class TaskCalls(KernelCalls):
             raise OSError(errno.EINVAL, "a descriptor is of a process")
         if flags & _CLONE_PIDFD and len(self._table.items()) >= MAX_DESCRIPTORS:
             raise OSError(errno.EMFILE, "descriptors")
-        self._scheduler.check_room(process=not is_thread)
+        self._scheduler.check_room(self._kernel.limits.most_tasks)
         caller = self._scheduler.current
         tid = self._scheduler.new_pid()
         process = self._owner if is_thread else self._fork(tid, flags, exit_signal)
@@ -125,6 +125,7 @@ class TaskCalls(KernelCalls):
         if not shares and self._scheduler.on_fork is not None:
             self._scheduler.on_fork(self._memory, memory)
         child = Process(pid, parent, self._owner.group, self._owner.session, exit_signal)
+        child.nice, child.policy = self._owner.nice, self._owner.policy
         child.borrows = bool(flags & _CLONE_VFORK)
         files = self._files.fork(share_descriptors=bool(flags & _CLONE_FILES))
         kernel = LinuxKernel(memory, self._kernel.process, files, before=self._kernel, owner=child)

@@ -19,11 +19,9 @@ from emulator.linux.signals import ThreadSignals
 if TYPE_CHECKING:
     from emulator.linux.syscalls import LinuxKernel
 
-MAX_PROCESSES = 64
-"""Alive or not yet waited for, the first one included; a fork beyond that fails with EAGAIN."""
-
-MAX_THREADS = 1024
-"""Of all processes together."""
+MAX_TASKS = 4096
+"""Threads of all processes, and processes that have ended and were not yet waited for: one more fails with EAGAIN, as
+RLIMIT_NPROC tells."""
 
 
 class Registers(NamedTuple):
@@ -65,8 +63,9 @@ class Wait(Exception):
 
     ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
-    ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: what else is to
-    be done when a signal ends the call. ``when_stopped``: what a stop of the process does to it.
+    ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: called when a signal
+    ends the call; its result is the call's, None stands for EINTR. ``when_stopped``: what a stop of the process does
+    to it.
     ``deadlock``: what to say when nothing can ever end it.
     """
 
@@ -76,7 +75,7 @@ class Wait(Exception):
         until: int | None = None,
         timed_out: Callable[[], int] | None = None,
         restartable: bool = False,
-        interrupted: Callable[[], None] | None = None,
+        interrupted: Callable[[], int | None] | None = None,
         when_stopped: WhenStopped = WhenStopped.GOES_ON,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
@@ -136,6 +135,10 @@ class Process:
     borrows: bool = False
     has_executed: bool = False
     is_adopted: bool = False
+    nice: int = 0
+    """Told and inherited; it changes nothing."""
+    policy: int = 0
+    """Of scheduling, as ``nice``."""
     stopped: int = 0
     stop_is_news: bool = False
     is_continued: bool = False

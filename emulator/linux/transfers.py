@@ -10,6 +10,7 @@ from emulator.linux.abi import Signal, signed
 from emulator.linux.calls import KernelCalls
 from emulator.linux.jobs import check_terminal
 from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.pipes import PipeEnd
 from emulator.linux.signals import sent_by_user
 from emulator.linux.tasks import Wait
 from emulator.linux.watch_files import ACCESS, MODIFY
@@ -38,7 +39,8 @@ class Transfers(KernelCalls):
 
     def _write(self, file: OpenFile, data: bytes) -> int:
         """Write all of it; a file that takes a part, and has room later, is waited for. No reader is a SIGPIPE, too."""
-        done = self._put(file.write, data, waits=file.has_room_later and not file.non_blocking)
+        waits = file.has_room_later and not file.non_blocking
+        done = self._put(file.write, data, waits, signals_later=isinstance(file, PipeEnd))
         return self._changed(file, done)
 
     def _changed(self, file: OpenFile, n_bytes: int) -> int:
@@ -53,8 +55,18 @@ class Transfers(KernelCalls):
             self._tell(file, ACCESS)
         return n_bytes
 
-    def _put(self, write: Callable[[bytes], int], data: bytes, waits: bool, signals: bool = True) -> int:
-        """Give ``data`` to ``write``: once, or until it has taken all. ``signals``: whether no reader is a SIGPIPE."""
+    def _put(
+        self,
+        write: Callable[[bytes], int],
+        data: bytes,
+        waits: bool,
+        signals: bool = True,
+        signals_later: bool = False,
+    ) -> int:
+        """Give ``data`` to ``write``: once, or until it has taken all; a signal or an error ends it after a part.
+
+        ``signals``: whether no reader is a SIGPIPE; ``signals_later``: also after a part was written (a pipe).
+        """
         done = self._put_some(write, data, signals)
         if done == len(data) or not waits:
             return done
@@ -62,12 +74,18 @@ class Transfers(KernelCalls):
 
         def ready() -> int | None:
             try:
-                progress[0] += self._put_some(write, data[progress[0] :], signals)
+                progress[0] += self._put_some(write, data[progress[0] :], signals_later)
             except WouldBlock:
                 return None
+            except OSError:
+                return progress[0]  # the next call meets the error again
             return progress[0] if progress[0] == len(data) else None
 
-        raise Wait(ready, deadlock="the guest waits for ever: it writes into a full pipe that nobody reads")
+        raise Wait(
+            ready,
+            interrupted=lambda: progress[0],
+            deadlock="the guest waits for ever: it writes into a full pipe that nobody reads",
+        )
 
     def _put_some(self, write: Callable[[bytes], int], data: bytes, signals: bool) -> int:
         try:
@@ -105,7 +123,12 @@ class Transfers(KernelCalls):
         for where, length in self._vectors(vectors, count):
             if not length:
                 continue
-            data = source(self._usable(where, length, WRITE), done)
+            try:
+                data = source(self._usable(where, length, WRITE), done)
+            except OSError:
+                if not done:
+                    raise
+                break  # what was read is the result; the next call meets the error again
             self._memory.write(where, data)
             done += len(data)
             if len(data) < length:

@@ -14,7 +14,7 @@ from emulator.isa import softfloat
 from emulator.isa.decode import assemble, decode
 from emulator.isa.table import ROWS
 from emulator.machine import Machine
-from tests.fuzz import qemu
+from tests.fuzz import memory_operations, qemu
 from tests.fuzz.engines import CASES, differences, keep, listing, load_case, minimise, run
 from tests.fuzz.hostile import SECRET, Surroundings, check_calls, damaged_elf
 from tests.fuzz.hostile import run as run_hostile
@@ -82,6 +82,19 @@ def test_qemu_says_whether_the_oracle_is_right(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("seed", range(12))
 def test_system_calls_in_sequences(seed: int, tmp_path: Path) -> None:
     assert check_sequence(seed, tmp_path) == []
+
+
+@pytest.mark.skipif(not memory_operations.is_comparable(), reason="the host is no Linux with pages of 4 KiB")
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_operations(seed: int) -> None:
+    assert memory_operations.check_memory(seed + 1) == []
+
+
+def test_a_difference_of_memory_operations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = ["0: 1+1 map = 1 ...", "1: 1+1 unmap = 0 ...", "status 0"]
+    monkeypatch.setattr(memory_operations, "on_host", lambda seed, operations: said)
+    monkeypatch.setattr(memory_operations, "in_guest", lambda seed, operations: said[:1])
+    assert memory_operations.check_memory(0) == [said[0], f"host:  {said[1]}", "guest: None"]
 
 
 def test_sequences_make_sense(tmp_path: Path) -> None:

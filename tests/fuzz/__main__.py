@@ -20,11 +20,20 @@ from pathlib import Path
 
 from tests.fuzz.engines import ENGINES, differences, keep, listing, minimise
 from tests.fuzz.hostile import check_calls, damaged_elf, run
+from tests.fuzz.memory_operations import check_memory
 from tests.fuzz.mixtures import compressed_program, float_program
 from tests.fuzz.programs import random_program
 from tests.fuzz.sequences import check_sequence
 
-BATCH = {"engines": 40, "float": 200, "compressed": 200, "elf": 300, "calls": 100, "sequences": 60}
+BATCH = {
+    "engines": 40,
+    "float": 200,
+    "compressed": 200,
+    "elf": 300,
+    "calls": 100,
+    "sequences": 60,
+    "memory": 20,
+}
 UNTRACED = ("interpreter", "templates", "optimised")
 PROGRAMS = {"engines": random_program, "float": float_program, "compressed": compressed_program}
 BATCH_SECONDS = 600
@@ -42,7 +51,7 @@ def main() -> int:
         "--only",
         choices=sorted(BATCH),
         help="one kind: programs on engines (any, floating-point, compressed), ELF files,"
-        " system calls (any, or in sequences that make sense)",
+        " system calls (any, or in sequences that make sense), operations on memory",
     )
     parser.add_argument(
         "--batch", type=int, help="run so many in this process, and end (what --minutes does over and over)"
@@ -89,7 +98,13 @@ def watch(kinds: list[str], seed: int, seconds: float) -> int:
 
 def batch(kind: str, seed: int, count: int) -> int:
     """How many of the seeds from ``seed`` on found something."""
-    check = {"elf": check_elf, "calls": check_calls_of, "sequences": check_sequence_of}.get(kind)
+    checks = {
+        "elf": check_elf,
+        "calls": check_calls_of,
+        "sequences": check_sequence_of,
+        "memory": check_memory,
+    }
+    check = checks.get(kind)
     if check is None:
         check = partial(check_program, kind)
     found = 0

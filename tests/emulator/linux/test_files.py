@@ -87,6 +87,78 @@ def test_links_are_followed_within_the_root_only(tree):
     assert error_of(files.open, "/etc/passwd/", READ, 0) == "ENOTDIR"
 
 
+@pytest.fixture
+def data(tree, tmp_path):
+    """A directory that is mapped beside the root, with links as the guest means them."""
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    (data / "file").write_text("of data")
+    links = {
+        "absolute": "/data/file",
+        "below": "/data/sub/../file",
+        "to_root": "/etc/passwd",
+        "up": "../etc/passwd",
+        "sub/up": "../../etc",
+        "in_memory": "/etc/hosts",
+        "device": "/dev/null",
+        "of_host": str(data / "file"),
+        "far_out": "../../../../.." + str(tmp_path / "secret.txt"),
+        "first": "/data/second",
+        "second": "/data/first",
+    }
+    for name, target in links.items():
+        (data / name).symlink_to(target)
+    for name, target in {"mounted": "/data", "etc/relative": "../data", "hosts": "etc/hosts"}.items():
+        (tree / name).symlink_to(target)
+    return data
+
+
+def test_links_lead_from_one_tree_to_another_and_never_out(tree, data):
+    files = VirtualFiles(root=tree, mapped={"/data": data, "/etc/hosts": b"localhost"})
+    for path in (
+        "/data/absolute",
+        "/data/below",
+        "/mounted/file",
+        "/etc/relative/absolute",
+        "/data/sub/../absolute",
+    ):
+        assert read(files, path) == b"of data", path
+        assert files.status(path).size_bytes == 7
+    for path in ("/data/to_root", "/data/up", "/data/sub/up/passwd", "/mounted/to_root"):
+        assert read(files, path) == b"guest's own", path
+    assert read(files, "/data/in_memory") == read(files, "/hosts") == b"localhost"
+    assert read(files, "/data/device") == b""
+    assert files.open("/mounted", READ, 0).path == files.place("/etc/relative", follow=True) == "/data"
+    for path in ("/data/of_host", "/data/far_out"):
+        assert error_of(files.open, path, READ, 0) == "ENOENT"
+    assert error_of(files.open, "/data/first", READ, 0) == "ELOOP"
+    assert files.read_link("/data/absolute") == "/data/file"
+
+
+def test_links_between_trees_open_nothing_for_writing(tree, data):
+    files = VirtualFiles(root=tree, mapped={"/data": data}, writable=["/data"])
+    for path in ("/data/to_root", "/data/up", "/data/sub/up/passwd"):
+        assert error_of(files.open, path, WRITE, 0) == "EROFS", path
+        assert not files.is_writable(path)
+    assert error_of(files.open, "/data/sub/up/new", CREATE, 0o644) == "EROFS"
+    assert error_of(files.remove, "/data/sub/up/passwd", False) == "EROFS"
+    assert error_of(files.rename, "/data/file", "/data/sub/up/file") == "EXDEV"
+    files.rename("/mounted/file", "/etc/relative/sub/file")
+    assert (data / "sub" / "file").read_text() == "of data"
+    files.open("/mounted/made", CREATE, 0o644).close()
+    files.remove("/mounted/made", False)
+    files.make_directory("/mounted/made", 0o755)
+    assert (data / "made").is_dir()
+    assert files.open("/etc/passwd", READ, 0).read(99) == b"guest's own"
+
+
+def test_a_mapped_directory_alone_has_the_guests_root_above_it(data):
+    files = VirtualFiles(mapped={"/data": data})
+    assert read(files, "/data/absolute") == b"of data"
+    for path in ("/data/to_root", "/data/up", "/data/far_out", "/data/of_host"):
+        assert error_of(files.open, path, READ, 0) == "ENOENT", path
+
+
 def test_a_directory_behind_a_link_has_its_real_path(tree):
     files = VirtualFiles(root=tree)
     directory = files.open("/directory/../directory", READ, 0)

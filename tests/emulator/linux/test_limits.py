@@ -1,0 +1,78 @@
+"""Limits of processes, and programs that are executed by other names than their paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emulator.linux.files import VirtualFiles
+from emulator.linux.tasks import MAX_TASKS
+from emulator.machine import Machine
+
+
+def ended(program: Path, *arguments: str, instructions: int = 50_000_000, **options: int) -> str:
+    files = VirtualFiles(capture=["/tmp/"])
+    with Machine(program, arguments, files=files, limit_instructions=instructions, **options) as machine:
+        machine.run()
+        assert machine.kernel.unsupported == []
+        return machine.files.output(1).decode()
+
+
+@pytest.fixture(scope="module")
+def program(compile_guest) -> Path:
+    return compile_guest("guest_limits.c")
+
+
+def test_processor_time_is_limited(program: Path) -> None:
+    """A slow machine, so that seconds are few instructions."""
+    text = ended(program, "processor", clock_hz=2_000_000)
+    assert text.splitlines() == ["killed 24", "warned 2: 1 2", "limit 3 3", "killed 9", "killed 9"]
+
+
+def test_tasks_are_limited(program: Path) -> None:
+    assert ended(program, "limit").splitlines() == [
+        "at the limit 9 Resource temporarily unavailable", "not waited for 0", "raised 14",
+        "of a child 0 was 15 is 3", "limit 15 20", "killed 9",
+    ]  # fmt: skip
+
+
+def test_many_processes(program: Path) -> None:
+    assert ended(program, "many", "150").splitlines() == ["allowed 1", "started 150", "ended 150"]
+    assert MAX_TASKS >= 4096
+
+
+EXECUTED = """executed /proc/self/exe
+exited 0
+executed /proc/1000/exe
+exited 0
+executed /proc/self/fd/50
+exited 0
+executed /dev/fd/50
+exited 0
+executed (descriptor)
+exited 0
+executed (memory)
+exited 0
+executed (no name)
+exited 0
+executed (script)
+exited 0
+(pipe): Permission denied
+exited 9
+(none): Bad file descriptor
+exited 9
+(not executable): Permission denied
+exited 9
+: No such file or directory
+exited 9
+"""
+
+
+def test_programs_are_executed_by_other_names(program: Path) -> None:
+    assert ended(program, "executes") == EXECUTED
+
+
+def test_a_program_whose_own_name_is_relative(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(program.parent)
+    assert ended(Path(program.name), "executes") == EXECUTED
