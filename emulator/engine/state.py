@@ -97,11 +97,12 @@ class Exit(IntEnum):
 
     BUDGET = 0  # the instruction budget is used up
     MISS = 1  # nothing is known about the code at pc
-    SLOW = 2  # the oracle must execute the instruction at pc (CSR, ecall, fence.i, fixed rounding)
+    SLOW = 2  # the oracle must execute the instruction at pc (ecall, fence.i, a counter, a rounding mode)
     HOT = 3  # the block at pc was executed often enough to be worth translating
     FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
     ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
     HOOK = 6  # the block at pc has an instruction that Python is to be called for
+    ROUNDING = 7  # the guest has chosen a rounding mode that the host does not have
 
 
 class Hart:
