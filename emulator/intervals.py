@@ -89,8 +89,8 @@ class IntervalWriter:
         self.make_room(n_blocks)
         job[kernel.STOP] = stop
         reason = kernel.run_intervals(
-            enter, hart.address, hart.signed_words, fast.view("u8"), exact.view("u8"), fast.address, exact.address,
-            longest_path, length, job, n_blocks, *self.arguments,
+            enter, hart.address, hart.words.view(np.int64), fast.view("u8"), exact.view("u8"), fast.address,
+            exact.address, longest_path, length, job, n_blocks, *self.arguments,
         )  # fmt: skip
         return int(job[kernel.INSTRUCTIONS]), bool(job[kernel.EXACTLY]), reason
 

@@ -15,6 +15,7 @@ from emulator.engine.discovery import Pages
 from emulator.engine.state import Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
+from emulator.isa.decode import Instruction, decode
 from emulator.linux.abi import Signal
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
@@ -28,6 +29,7 @@ from emulator.memory import (
 from emulator.noted import NotedCode
 
 _TABLES = ("block_index", "blocks")
+_NEVER = b"", 0, None
 # How long a process that ends waits for translations of its own that are of use to the next one.
 PATIENCE_SECONDS = 0.5
 
@@ -48,6 +50,9 @@ class Space:
         self._tables: dict[str, int] = {}
         self.code = NotedCode()
         self._in_doubt: set[int] = set()
+        self._decoded: dict[
+            int, tuple[bytes, int, Instruction | None]
+        ] = {}  # where the oracle has executed it
         if like is not None:
             self.cache.join(like.cache)
         memory.on_code_change = self._code_changed
@@ -85,6 +90,17 @@ class Space:
         high = self.memory.fetch(pc + 2, 2)
         self.code.note(pc + 2, high)
         return half | int.from_bytes(high, "little") << 16
+
+    def instruction_at(self, pc: int) -> tuple[int, Instruction]:
+        """The raw bits of the instruction at ``pc``, and what they are. Raises `MemoryFault` and `GuestFault`."""
+        before, word, instruction = self._decoded.get(pc, _NEVER)
+        if instruction is None or self.memory.fetch(pc, instruction.length_bytes) != before:
+            word = self.fetch(pc)
+            instruction = decode(word)
+            if instruction is None:
+                raise self._illegal(pc, word)
+            self._decoded[pc] = self.memory.fetch(pc, instruction.length_bytes), word, instruction
+        return word, instruction
 
     def peek(self, start: int, n_bytes: int) -> bytes | None:
         """Code, None where there is none."""

@@ -164,7 +164,7 @@ class BlockCache:
             pcs.append(pc)
             words.append(raw)
             pc += instruction.length_bytes
-            if instruction.slow or instruction.row.ends_block:
+            if instruction.ends:
                 break
         number = None if self.same is None else self.same.find(start, words)
         if number is not None:
@@ -191,7 +191,7 @@ def _block(
     told_class, told_target = _transfer(instructions, pcs)
     return Block(
         number, pcs[0], pcs[-1] + last.length_bytes, tuple(instructions), tuple(pcs), tuple(words),
-        told_target if last.op_class in _STATIC_TARGETS else None, last.row.ends_block and not last.slow, last.slow,
+        told_target if last.op_class in _STATIC_TARGETS else None, last.row.ends_block and not last.row.slow, last.slow,
         told_target if told_class == OpClass.CALL else None,
     )  # fmt: skip
 

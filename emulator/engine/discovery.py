@@ -27,6 +27,7 @@ from emulator.engine.operations import (
 from emulator.engine.state import MAX_BLOCKS, MXCSR_ROUNDING
 from emulator.engine.tables import GUEST_SPACE
 from emulator.events import BLOCK_DTYPE, INSTRUCTION_DTYPE, MAX_BLOCK_INSTRUCTIONS, OpClass
+from emulator.isa.base_rows import swaps_csr
 from emulator.isa.decode import CANDIDATES, DYNAMIC_ROUNDING, expand_compressed, rounds_as_told
 from emulator.isa.table import TABLE, Row
 from emulator.kept import OBJECTS, cache_directory, read_checked, write_checked
@@ -208,5 +209,6 @@ def _row(row: Row) -> list[int]:
     return [
         "rd" in fields, shape, *kinds, row.access, row.access_bytes, row.op_class, row.ends_block, row.slow,
         "rm" in fields, rounds_as_told(row), _JUMPS.get(row.mnemonic, k.NO_JUMP),
-        *(HANDLERS.get((row.index, mode), dynamic) for mode in range(8)),
+        k.NO_CSR if "csr" not in fields else k.CSR_SWAPS if swaps_csr(row.mnemonic) else k.CSR_CHANGES,
+        *(HANDLERS.get((row.index, variant), dynamic) for variant in range(8)),
     ]  # fmt: skip

@@ -18,14 +18,16 @@ N_BLOCKS, N_INSTRUCTIONS, N_OPERATIONS, N_DESCRIPTORS = range(4, 8)
 MOST_BLOCKS, MOST_INSTRUCTIONS, MOST_OPERATIONS, MOST_DESCRIPTORS = range(8, 12)
 HAS_SAME = 12  # whether there are ``latest`` and ``older``
 JOB_WORDS = 16
-# Columns of ``rows``, one row for each of the instruction table's; handlers by rounding mode are the last eight.
+# Columns of ``rows``, one row for each of the instruction table's; handlers by variant are the last eight.
 (
     HAS_RD, IMMEDIATE, KIND_RD, KIND_RS1, KIND_RS2, KIND_RS3, ACCESS, ACCESS_BYTES, CLASS, ENDS, SLOW, HAS_ROUNDING,
-    ROUNDS, JUMP, HANDLER
-) = range(15)  # fmt: skip
+    ROUNDS, JUMP, CSR, HANDLER
+) = range(16)  # fmt: skip
 ROW_COLUMNS = HANDLER + 8
 IMM_NONE, IMM_12, IMM_STORE, IMM_BRANCH, IMM_20, IMM_JUMP, IMM_SHIFT_6, IMM_SHIFT_5, IMM_CSR = range(9)
 NO_JUMP, JAL, JALR, AUIPC = range(4)
+NO_CSR, CSR_SWAPS, CSR_CHANGES = range(3)
+FFLAGS, FCSR, ONE_WAY = 1, 3, 4
 KIND_X, KIND_F = 1, 2
 # Classes, handlers and the like that the kernel names, in ``numbers``.
 (
@@ -68,6 +70,7 @@ def discover(  # type: ignore[no-untyped-def]
     target: Any = -1
     ends = 0
     slow = 0
+    transfers = 0
     was_auipc: Any = -1  # the register that the instruction before has written so
     auipc_value: Any = 0
     for register in range(32):
@@ -113,6 +116,13 @@ def discover(  # type: ignore[no-untyped-def]
         fixed = mode != 7 and about[ROUNDS] != 0
         slow = 1 if about[SLOW] or (fixed and mode == 4) else 0
         ends = about[ENDS]
+        transfers = 1 if ends and not about[SLOW] else 0
+        if about[CSR] and imm >= FFLAGS and imm <= FCSR:
+            slow, ends = 0, 0
+            changed = rd if about[CSR] == CSR_SWAPS else rs1
+            mode = imm if changed else imm + ONE_WAY
+            if imm != FFLAGS and (about[CSR] == CSR_SWAPS or rs1 != 0):
+                ends = 1
 
         fact = instructions[first + n]
         fact.pc, fact.length_bytes, fact.op_class = pc, length, kind
@@ -175,7 +185,7 @@ def discover(  # type: ignore[no-untyped-def]
             break
     if n == 0:
         return 0
-    if not (slow or ends):
+    if not (slow or transfers):
         put(operations[n_operations], numbers[OP_FALL_THROUGH], 0, 0, 0, 0, 0, 0, last, pc)
         n_operations += 1
     instructions[first + n - 1].op_class = kind

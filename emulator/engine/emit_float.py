@@ -4,6 +4,10 @@ It runs on the host's own instructions: constrained intrinsics with dynamic roun
 MXCSR and leave their flags in its sticky bits. What the host does differently is mended here: NaN results become
 canonical, minimum and maximum follow the 2019 standard, conversions to integers saturate, 0 x inf + quiet NaN raises
 invalid.
+
+What raises flags, or rounds as the guest's mode says, must stay between the accesses to fcsr around it. So it is strict
+(LLVM keeps those in order), unless it raises none: on results of arithmetic, which are no signalling NaNs, and on
+numbers that it is exact for.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any
 
 from emulator.engine.emit import MASK, RARELY, Emitter
 from emulator.engine.state import MXCSR_ROUNDING, MXCSR_ROUNDING_BITS
-from emulator.isa.decode import TIES_AWAY
+from emulator.isa.decode import DYNAMIC_ROUNDING, TIES_AWAY
 from emulator.isa.softfloat import F32, F64, Format
 
 V = Any
@@ -23,7 +27,12 @@ _ALL_ONES = "0xFFFFFFFFE0000000"  # a float's bits
 CANONICAL_NAN = "0x7FF8000000000000"  # LLVM writes floats with the bits of the double, too
 _STRICT = 'metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp'
 _EXCEPT = 'metadata !"fpexcept.strict") strictfp'
-_ROUND_TO_INTEGRAL = {0: "roundeven", 1: "trunc", 2: "floor", 3: "ceil", 7: "nearbyint"}
+_ROUND_TO_INTEGRAL = {0: "roundeven", 1: "trunc", 2: "floor", 3: "ceil"}
+_STICKY = 63  # flags of MXCSR
+# Rounding control of MXCSR, a byte for each frm, 0 for those that the host does not have.
+_PACKED_ROUNDING = sum(bits >> 8 << (8 * frm) for frm, bits in MXCSR_ROUNDING.items())
+# fflags as they are in MXCSR: invalid, divide by zero, overflow, underflow, precision in bits 0, 2-5.
+_FLAG_PLACES = ((0, 4), (2, 3), (3, 2), (4, 1), (5, 0))
 
 
 def _double(value: float) -> str:
@@ -38,21 +47,72 @@ def _fp_type(fmt: Format) -> tuple[str, str]:
 class FloatEmitter(Emitter):
     """Emits the floating-point part of the algebra, too."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsuitable: V = False
+        """Whether the current instruction has chosen a rounding mode that translations cannot run in, an i1."""
+
+    # --- fcsr
+    def fflags(self) -> V:
+        return self.or_(self._raised(self._host_state()), self.state_load("fflags"))
+
+    def frm(self) -> V:
+        return self.state_load("frm")
+
+    def set_fcsr(self, flags: V | None, frm: V | None) -> None:
+        before = after = self._host_state()
+        if flags is not None:
+            # Only the host's bits of other flags have to go, which is seldom: it takes longer than all the rest.
+            others = self.ne(self.and_(self._raised(before), self.xor(flags, 31)), 0)
+            clear = self.let(f"and i32 {after}, {~_STICKY & 0xFFFFFFFF}")
+            after = self.let(f"select i1 {others}, i32 {clear}, i32 {after}")
+            self.state_store("fflags", flags)
+        if frm is not None:
+            rest = self.let(f"and i32 {after}, {~MXCSR_ROUNDING_BITS & 0xFFFFFFFF}")
+            after = self.let(f"or i32 {rest}, {self._host_rounding(frm)}")
+            self.state_store("frm", frm)
+            self.unsuitable = self.lt_u(3, frm)
+        change, done = self.fresh_label("change"), self.fresh_label("on")
+        same = self.let(f"icmp eq i32 {before}, {after}")
+        self.say(f"br i1 {same}, label %{done}, label %{change}")
+        self.start(change)
+        place = self.state_pointer("guest_mxcsr")
+        self.say(f"store i32 {after}, ptr {place}")
+        self.say(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
+        self.say(f"br label %{done}")
+        self.start(done)
+
+    def _host_state(self) -> V:
+        """MXCSR, an i32."""
+        place = self.state_pointer("guest_mxcsr")
+        self.say(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
+        return self.let(f"load i32, ptr {place}")
+
+    def _raised(self, host_state: V) -> V:
+        """The flags that are set in MXCSR."""
+        wide = self.let(f"zext i32 {host_state} to i64")
+        found: V = 0
+        for host, guest in _FLAG_PLACES:
+            moved = self.shl(wide, guest - host) if guest > host else self.shr_u(wide, host - guest)
+            found = self.or_(self.and_(moved, 1 << guest), found)
+        return found
+
+    def _host_rounding(self, frm: V) -> V:
+        """The bits of MXCSR (an i32) for a rounding mode; as for the first one where the host does not have it."""
+        byte = self.and_(self.shr_u(_PACKED_ROUNDING, self.shl(frm, 3)), 255)
+        return self.let(f"trunc i64 {self.shl(byte, 8)} to i32")
+
     # --- floating point
     def set_host_rounding(self, bits: V) -> None:
         """Let the host round as ``bits`` of MXCSR (an i32) say; its sticky flags stay."""
+        rest = self.let(f"and i32 {self._host_state()}, {~MXCSR_ROUNDING_BITS & 0xFFFFFFFF}")
         place = self.state_pointer("guest_mxcsr")
-        self.say(f"call void @llvm.x86.sse.stmxcsr(ptr {place})")
-        rest = self.let(f"and i32 {self.let(f'load i32, ptr {place}')}, {~MXCSR_ROUNDING_BITS & 0xFFFFFFFF}")
         self.say(f"store i32 {self.let(f'or i32 {rest}, {bits}')}, ptr {place}")
         self.say(f"call void @llvm.x86.sse.ldmxcsr(ptr {place})")
 
     def host_rounding_of_guest(self) -> V:
         """The bits of MXCSR (an i32) for the guest's rounding mode, which is one that the host has."""
-        packed = sum(bits << (8 * frm) for frm, bits in ((f, b >> 8) for f, b in MXCSR_ROUNDING.items()))
-        frm = self.let(f"trunc i64 {self.state_load('frm')} to i32")
-        byte = self.let(f"lshr i32 {packed}, {self.let(f'shl i32 {frm}, 3')}")
-        return self.let(f"shl i32 {self.let(f'and i32 {byte}, 255')}, 8")
+        return self._host_rounding(self.frm())
 
     def rounded_as_told(self, rm: int, operation: Callable[[], None]) -> None:
         """Emit ``operation`` so that the host rounds as ``rm`` says, which is mostly the guest's mode anyway."""
@@ -155,7 +215,7 @@ class FloatEmitter(Emitter):
 
         def zero_times_infinity() -> None:
             # The host stays silent when the addend is a quiet NaN; RISC-V raises invalid (section 20.6).
-            mantissa_bits = 52 if fmt is F64 else 23
+            mantissa_bits = fmt.fraction_bits
             sign = 1 << (fmt.width - 1)
             infinity = (sign - 1) >> mantissa_bits << mantissa_bits
             x = self.and_(self.to_bits(fmt, a), sign - 1)
@@ -206,7 +266,7 @@ class FloatEmitter(Emitter):
         return self._extremum(fmt, a, b, False)
 
     def fclass(self, fmt: Format, bits: V) -> V:
-        mantissa_bits = 52 if fmt is F64 else 23
+        mantissa_bits = fmt.fraction_bits
         sign_bit = 1 << (fmt.width - 1)
         infinity = (sign_bit - 1) >> mantissa_bits << mantissa_bits
         magnitude = self.and_(bits, sign_bit - 1)
@@ -231,15 +291,20 @@ class FloatEmitter(Emitter):
         return self.canonical(target, narrow)
 
     def _round_to_integral(self, a: V) -> V:
+        if self.rm == DYNAMIC_ROUNDING:
+            return self._arithmetic("nearbyint", F64, a)
         if self.rm != TIES_AWAY:
-            return self.let(f"call double @llvm.{_ROUND_TO_INTEGRAL[self.rm]}.f64(double {a})")
+            return self._rounded(_ROUND_TO_INTEGRAL[self.rm], a)
         # The host has no such instruction. Both the fraction and the corrected sum are exact.
-        whole = self.let(f"call double @llvm.trunc.f64(double {a})")
-        fraction = self.let(f"fsub double {a}, {whole}")
+        whole = self._rounded("trunc", a)
+        fraction = self._arithmetic("fsub", F64, a, whole)
         size = self.let(f"call double @llvm.fabs.f64(double {fraction})")
         away = self.let(f"fcmp oge double {size}, {_double(0.5)}")
         one = self.let(f"call double @llvm.copysign.f64(double {_double(1.0)}, double {a})")
         return self.let(f"fadd double {whole}, {self.let(f'select i1 {away}, double {one}, double 0.0')}")
+
+    def _rounded(self, function: str, a: V) -> V:
+        return self.let(f"call double @llvm.experimental.constrained.{function}.f64(double {a}, {_EXCEPT}")
 
     def fp_to_int(self, fmt: Format, a: V, bits: int, signed: bool) -> V:
         if fmt is not F64:
@@ -257,28 +322,79 @@ class FloatEmitter(Emitter):
             upper = self.let(f"fcmp oge double {safe}, {_double(2.0**63)}")
             offset = self.let(f"select i1 {upper}, double {_double(2.0**63)}, double 0.0")
             safe = self.let(f"fsub double {safe}, {offset}")
-            value = self.let(f"fptosi double {safe} to i64")
+            value = self._truncated(safe)
             value = self.xor(value, self.select(upper, 1 << 63, 0))
         else:
-            value = self.let(f"fptosi double {safe} to i64")
-        exact = self.let(f"fcmp oeq double {rounded}, {a}")
+            value = self._truncated(safe)
+        exact = self._compare(False, F64, "oeq", rounded, a)
         self.raise_flags(self.select(fits, self.select(exact, 0, 1), 16))
         top = (1 << (bits - 1 if signed else bits)) - 1
         bottom = -(1 << (bits - 1)) & MASK if signed else 0
-        negative = self.let(f"fcmp olt double {a}, 0.0")  # false for a NaN, which saturates upwards
+        negative = self.let(f"fcmp olt double {rounded}, 0.0")  # false for a NaN, which saturates upwards
         result = self.select(fits, value, self.select(negative, bottom, top))
         return self.sext(result, 32) if bits == 32 else result
 
+    def _truncated(self, a: V) -> V:
+        # Strict, for LLVM would convert what does not fit, too, and leave the result alone.
+        return self.let(f"call i64 @llvm.experimental.constrained.fptosi.i64.f64(double {a}, {_EXCEPT}")
+
     def int_to_fp(self, fmt: Format, value: V, bits: int, signed: bool) -> V:
-        kind, suffix = _fp_type(fmt)
         if bits == 32:
             value = self.sext(value, 32) if signed else self.zext(value, 32)
-        convert = f"call {kind} @llvm.experimental.constrained.sitofp.{suffix}.i64(i64 "
+        if self.rm == DYNAMIC_ROUNDING or (fmt is F64 and bits == 32):
+            return self._int_to_fp_as_the_host(fmt, value, bits, signed)
+        return self._int_to_fp_as_told(fmt, value, signed)
+
+    def _int_to_fp_as_told(self, fmt: Format, value: V, signed: bool) -> V:
+        """In the instruction's own rounding mode: mostly nothing is rounded, and if so, by integer operations."""
+        kind, _ = _fp_type(fmt)
+        precision = fmt.precision
+        small, large, join = (self.fresh_label(stem) for stem in ("small", "large", "converted"))
+        lowest = 1 << precision if signed else 0
+        is_exact = self.lt_u(self.add(value, lowest), lowest + (1 << precision) + 1)
+        self.say(f"br i1 {is_exact}, label %{small}, label %{large}")
+        self.start(small)
+        plain = self._converted(fmt, value)
+        self.say(f"br label %{join}")
+        self.start(large)
+        negative: V = self.lt_s(value, 0) if signed else "false"
+        magnitude = self.select(negative, self.sub(0, value), value)
+        shift = self.sub(64 - precision, self.count_leading_zeros(magnitude, 64))
+        kept = self.shr_u(magnitude, shift)
+        rest = self.sub(magnitude, self.shl(kept, shift))
+        half = self.shl(1, self.sub(shift, 1))
+        inexact = self.ne(rest, 0)
+        up: V = {
+            0: lambda: self.lt_u(half, self.add(rest, self.and_(kept, 1))),
+            1: lambda: "false",
+            2: lambda: self.both(negative, inexact),
+            3: lambda: self.both(self.not_(negative), inexact),
+            TIES_AWAY: lambda: self.not_(self.lt_u(rest, half)),
+        }[self.rm]()
+        whole = self._converted(fmt, self.add(kept, self.flag(up)))
+        unit = self.from_bits(fmt, self.shl(self.add(shift, fmt.bias), fmt.fraction_bits))
+        product = self._arithmetic("fmul", fmt, whole, unit)
+        signed_product = self.let(
+            f"select i1 {negative}, {kind} {self._negate(fmt, product)}, {kind} {product}"
+        )
+        self.raise_flags(self.flag(inexact))
+        self.say(f"br label %{join}")
+        self.start(join)
+        return self.let(f"phi {kind} [ {plain}, %{small} ], [ {signed_product}, %{large} ]")
+
+    def _converted(self, fmt: Format, value: V) -> V:
+        kind, suffix = _fp_type(fmt)
+        return self.let(
+            f"call {kind} @llvm.experimental.constrained.sitofp.{suffix}.i64(i64 {value}, {_STRICT}"
+        )
+
+    def _int_to_fp_as_the_host(self, fmt: Format, value: V, bits: int, signed: bool) -> V:
         if signed or bits == 32:
-            return self.let(f"{convert}{value}, {_STRICT}")
+            return self._converted(fmt, value)
         # Halve values of 2^63 and above, keeping the last bit sticky; doubling the result is exact.
         large = self.lt_s(value, 0)
         half = self.or_(self.shr_u(value, 1), self.and_(value, 1))
-        small = self.let(f"{convert}{self.select(large, half, value)}, {_STRICT}")
+        small = self._converted(fmt, self.select(large, half, value))
         double = self._arithmetic("fadd", fmt, small, small)
+        kind, _ = _fp_type(fmt)
         return self.let(f"select i1 {large}, {kind} {double}, {kind} {small}")

@@ -25,6 +25,7 @@ from emulator.engine.operations import (
 )
 from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
 from emulator.events import InlineCall, TraceSelection
+from emulator.isa.decode import DYNAMIC_ROUNDING, ONE_WAY
 from emulator.isa.softfloat import F32, F64, Format
 from emulator.isa.table import TABLE, Row
 
@@ -40,6 +41,7 @@ class InterpreterEmitter(FloatEmitter):
         self.selection = selection
         self.function = name
         self._row: Row
+        self._variant = DYNAMIC_ROUNDING  # of its translations
         self._columns = column_places(selection.inline)
         self._calls: list[tuple[int, Inline]] = []  # that may be made for the current instruction
         self._known: dict[str, V] = {}  # fields for them
@@ -56,8 +58,8 @@ class InterpreterEmitter(FloatEmitter):
         cases += f" i16 {FALL_THROUGH}, label %fallthrough"
         cases += f" i16 {SET_ROUNDING}, label %setrounding i16 {RESTORE_ROUNDING}, label %restorerounding"
         self.say(f"switch i16 %handler, label %slow [ {cases} ]")
-        for (index, rm), number in HANDLERS.items():
-            self._handler(TABLE[index], rm, number)
+        for (index, variant), number in HANDLERS.items():
+            self._handler(TABLE[index], variant, number)
         self.start("setrounding")
         self.set_host_rounding(self.let(f"trunc i64 {self._field('imm')} to i32"))
         self._step()
@@ -152,17 +154,31 @@ class InterpreterEmitter(FloatEmitter):
         pointer = self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields['n_instructions'][1]}")
         return self.let(f"zext i32 {self.let(f'load i32, ptr {pointer}')} to i64")
 
-    def _handler(self, row: Row, rm: int, number: int) -> None:
+    def _handler(self, row: Row, variant: int, number: int) -> None:
         self.start(f"h{number}")
         self._row = row
-        self.rm = rm
+        self._variant = variant
+        self.rm = variant if "rm" in row.fields else DYNAMIC_ROUNDING
         self._ended = False
+        self.unsuitable = False
         self._begin_calls()
         self.keeps_memory = bool(row.access) and any("value" in call.fields for _, call in self._calls)
         row.semantics(self)
         if not self._ended:
             self._finish()
+            self._leave_if_unsuitable()
             self._step()
+
+    def _leave_if_unsuitable(self) -> None:
+        """Leave behind an instruction that has chosen a rounding mode that translations cannot run in."""
+        if self.unsuitable is False:
+            return
+        leave, stay = self.fresh_label("unsuitable"), self.fresh_label("suitable")
+        self.say(f"br i1 {self.unsuitable}, label %{leave}, label %{stay}, {RARELY}")
+        self.start(leave)
+        emit_commit(self, self._columns)
+        self._leave(self.next_pc(), Exit.ROUNDING)
+        self.start(stay)
 
     def _step(self) -> None:
         """Go on with the next operation."""
@@ -327,10 +343,16 @@ class InterpreterEmitter(FloatEmitter):
     def next_pc(self) -> V:
         return self._field("next_pc")
 
-    def rs1_number(self) -> int:
-        raise AssertionError("only slow instructions ask for register numbers")
+    def csr_number(self) -> int:
+        return self._variant & ~ONE_WAY
 
-    rd_number = rs1_number
+    def csr_immediate(self) -> V:
+        return self._field("rs1")
+
+    def rs1_field_is_0(self) -> bool:
+        return bool(self._variant & ONE_WAY)
+
+    rd_field_is_0 = rs1_field_is_0  # what only reads does not ask, nor what only writes for the other
 
     def wx(self, value: V) -> None:
         self.say(f"store i64 {value}, ptr {self._register('rd')}")

@@ -23,6 +23,8 @@ from emulator.engine.tiers import Tier
 from emulator.errors import TooMuchCode
 from emulator.events import INSTRUCTION_DTYPE, OpClass
 
+_NOTHING = np.zeros(0, np.int64)
+
 
 class KnownCode:
     """The code of one address space.
@@ -146,10 +148,14 @@ class KnownCode:
             self._index[pc >> 1] = ASK
 
     # --- while the guest runs
+    def is_ready(self, tier: Tier) -> bool:
+        """Whether `begin` has nothing to do."""
+        return self._ready is tier
+
     def begin(self, tier: Tier, runner: int, report_at: int) -> bool:
-        """The guest is about to run: let the interpreter discover blocks by itself, for ``runner`` to run; False when
-        that was prepared before."""
-        if self._ready is tier or self._kernel is None:
+        """The guest is about to run: let the interpreter discover blocks by itself, for ``runner`` to run; False where
+        only Python discovers any."""
+        if self._kernel is None:
             return False
         self._kernel.begin(runner, tier.slots.address, report_at, len(self))
         self._hart.set("discover", self._kernel.address)
@@ -166,7 +172,7 @@ class KnownCode:
         """The guest has run: take in what was discovered, blocks of these numbers."""
         kernel, source = self._kernel, self._source
         if kernel is None or source is None or not kernel.has_found:
-            return np.zeros(0, np.int64)
+            return _NOTHING
         operations, numbers, instructions = kernel.collect()
         blocks = self._cache.facts.blocks[numbers]
         self._operations.append(operations)

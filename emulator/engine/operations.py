@@ -9,8 +9,9 @@ import numpy as np
 from emulator.engine.blocks import Block
 from emulator.engine.lines import noted
 from emulator.engine.state import MXCSR_ROUNDING
-from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
-from emulator.isa.table import TABLE
+from emulator.isa.base_rows import FP_CSRS
+from emulator.isa.decode import DYNAMIC_ROUNDING, ONE_WAY, Instruction, has_own_rounding
+from emulator.isa.table import TABLE, Row
 
 OPERATION_DTYPE = np.dtype(
     [
@@ -28,14 +29,24 @@ DESCRIPTOR_DTYPE = np.dtype(
 )  # fmt: skip
 SCRATCH_REGISTER = 64  # x0 as a destination
 
-# Conversions to integers have one handler a rounding mode; other rows one each; then the pseudo operations.
-_Key = tuple[int, int]
-HANDLERS: dict[_Key, int] = {}
+# By row and `Instruction.variant`: conversions from and to integers have one handler a rounding mode, accesses
+# to fcsr one for each part and way; other rows one each; then the pseudo operations.
+_ROUNDING_MODES = (0, 1, 2, 3, 4, DYNAMIC_ROUNDING)
+_FCSR_ACCESSES = tuple(way | number for way in (0, ONE_WAY) for number in FP_CSRS)
+
+
+def _variants(row: Row) -> tuple[int, ...]:
+    if "csr" in row.fields:
+        return _FCSR_ACCESSES
+    if row.slow:
+        return ()
+    return _ROUNDING_MODES if has_own_rounding(row) else (DYNAMIC_ROUNDING,)
+
+
+HANDLERS: dict[tuple[int, int], int] = {}
 for _row in TABLE:
-    _integer_result = "rm" in _row.fields and _row.register_kinds[0] == "x"
-    for _rm in (0, 1, 2, 3, 4, DYNAMIC_ROUNDING) if _integer_result else (DYNAMIC_ROUNDING,):
-        if not _row.slow:
-            HANDLERS[(_row.index, _rm)] = len(HANDLERS)
+    for _variant in _variants(_row):
+        HANDLERS[(_row.index, _variant)] = len(HANDLERS)
 FALL_THROUGH = len(HANDLERS)
 SLOW = FALL_THROUGH + 1
 SET_ROUNDING, RESTORE_ROUNDING = SLOW + 1, SLOW + 2  # around an instruction of fixed rounding
@@ -62,7 +73,7 @@ def operations_of(block: Block) -> np.ndarray[Any, np.dtype[np.void]]:
 
 def _operation(instruction: Instruction, pc: int, place: int) -> tuple[int, ...]:
     row = instruction.row
-    handler = HANDLERS.get((row.index, instruction.rm))
+    handler = HANDLERS.get((row.index, instruction.variant))
     if handler is None:  # the rounding mode does not matter to this instruction
         handler = HANDLERS[(row.index, DYNAMIC_ROUNDING)]
     kinds = row.register_kinds

@@ -1,7 +1,7 @@
 """The oracle: executes guest instructions one at a time on Python integers. It defines correct.
 
 Slow and plain on purpose. Every other engine is tested against it, and hands it the instructions that it does
-not execute itself (CSRs, environment calls, fixed rounding modes).
+not execute itself (environment calls, counters, rounding modes that the host does not have).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from emulator.isa.softfloat import F32, Format
 MASK = (1 << 64) - 1
 SIGILL, SIGTRAP, SIGBUS = 4, 5, 7
 BOX = 0xFFFFFFFF_00000000
-CSR_FFLAGS, CSR_FRM, CSR_FCSR = 1, 2, 3
 
 
 def signed(value: int, bits: int = 64) -> int:
@@ -115,12 +114,6 @@ class Oracle:
 
     def next_pc(self) -> int:
         return self._pc + self.instruction.length_bytes
-
-    def rs1_number(self) -> int:
-        return self.instruction.rs1
-
-    def rd_number(self) -> int:
-        return self.instruction.rd
 
     def wx(self, value: int) -> None:
         if self.instruction.rd:
@@ -271,29 +264,41 @@ class Oracle:
     def instruction_fence(self) -> None:
         self.environment.instruction_fence()
 
+    # --- control and status registers
+    def csr_number(self) -> int:
+        return self.instruction.imm & 0xFFF
+
+    def csr_immediate(self) -> int:
+        return self.instruction.rs1
+
+    def rs1_field_is_0(self) -> bool:
+        return self.instruction.rs1 == 0
+
+    def rd_field_is_0(self) -> bool:
+        return self.instruction.rd == 0
+
     def csr_read(self) -> int:
-        number = self.instruction.imm & 0xFFF
-        if number == CSR_FFLAGS:
-            return self.hart.fcsr & 31
-        if number == CSR_FRM:
-            return self.hart.fcsr >> 5
-        if number == CSR_FCSR:
-            return self.hart.fcsr
+        number = self.csr_number()
         value = self.environment.read_csr(number)
         if value is None:
             self._illegal(f"CSR {number:#05x} does not exist or is not readable in user mode")
         return value & MASK
 
     def csr_write(self, value: int) -> None:
-        number = self.instruction.imm & 0xFFF
-        if number == CSR_FFLAGS:
-            self.hart.fcsr = (self.hart.fcsr & ~31) | (value & 31)
-        elif number == CSR_FRM:
-            self.hart.fcsr = (self.hart.fcsr & 31) | (value & 7) << 5
-        elif number == CSR_FCSR:
-            self.hart.fcsr = value & 0xFF
-        elif not self.environment.write_csr(number, value):
+        number = self.csr_number()
+        if not self.environment.write_csr(number, value):
             self._illegal(f"CSR {number:#05x} does not exist or is not writable in user mode")
+
+    def fflags(self) -> int:
+        return self.hart.fcsr & 31
+
+    def frm(self) -> int:
+        return self.hart.frm
+
+    def set_fcsr(self, flags: int | None, frm: int | None) -> None:
+        self.hart.fcsr = (self.frm() if frm is None else frm) << 5 | (
+            self.fflags() if flags is None else flags
+        )
 
     # --- floating-point registers
     def _unboxed(self, fmt: Format, number: int) -> int:

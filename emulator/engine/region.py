@@ -215,6 +215,7 @@ class RegionEmitter(RegisterEmitter):
         if block.slow:
             instructions = instructions[:-1]
         self._target = self._condition = None
+        self.unsuitable = False
         inline = calls_of(self.selection.inline, block) if self.selection.inline else []
         self._begin_columns(block, instructions, inline)
         loose = loose_loads(block.instructions)
@@ -351,6 +352,11 @@ class RegionEmitter(RegisterEmitter):
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
             self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
+        elif self.unsuitable is not False:
+            leave = self._leave(block.end_pc, Exit.ROUNDING, self._flow.dirty_out[block.pc])
+            self.say(
+                f"br i1 {self.unsuitable}, label %{leave}, label %{self._goto(block, block.end_pc)}, {RARELY}"
+            )
         elif self._target is None:
             self.say(f"br label %{self._goto(block, block.end_pc)}")
         elif isinstance(self._target, int):

@@ -91,11 +91,17 @@ class RegisterEmitter(FloatEmitter):
     def next_pc(self) -> int:
         return self._pc + self.instruction.length_bytes
 
-    def rs1_number(self) -> int:
+    def csr_number(self) -> int:
+        return self.instruction.imm
+
+    def csr_immediate(self) -> int:
         return self.instruction.rs1
 
-    def rd_number(self) -> int:
-        return self.instruction.rd
+    def rs1_field_is_0(self) -> bool:
+        return self.instruction.rs1 == 0
+
+    def rd_field_is_0(self) -> bool:
+        return self.instruction.rd == 0
 
     def wx(self, value: V) -> None:
         if self.instruction.rd:

@@ -59,6 +59,7 @@ for _name, _size in _FIELDS:
     OFFSETS[_name] = _position
     _position += _size
 STATE_BYTES = _position
+_PC, _BUDGET, _FRM = (OFFSETS[name] >> 3 for name in ("pc", "budget", "frm"))
 
 # How often a line was touched again after how long, by leading zeros of the time in 32 bits (u64 each): the sum of
 # several copies.
@@ -97,11 +98,12 @@ class Exit(IntEnum):
 
     BUDGET = 0  # the instruction budget is used up
     MISS = 1  # nothing is known about the code at pc
-    SLOW = 2  # the oracle must execute the instruction at pc (CSR, ecall, fence.i, fixed rounding)
+    SLOW = 2  # the oracle must execute the instruction at pc (ecall, fence.i, a counter, a rounding mode)
     HOT = 3  # the block at pc was executed often enough to be worth translating
     FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
     ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
     HOOK = 6  # the block at pc has an instruction that Python is to be called for
+    ROUNDING = 7  # the guest has chosen a rounding mode that the host does not have
 
 
 class Hart:
@@ -121,35 +123,36 @@ class Hart:
         self.reuses = self.reuses[: REUSE_COPIES * REUSE_BINS].reshape(REUSE_COPIES, REUSE_BINS)
         view = everything[:STATE_BYTES]
         self.words = view.view(np.uint64)
-        self.signed_words = view.view(np.int64)
+        # The same for single words, which a memory view gives faster.
+        state = memoryview(self._buffer)[:STATE_BYTES]
+        self._words, self._signed_words, self._half_words = state.cast("Q"), state.cast("q"), state.cast("I")
         self.x = self.words[OFFSETS["x"] // 8 :][:32]
         self.f = self.words[OFFSETS["f"] // 8 :][:32]
-        self._half_words = view.view(np.uint32)
         self.set("reservation", CANONICAL_EMPTY_RESERVATION)
         self.fcsr = 0
 
     def get(self, name: str) -> int:
-        return int(self.words[OFFSETS[name] >> 3])
+        return self._words[OFFSETS[name] >> 3]
 
     def set(self, name: str, value: int) -> None:
-        self.words[OFFSETS[name] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFF
+        self._words[OFFSETS[name] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFF
 
     @property
     def pc(self) -> int:
-        return int(self.words[OFFSETS["pc"] >> 3])
+        return self._words[_PC]
 
     @pc.setter
     def pc(self, value: int) -> None:
         """Bit 0 of an address to go to is not there (Volume II, "sepc"): whoever sets it may be a guest."""
-        self.words[OFFSETS["pc"] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFE
+        self._words[_PC] = value & 0xFFFF_FFFF_FFFF_FFFE
 
     @property
     def budget(self) -> int:
-        return int(self.signed_words[OFFSETS["budget"] >> 3])
+        return self._signed_words[_BUDGET]
 
     @budget.setter
     def budget(self, value: int) -> None:
-        self.signed_words[OFFSETS["budget"] >> 3] = value
+        self._signed_words[_BUDGET] = value
 
     @property
     def frm(self) -> int:
@@ -158,7 +161,7 @@ class Hart:
     @property
     def fcsr(self) -> int:
         """Accrued flags in bits 0-4, rounding mode in bits 5-7."""
-        guest_mxcsr = int(self._half_words[OFFSETS["guest_mxcsr"] >> 2])
+        guest_mxcsr = self._half_words[OFFSETS["guest_mxcsr"] >> 2]
         return self.get("frm") << 5 | self.get("fflags") | flags_from_mxcsr(guest_mxcsr)
 
     @fcsr.setter
@@ -171,4 +174,4 @@ class Hart:
     @property
     def host_rounding(self) -> bool:
         """Whether the current rounding mode is one that the host's instructions have."""
-        return self.get("frm") in MXCSR_ROUNDING
+        return self._words[_FRM] in MXCSR_ROUNDING

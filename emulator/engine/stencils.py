@@ -56,10 +56,10 @@ class StencilEmitter(InterpreterEmitter):
 
     def emit(self) -> str:
         """The IR text of the module."""
-        for (index, rm), number in HANDLERS.items():
+        for (index, variant), number in HANDLERS.items():
             self._begin(number)
             self.say(f"br label %h{number}")
-            self._handler(TABLE[index], rm, number)
+            self._handler(TABLE[index], variant, number)
             self._end()
         self._begin(SET_ROUNDING)
         self.set_host_rounding(self.let(f"trunc i64 {self._field('imm')} to i32"))

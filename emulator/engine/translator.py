@@ -240,7 +240,9 @@ class Translator:
         tier = self.tier
         if tier.hook:
             self.discover_nothing()
-        elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
+        elif not self.code.is_ready(tier) and self.code.begin(
+            tier, tier.interpreter, self._next_threshold(0)
+        ):
             self.hart.set("miss", tier.interpreter)
 
     def end(self) -> None:

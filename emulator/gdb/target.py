@@ -66,26 +66,24 @@ def _register(name: str, bits: int, kind: str, number: int) -> str:
 def read_register(registers: Registers, number: int) -> int:
     """The value of register ``number``, unsigned."""
     if number < PC:
-        return registers.x[number]
+        return int(registers.x[number])
     if number == PC:
         return registers.pc
     if number < FFLAGS:
-        return registers.f[number - F0]
+        return int(registers.f[number - F0])
     return {FFLAGS: registers.fcsr & 31, FRM: registers.fcsr >> 5 & 7}.get(number, registers.fcsr)
 
 
 def with_register(registers: Registers, number: int, value: int) -> Registers:
     """``registers`` with another value in one of them; zero stays zero."""
     if number < PC:
-        x = list(registers.x)
-        x[number] = value & _MASK if number else 0
-        return registers._replace(x=tuple(x))
+        return registers.with_x(number, value if number else 0)
     if number == PC:
         return registers._replace(pc=value & _MASK)
     if number < FFLAGS:
-        f = list(registers.f)
+        f = registers.f.copy()
         f[number - F0] = value & _MASK
-        return registers._replace(f=tuple(f))
+        return registers._replace(f=f)
     fcsr = registers.fcsr
     if number == FFLAGS:
         return registers._replace(fcsr=fcsr & ~31 | value & 31)

@@ -119,7 +119,7 @@ for _name, _funct3, _size in (("sb", "000", 1), ("sh", "001", 2), ("sw", "010", 
     _store(_name, _funct3, _size)
 
 
-# --- fences, environment, CSRs: the oracle executes them for every engine, except the plain fence ----------
+# --- fences, environment, CSRs: the oracle executes them for every engine, except the plain fence and fcsr ---
 row("fence", "fence rs1 000 rd 0001111", OpClass.FENCE, lambda m: None, "----")
 row(
     "fence.i", "imm12 rs1 001 rd 0001111", OpClass.FENCE,
@@ -129,19 +129,50 @@ row("ecall", "00000000000000000000000001110011", OpClass.SYSTEM, lambda m: m.eca
 row("ebreak", "00000000000100000000000001110011", OpClass.SYSTEM, lambda m: m.ebreak(), "----", slow=True)
 
 
+FFLAGS, FRM, FCSR = FP_CSRS = 1, 2, 3
+
+
+def _read_csr(m: Machine) -> Any:
+    number = m.csr_number()
+    if number == FFLAGS:
+        return m.fflags()
+    if number == FRM:
+        return m.frm()
+    return m.or_(m.fflags(), m.shl(m.frm(), m.const(5))) if number == FCSR else m.csr_read()
+
+
+def _write_csr(m: Machine, value: Any) -> None:
+    number = m.csr_number()
+    if number == FFLAGS:
+        m.set_fcsr(m.and_(value, m.const(31)), None)
+    elif number == FRM:
+        m.set_fcsr(None, m.and_(value, m.const(7)))
+    elif number == FCSR:
+        m.set_fcsr(m.and_(value, m.const(31)), m.and_(m.shr_u(value, m.const(5)), m.const(7)))
+    else:
+        m.csr_write(value)
+
+
 def _csr(mnemonic: str, funct3: str, immediate: bool, update: Callable[[Machine, Any, Any], Any]) -> None:
+    swaps = swaps_csr(mnemonic)
+
     def semantics(m: Machine) -> None:
-        operand = m.const(m.rs1_number()) if immediate else m.rs1()
-        # csrrs/csrrc with a zero operand field do not write at all (Zicsr, table 7).
-        writes = funct3 in ("001", "101") or m.rs1_number() != 0
-        reads = funct3 not in ("001", "101") or m.rd_number() != 0
-        old = m.csr_read() if reads else m.const(0)
+        operand = m.csr_immediate() if immediate else m.rs1()
+        # csrrs/csrrc with a zero operand field do not write at all, csrrw to x0 does not read (Zicsr, table 7).
+        reads, writes = not (swaps and m.rd_field_is_0()), swaps or not m.rs1_field_is_0()
+        old = _read_csr(m) if reads else m.const(0)
         if writes:
-            m.csr_write(update(m, old, operand))
-        m.wx(old)
+            _write_csr(m, update(m, old, operand))
+        if reads:
+            m.wx(old)
 
     kinds = "x---" if immediate else "xx--"
     row(mnemonic, f"csr rs1 {funct3} rd 1110011", OpClass.CSR, semantics, kinds, slow=True)
+
+
+def swaps_csr(mnemonic: str) -> bool:
+    """Whether the instruction writes what it is given, and not some bits of it."""
+    return mnemonic.startswith("csrrw")
 
 
 _csr("csrrw", "001", False, lambda m, old, new: new)

@@ -9,17 +9,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from emulator.events import OpClass
+from emulator.isa.base_rows import FFLAGS, FP_CSRS, swaps_csr
 from emulator.isa.table import ROWS, TABLE, Row
 
 DYNAMIC_ROUNDING = 7
 TIES_AWAY = 4
+ONE_WAY = 4  # in the variant of an access to fcsr
 
 
 class Instruction(NamedTuple):
     """A decoded instruction: its row and operand fields. ``imm`` is signed; ``rm`` is the rounding field.
 
-    ``slow``: the oracle executes it for every engine; ``fixed``: it rounds as ``rm`` says, whatever frm is, and other
-    engines must set the host's mode for it.
+    ``slow``: the oracle executes it for every engine; ``ends``: it is the last one of its block; ``fixed``: it rounds
+    as ``rm`` says, whatever frm is, and other engines must set the host's mode for it. ``variant``: which of the row's
+    translations it is: the rounding field or, of an instruction that accesses fcsr or a part of it, the register's
+    number, plus `ONE_WAY` where it only reads or only writes.
     """
 
     row: Row
@@ -33,7 +37,9 @@ class Instruction(NamedTuple):
     rm: int
     op_class: OpClass
     slow: bool
+    ends: bool
     fixed: bool
+    variant: int
 
 
 def _sext(value: int, bits: int) -> int:
@@ -107,22 +113,34 @@ def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
         return None
     rd = word >> 7 & 31 if "rd" in fields else 0
     rs1 = word >> 15 & 31
-    # Conversions to integers round by instructions of their own. The oracle executes what else rounds in a mode
+    # Conversions from and to integers round by integer operations. The oracle executes what else rounds in a mode
     # that the host's control register has not.
     fixed = rm != DYNAMIC_ROUNDING and rounds_as_told(row)
     slow = row.slow or (fixed and rm == TIES_AWAY)
+    ends = slow or row.ends_block
+    variant = rm
+    if "csr" in fields and word >> 20 in FP_CSRS:
+        slow = False
+        swaps = swaps_csr(row.mnemonic)
+        ends = word >> 20 != FFLAGS and (swaps or rs1 != 0)  # it writes frm
+        variant = word >> 20 | ONE_WAY * ((rd if swaps else rs1) == 0)
     return Instruction(
         row, word, length_bytes, rd, rs1, word >> 20 & 31, word >> 27, _immediate(row, word), rm,
-        _transfer_class(row, rd, rs1), slow, fixed and not slow,
+        _transfer_class(row, rd, rs1), slow, ends, fixed and not slow, variant,
     )  # fmt: skip
 
 
 _EXACT = {"fcvt.d.s", "fcvt.d.w", "fcvt.d.wu"}
 
 
+def has_own_rounding(row: Row) -> bool:
+    """Whether it converts from or to integers, which each rounding mode has its own instructions for."""
+    return "rm" in row.fields and row.mnemonic not in _EXACT and row.register_kinds[:2] in ("xf", "fx")
+
+
 def rounds_as_told(row: Row) -> bool:
     """Whether the result depends on a rounding mode that the host can only take from its control register."""
-    return "rm" in row.fields and row.mnemonic not in _EXACT and not row.register_kinds.startswith("x")
+    return "rm" in row.fields and row.mnemonic not in _EXACT and not has_own_rounding(row)
 
 
 def _c(mnemonic: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0) -> int:

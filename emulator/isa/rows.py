@@ -39,7 +39,7 @@ class Row:
     access: int  # ACCESS_* flags
     access_bytes: int
     ends_block: bool
-    slow: bool  # executed by the oracle on behalf of every engine (CSRs, ecall, fence.i)
+    slow: bool  # executed by the oracle for every engine (ecall, fence.i, CSRs other than fcsr and its parts)
 
 
 TABLE: list[Row] = []

@@ -63,7 +63,8 @@ class FutexCalls:
             raise OSError(errno.EINVAL, "futex")
         if self._memory.read_int(address, 4) != value:
             raise OSError(errno.EAGAIN, "futex")
-        self._sleep(self._futexes.add(self._memory, address, bits), address, until)
+        waiter = self._futexes.add(self._memory, address, bits, self._scheduler.current)
+        self._sleep(waiter, address, until)
 
     def _sleep(self, waiter: FutexWaiter, address: int, until: int | None) -> NoReturn:
         """Block the thread until it is woken, or to ``until``."""
@@ -78,6 +79,7 @@ class FutexCalls:
             timed_out,
             restartable=until is None,
             interrupted=lambda: self._futexes.remove(waiter),
+            is_told=True,
             deadlock=f"the guest waits for a lock at {address:#x} that nobody can release",
         )
 
@@ -96,7 +98,8 @@ class FutexCalls:
         operation |= _CLOCK_REALTIME if kind == _LOCK_PI else 0
         until = self._deadline(operation, _WAIT_BITSET, timeout)
         self._memory.write_int(address, 4, word | _WAITERS)
-        self._sleep(self._futexes.add(self._memory, address, _ALL_BITS, tid), address, until)
+        waiter = self._futexes.add(self._memory, address, _ALL_BITS, self._scheduler.current, tid)
+        self._sleep(waiter, address, until)
 
     def _unlock(self, address: int) -> int:
         if self._memory.read_int(address, 4) & _TID_MASK != self._scheduler.current.tid:

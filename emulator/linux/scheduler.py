@@ -1,9 +1,9 @@
 """Who runs: threads of all processes take turns on the one hart, always in the same order.
 
 A thread runs until it waits, ends, or has used up its turn of `TURN_INSTRUCTIONS` while others could run. Threads
-that can run stand in a queue; those that wait are asked whether they still do whenever something has happened that
-might have changed it (a system call, a timer). When nobody can run, virtual time passes to the next moment at which
-somebody may.
+that can run stand in a queue; those that wait are asked whether they still do (`wait_queue`) whenever something has
+happened that might have changed it (a system call, a timer). When nobody can run, virtual time passes to the next
+moment at which somebody may.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from emulator.linux.ipc_messages import MAX_QUEUES, MessageQueue
 from emulator.linux.ipc_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.jobs import stops_waiting
 from emulator.linux.tasks import MAX_TASKS, Process, Registers, Thread, Wait, WhenStopped
+from emulator.linux.wait_queue import WaitQueue
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TURN_INSTRUCTIONS = 1_000_000
@@ -35,11 +36,12 @@ _MAX_WAKEUPS = 1000
 class Futexes:
     """Who waits for which word of memory, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[Thread], None]) -> None:
+        self._tell = tell
         self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
 
-    def add(self, memory: GuestMemory, address: int, bits: int, tid: int = 0) -> FutexWaiter:
-        waiter = FutexWaiter(memory.place_of(address), bits, tid)
+    def add(self, memory: GuestMemory, address: int, bits: int, thread: Thread, tid: int = 0) -> FutexWaiter:
+        waiter = FutexWaiter(memory.place_of(address), bits, thread, tid)
         self._waiters.setdefault(waiter.place, []).append(waiter)
         return waiter
 
@@ -56,6 +58,7 @@ class Futexes:
         for waiter in chosen:
             waiter.woken = True
             self.remove(waiter)
+            self._tell(waiter.thread)
         return len(chosen)
 
     def first(self, memory: GuestMemory, address: int) -> FutexWaiter | None:
@@ -79,6 +82,7 @@ class FutexWaiter:
 
     place: tuple[object, int]
     bits: int
+    thread: Thread
     tid: int = 0
     woken: bool = False
 
@@ -89,12 +93,12 @@ class Scheduler:
     def __init__(self, clock: VirtualClock, timers: Timers, instructions: Callable[[], int]) -> None:
         self.clock = clock
         self.timers = timers
-        self.futexes = Futexes()
         self._instructions = instructions
         self.current: Thread
         self._asked: Thread | None = None  # who waits and is asked whether it still does
         self.runnable: list[Thread] = []
-        self.waiting: list[Thread] = []
+        self.waiting = WaitQueue()
+        self.futexes = Futexes(self.waiting.tell)
         self.held: list[Thread] = []  # they could run, but their process is stopped
         self.processes: dict[int, Process] = {}
         self.turn_end = TURN_INSTRUCTIONS
@@ -163,10 +167,10 @@ class Scheduler:
 
     def remove(self, thread: Thread) -> None:
         """The thread runs no more; when it is the current one, `switch` must follow."""
-        for place in (self.runnable, self.waiting, self.held):
+        for place in (self.runnable, self.held):
             if thread in place:
                 place.remove(thread)
-        thread.wait = None
+        self.waiting.remove(thread)
 
     def hold(self, process: Process) -> None:
         """The process was stopped: its threads do not run, and waits end or stand still as the calls want it."""
@@ -180,6 +184,7 @@ class Scheduler:
                 self._interrupt(thread, wait)
             elif wait.when_stopped is WhenStopped.TIME_STANDS_STILL and wait.until is not None:
                 wait.until -= self.clock.elapsed()
+        self.waiting.ask_everybody()
         self.stirred = True
 
     def release(self, process: Process) -> None:
@@ -194,6 +199,7 @@ class Scheduler:
                 continue
             if wait.when_stopped is WhenStopped.TIME_STANDS_STILL:
                 wait.until += self.clock.elapsed()
+        self.waiting.ask_everybody()
         self.stirred = True
 
     def _interrupt(self, thread: Thread, wait: Wait) -> None:
@@ -205,7 +211,6 @@ class Scheduler:
         signals.thread = before
         assert thread.registers is not None
         thread.registers = thread.registers.with_result(-errno.EINTR if result is None else result)
-        thread.wait = None
         self.waiting.remove(thread)
         self.held.append(thread)
 
@@ -225,10 +230,9 @@ class Scheduler:
     def block(self, wait: Wait, hart: Hart, first_argument: int = 0) -> None:
         """Let the current thread wait and go on with another one, or with the same when it is through at once."""
         thread = self.current
-        thread.wait = wait
         thread.restart = first_argument if wait.restartable else None
         thread.registers = Registers.of(hart)
-        self.waiting.append(thread)
+        self.waiting.add(thread, wait)
         try:
             self.switch(hart)
         except Deadlock:
@@ -264,13 +268,7 @@ class Scheduler:
 
     def next_deadline(self) -> int | None:
         """The clock source's time at which a timer or a wait ends if the current thread computes on."""
-        if not self.waiting:
-            return self.timers.next_deadline()
-        deadlines = [
-            self.clock.to_source(TimeBase.ELAPSED, thread.wait.until)
-            for thread in self.waiting
-            if thread.wait is not None and thread.wait.until is not None and not thread.process.stopped
-        ]
+        deadlines = [self.clock.to_source(TimeBase.ELAPSED, end) for end in self.waiting.ends()]
         timer = self.timers.next_deadline()
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
 
@@ -311,18 +309,14 @@ class Scheduler:
         self.runnable.append(thread)
 
     def _ask(self) -> None:
-        """Put everybody whose wait is over in the queue."""
+        """Put all whose wait is over in the queue."""
         self.stirred = True
         while self.stirred:  # who is stopped meanwhile stirs its parent
             self.stirred = False
-            for thread in list(self.waiting):
-                if (
-                    thread.wait is not None
-                    and not thread.process.stopped
-                    and self._is_over(thread, thread.wait)
-                ):
+            for thread in self.waiting.to_ask(self.clock.elapsed):
+                wait = thread.wait
+                if wait is not None and not thread.process.stopped and self._is_over(thread, wait):
                     self.waiting.remove(thread)
-                    thread.wait = None
                     self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
@@ -347,10 +341,9 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except (
-            Wait
-        ) as further:  # it got on and waits for the rest: asked again, as a signal may have come before
-            thread.wait, result = further, None
+        except Wait as further:  # it got on and waits for the rest; asked again, for a signal may have come before
+            self.waiting.add(thread, further)
+            result = None
             restart = restart if further.restartable else None
             self.stirred = True
         finally:
@@ -365,11 +358,7 @@ class Scheduler:
 
     def _pass_time(self, wakeups: int) -> None:
         """Nobody can run: let time pass until somebody may. Raises `Deadlock`."""
-        ends = [
-            t.wait.until
-            for t in self.waiting
-            if t.wait is not None and t.wait.until is not None and not t.process.stopped
-        ]
+        ends = self.waiting.ends()
         timer = self.timers.next_wakeup()
         if not ends and (timer is None or wakeups > _MAX_WAKEUPS or not (self.waiting or self.held)):
             raise Deadlock(self._why())

@@ -95,6 +95,9 @@ def signed_flags(flags: int) -> int:
     return flags - (flags >> 31 << 32)
 
 
+_DEFAULT = Action()
+
+
 class ThreadSignals:
     """What each thread has of its own: mask, alternate stack, and signals sent to it and no other."""
 
@@ -116,6 +119,8 @@ class SignalState:
         self.thread = ThreadSignals()
         self.prepare: Callable[[int], None] = lambda signal: None
         """Called with each signal that is sent, before anything is done with it."""
+        self.n_changes = 0
+        """How often the guest said what is to be done with a signal."""
         self.arrivals = 0
         """How many signals became pending so far: what an edge is to who watches them."""
 
@@ -153,10 +158,11 @@ class SignalState:
         self.thread.alternate_stack = stack
 
     def action(self, signal: int) -> Action:
-        return self._actions.get(signal, Action())
+        return self._actions.get(signal, _DEFAULT)
 
     def set_action(self, signal: int, action: Action) -> None:
         self._actions[signal] = action._replace(mask=action.mask & ~_UNBLOCKABLE)
+        self.n_changes += 1
         if self._is_ignored(signal):
             self._pending = [info for info in self._pending if info.signal != signal]
             self.thread.pending = [info for info in self.thread.pending if info.signal != signal]
@@ -205,8 +211,10 @@ class SignalState:
 
     def next_pending(self, mask: int | None = None) -> int | None:
         """The signal that would be delivered next with the mask given (default: the current one)."""
-        blocked = self.mask if mask is None else mask
         both = (*self.thread.pending, *self._pending)
+        if not both:
+            return None
+        blocked = self.mask if mask is None else mask
         ready = [info.signal for info in both if not blocked >> (info.signal - 1) & 1]
         return min(ready, default=None)
 

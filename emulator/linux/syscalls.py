@@ -158,6 +158,7 @@ class LinuxKernel:
         return owner
 
     def _prepare_signal(self, signal: int) -> None:
+        self.scheduler.waiting.ask_everybody()
         jobs.prepare(self.scheduler, self.owner, signal)
 
     @property

@@ -109,12 +109,9 @@ class TaskCalls(KernelCalls):
     @staticmethod
     def _child_registers(hart: Hart, flags: int, stack: int, thread_pointer: int) -> Registers:
         mine = Registers.of(hart).with_result(0)
-        x = list(mine.x)
         if stack:
-            x[_STACK_POINTER] = stack
-        if flags & _CLONE_SETTLS:
-            x[_THREAD_POINTER] = thread_pointer
-        return Registers(tuple(x), mine.f, mine.pc, mine.fcsr)
+            mine = mine.with_x(_STACK_POINTER, stack)
+        return mine.with_x(_THREAD_POINTER, thread_pointer) if flags & _CLONE_SETTLS else mine
 
     def _fork(self, pid: int, flags: int, exit_signal: int) -> Process:
         from emulator.linux.syscalls import LinuxKernel

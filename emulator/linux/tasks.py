@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.linux.clock import LAST_NANOSECONDS
 from emulator.linux.hart import Hart
@@ -25,28 +26,33 @@ RLIMIT_NPROC tells."""
 
 
 class Registers(NamedTuple):
-    """A hart's architectural state while another thread has the hart."""
+    """A hart's architectural state while another thread has the hart; nobody changes the arrays."""
 
-    x: tuple[int, ...]
-    f: tuple[int, ...]
+    x: NDArray[np.uint64]
+    f: NDArray[np.uint64]
     pc: int
     fcsr: int
 
     @staticmethod
     def of(hart: Hart) -> Registers:
-        return Registers(tuple(hart.x.tolist()), tuple(hart.f.tolist()), hart.pc, hart.fcsr)
+        return Registers(hart.x.copy(), hart.f.copy(), hart.pc, hart.fcsr)
 
     def put(self, hart: Hart) -> None:
         """Give them to the hart."""
-        hart.x[:] = np.array(self.x, np.uint64)
-        hart.f[:] = np.array(self.f, np.uint64)
+        hart.x[:] = self.x
+        hart.f[:] = self.f
         hart.pc = self.pc
         hart.fcsr = self.fcsr
 
     def with_result(self, value: int) -> Registers:
         """The same with a system call's result."""
-        x = (*self.x[:10], value & (1 << 64) - 1, *self.x[11:])
-        return Registers(x, self.f, self.pc, self.fcsr)
+        return self.with_x(10, value)
+
+    def with_x(self, number: int, value: int) -> Registers:
+        """The same with another value in an x register."""
+        x = self.x.copy()
+        x[number] = value & (1 << 64) - 1
+        return self._replace(x=x)
 
 
 class WhenStopped(Enum):
@@ -61,7 +67,8 @@ class WhenStopped(Enum):
 class Wait(Exception):
     """A system call that cannot end yet.
 
-    ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened.
+    ``ready``: the call's result as soon as it can end, None until then; asked again whenever something happened or, if
+    ``is_told``, whenever `WaitQueue.tell` says so.
     ``until``: elapsed nanoseconds at which the call ends anyway, with what ``timed_out`` gives; None: never.
     ``restartable``: a signal's handler may be followed by the same call again. ``interrupted``: called when a signal
     ends the call; its result is the call's, None stands for EINTR. ``when_stopped``: what a stop of the process does
@@ -77,6 +84,7 @@ class Wait(Exception):
         restartable: bool = False,
         interrupted: Callable[[], int | None] | None = None,
         when_stopped: WhenStopped = WhenStopped.GOES_ON,
+        is_told: bool = False,
         deadlock: str = "the guest waits for ever: no timer will send it a signal, and nobody else can",
     ) -> None:
         super().__init__(deadlock)
@@ -86,6 +94,7 @@ class Wait(Exception):
         self.restartable = restartable
         self.interrupted = interrupted
         self.when_stopped = when_stopped
+        self.is_told = is_told
         self.deadlock = deadlock
 
 

@@ -34,7 +34,7 @@ class Guest:
         self.scheduler.on_fork, self.scheduler.on_switch = self.spaces.fork, self._switched
         self.look = False
         self.on_change: Callable[[], None] | None = None
-        """Called when another thread runs, or the process catches faults that it did not, or no longer."""
+        """Called when another process runs, or it catches faults that it did not, or no longer."""
         self.on_enter: Callable[[Space, bool], None] | None = None
         """Called with the address space that the hart enters, and whether a program begins there."""
         hart.pc = kernel.process.entry
@@ -59,10 +59,12 @@ class Guest:
         """Another thread has got the hart, or the one that has it runs another program."""
         self.hart.set("reservation", CANONICAL_EMPTY_RESERVATION)
         self.look = True
-        self.kernel = self.scheduler.current.kernel
-        self.changed()
-        if self.kernel.memory is not self.memory:
-            self._enter(self.kernel.memory)
+        kernel = self.scheduler.current.kernel
+        if kernel is not self.kernel:
+            self.kernel = kernel
+            self.changed()
+        if kernel.memory is not self.memory:
+            self._enter(kernel.memory)
 
     def _enter(self, memory: GuestMemory) -> None:
         space = self.spaces.get(memory)

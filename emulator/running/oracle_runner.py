@@ -15,7 +15,7 @@ from emulator.engine.state import TOUCH_EPOCH
 from emulator.engine.translator import is_hooked
 from emulator.errors import GuestFault
 from emulator.events import TraceSelection
-from emulator.isa.decode import Instruction, decode
+from emulator.isa.decode import Instruction
 from emulator.memory import MemoryFault
 from emulator.running.guest import Guest
 from emulator.running.observers import Observers
@@ -69,9 +69,7 @@ class OracleRunner:
     def execute_slow(self) -> None:
         """Execute the instruction at pc, which ends a translated block."""
         self.oracle.hooks = None
-        word = self._guest.space.fetch(self._hart.pc)
-        instruction = decode(word)
-        assert instruction is not None
+        word, instruction = self._guest.space.instruction_at(self._hart.pc)
         self._record.begin_events()
         self._execute(instruction, instruction.op_class, word, self._observers.selection)
 

@@ -135,7 +135,7 @@ class Rig:
             reason = self.hart.get("reason")
             if reason == Exit.HOT:
                 self.translator.heat(self.hart.pc)
-            elif reason == Exit.SLOW:
+            elif reason in (Exit.SLOW, Exit.ROUNDING):
                 return self.state()
             else:
                 assert reason == Exit.MISS, Exit(reason)

@@ -78,7 +78,9 @@ def test_which_instructions_read_and_write_singles() -> None:
     fields = {"word": 0, "length_bytes": 4, "rd": 1, "rs1": 2, "rs2": 3, "rs3": 4, "imm": 0, "rm": 7}
     found = {}
     for row in TABLE:
-        one = Instruction(row=row, op_class=row.op_class, slow=False, fixed=False, **fields)
+        one = Instruction(
+            row=row, op_class=row.op_class, slow=False, ends=False, fixed=False, variant=7, **fields
+        )
         found[row.mnemonic] = writes_single(one), len(singles_read(one))
     expected = {
         "flw": (True, 0), "fsw": (False, 0), "fld": (False, 0), "fsd": (False, 0), "fadd.s": (True, 2),

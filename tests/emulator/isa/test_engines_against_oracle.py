@@ -10,6 +10,7 @@ import pytest
 from rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
 from emulator.events import FULL_RECORD, NOTHING
+from emulator.isa.decode import has_own_rounding
 from emulator.isa.table import ROWS
 
 STATES = {"interpreter": 60, "templates": 40, "optimised": 60}
@@ -24,11 +25,11 @@ def oracle() -> Iterator[Rig]:
 
 
 def modes(mnemonic: str) -> list[int | None]:
-    """Rounding fields that the engines translate: to the nearest, ties away, only for conversions to integers."""
+    """Rounding fields that the engines translate; to the nearest, ties away: only conversions from and to integers."""
     row = ROWS[mnemonic]
     if "rm" not in row.fields:
         return [None]
-    return [None, 0, 1, 2, 3, 4] if row.register_kinds[0] == "x" else [None, 0, 1, 2, 3]
+    return [None, 0, 1, 2, 3, 4] if has_own_rounding(row) else [None, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("engine", list(STATES))

@@ -1,0 +1,83 @@
+"""Threads that wait, and which of them are to be asked whether they still do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from emulator.linux.tasks import Thread, Wait
+
+
+class WaitQueue:
+    """In the order in which the threads began to wait.
+
+    Most are asked whenever something has happened. One whose wait `is_told` is asked when it begins, when somebody has
+    told it, when its time is over, and when a signal may have ended any wait: there may be hundreds that wait for one
+    lock.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Thread, int] = {}  # ascending
+        self._always: dict[Thread, None] = {}  # asked whatever has happened
+        self._timed: dict[Thread, None] = {}  # with an end
+        self._told: dict[Thread, None] = {}  # to be asked next time
+        self._everybody = False
+        self._next_place = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def __iter__(self) -> Iterator[Thread]:
+        return iter(self._places)
+
+    def __contains__(self, thread: object) -> bool:
+        return thread in self._places
+
+    def add(self, thread: Thread, wait: Wait) -> None:
+        """``thread`` begins to wait, or waits for something else from now on, in the same place."""
+        if thread in self._places:
+            self._always.pop(thread, None)
+            self._timed.pop(thread, None)
+        else:
+            self._places[thread] = self._next_place
+            self._next_place += 1
+        thread.wait = wait
+        if wait.until is not None:
+            self._timed[thread] = None
+        (self._told if wait.is_told else self._always)[thread] = None
+
+    def remove(self, thread: Thread) -> None:
+        """It waits no more, if it did."""
+        thread.wait = None
+        for place in (self._places, self._always, self._timed, self._told):
+            place.pop(thread, None)
+
+    def tell(self, thread: Thread) -> None:
+        """What the thread waits for has happened."""
+        if thread in self._places:
+            self._told[thread] = None
+
+    def ask_everybody(self) -> None:
+        """Something has happened that may end any wait."""
+        self._everybody = True
+
+    def to_ask(self, elapsed: Callable[[], int]) -> list[Thread]:
+        """Those to be asked now, in order; they are told no more. ``elapsed``: tells nanoseconds."""
+        told, self._told = self._told, {}
+        if self._everybody:
+            self._everybody = False
+            return list(self._places)
+        found = {**self._always, **told}
+        if self._timed:
+            now = elapsed()
+            found.update(
+                dict.fromkeys(t for t in self._timed if t.wait is None or (t.wait.until or 0) <= now)
+            )
+        return sorted(found, key=self._places.__getitem__)
+
+    def ends(self) -> list[int]:
+        """Elapsed nanoseconds at which waits end, but for those whose time stands still with their process."""
+        return [
+            thread.wait.until
+            for thread in self._timed
+            if thread.wait is not None and thread.wait.until is not None and not thread.process.stopped
+        ]
