@@ -96,6 +96,10 @@ def test_from_makefile_to_report(folder: Path, mode: str) -> None:
     assert sorted(path.name for path in (folder / "demo").iterdir()) == ["Makefile", "main.c", "work.c"]
     if mode == "signal":
         return
+    for command in ("report", "merge"):
+        done = CliRunner().invoke(main, [command, str(folder / "out")])
+        assert done.exit_code == 0, done.output
+    assert (folder / "out/merged.parquet").exists()
     again = run(folder)
     assert json.loads((folder / "out/summary.json").read_text())["runs"]["reused"] == 5
     assert "Building" not in again.output
