@@ -86,6 +86,19 @@ class Program(StrictModel):
         default_factory=dict, description="Files that the program may read: guest path to host path"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            what = (
+                f"write `program: {{source: {value}}}`"
+                if value.endswith(".c")
+                else f"write `program: {{source: FILE.c}}`, or `program: {{catalogue: {value}}}` for a program of the "
+                "catalogue"
+            )
+            raise ValueError(f"got the text '{value}', expected keys that say what it is: {what}")
+        return value
+
     @model_validator(mode="after")
     def _one_origin(self) -> Program:
         given = [n for n in ("source", "sources", "catalogue", "build") if getattr(self, n)]
@@ -272,6 +285,17 @@ class Campaign(StrictModel):
         description="Also tell what no real machine can: the sampler's own perturbation, pairs with software metrics, "
         "and how far alignments are off. Makes more runs. Default: false",
     )
+
+    @field_validator("hardware_metrics", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) < 2:
+            got = f"only {value[0]}" if value else "none"
+            raise ValueError(
+                f"got {got}, expected at least two metrics: a campaign watches how metrics relate to one another, "
+                "pair by pair; add another, `measure metrics` with the machine's file lists them"
+            )
+        return value
 
     @model_validator(mode="after")
     def _names(self) -> Campaign:

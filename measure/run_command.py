@@ -21,7 +21,7 @@ from measure.programs import ProgramError
 from measure.progress import RunsBar
 from measure.report.html import write_page
 from measure.report.model import ReportData
-from measure.store import Store, write_text_atomically
+from measure.store import Store, check_results_place, write_text_atomically
 from measure.terminal import print_result
 from measure.types import RunSpec
 from measure.yaml_positions import Document
@@ -70,9 +70,7 @@ def report_campaign(results: Path, out: Path | None, console: Console) -> Report
     if results.is_dir():
         made, outcome = load_results(results)
         return _finish(made, outcome, results, console)
-    plan, _, directory = _planned(results, out, console)
-    if not directory.is_dir():
-        raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
+    plan, _, directory = _planned(results, out, console, makes_results=False)
     made = _with_truth(plan, directory)
     return _finish(made, _stored(made, directory), directory, console)
 
@@ -100,14 +98,20 @@ def _stored(made: Campaigned, directory: Path) -> Outcome:
 
 
 def _planned(
-    path: Path, out: Path | None, console: Console, target: str = "emulated"
+    path: Path, out: Path | None, console: Console, target: str = "emulated", makes_results: bool = True
 ) -> tuple[Plan, Document, Path]:
+    """The plan, and where its results are or go, which is looked at before anything is built."""
     campaign, document = load_campaign(path)
+    directory = out or Path("results") / campaign.name
+    if makes_results:
+        check_results_place(directory)
+    elif not directory.is_dir():
+        raise CampaignError(f"{directory}: no such directory; `measure run {path}` makes it")
     try:
         plan = make_plan(campaign, document, lambda message: console.print(message, style="dim"), target)
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
-    return plan, document, out or Path("results") / campaign.name
+    return plan, document, directory
 
 
 def _finish(made: Campaigned, outcome: Outcome, directory: Path, console: Console) -> ReportData:

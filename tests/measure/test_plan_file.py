@@ -157,7 +157,8 @@ def test_the_campaigns_above_have_every_key() -> None:
     def look(data: dict[str, Any]) -> None:
         seen.setdefault(Campaign, set()).update(data)
         for model, key in (
-            (Program, "program"), (Noise, "noise"), (Limits, "limits"), (Sampling, "sampling"), (Cumulative, "cumulative")
+            (Program, "program"), (Noise, "noise"), (Limits, "limits"), (Sampling, "sampling"),
+            (Cumulative, "cumulative"),
         ):  # fmt: skip
             seen.setdefault(model, set()).update(data.get(key, {}))
         for metric in data["software_metrics"].values():
