@@ -9,7 +9,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,15 @@ class Generated:
     layout: CounterLayout
     sites: dict[str, int]
     warnings: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Build:
     """A built program.
 
-    ``counters``: where each metric's value is; ``sites``: at how many places of the text it counts;
+    ``counters``: where each metric's value is; ``sites``: at how many places of the text it counts; ``places``: by
+    metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
     ``warnings``: events that the counters may miss.
     """
@@ -91,6 +94,7 @@ class Build:
     text_bytes: int
     static_instructions: int
     warnings: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
@@ -124,7 +128,16 @@ def generate(
     if metrics:
         files["measure_counters.c"] = layout.definition()
     warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
-    return Generated(files, layout, sites, tuple(warnings))
+    places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
+    for metric, result in product(metrics, results.values()):
+        add_places(places[metric], result.places(metric))
+    return Generated(files, layout, sites, tuple(warnings), places)
+
+
+def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add the sites of another source to ``total``, by ``file:line``: both may include one header."""
+    for place, number in more.items():
+        total[place] = total.get(place, 0) + number
 
 
 def explain_nothing(metric: str, spec: MetricSpec, events_of: Mapping[str, Events]) -> str:
@@ -282,7 +295,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
             return None
         return Build(
             program, place.name, layout.locations(), facts["sites"],
-            facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]),
+            facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
         )  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -313,18 +326,20 @@ def _build_into(
             )
         program = temporary / "program"
         toolchain.link(inputs, [*flags, *libraries], program)
-        write_facts(temporary, generated.sites, generated.warnings)
+        write_facts(temporary, generated.sites, generated.places, generated.warnings)
         keep_build(temporary, place, generated.layout)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_facts(folder: Path, sites: Mapping[str, int], warnings: Sequence[str]) -> None:
+def write_facts(
+    folder: Path, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], warnings: Sequence[str]
+) -> None:
     """Note beside ``folder``/program what `load_build` will say about it."""
     program = folder / "program"
     text_bytes, instructions = code_size(program)
     facts = {
-        "sites": sites, "warnings": warnings, "text_bytes": text_bytes,
+        "sites": sites, "places": places, "warnings": warnings, "text_bytes": text_bytes,
         "static_instructions": instructions, "program_bytes": program.stat().st_size,
     }  # fmt: skip
     (folder / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")

@@ -17,6 +17,7 @@ from instrumenter.errors import SpecError
 from instrumenter.lines import LineMap
 from instrumenter.spec import MetricSpec
 
+_UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")
 _ADDITION = re.compile(rb"%s\[(\d+)\](?:\.value)? \+= \(unsigned long long\)\(" % SYMBOL.encode())
 
 
@@ -45,6 +46,7 @@ def check_expressions(
                 raise SpecError(
                     f"metric '{metric}': the expression to add, '{metrics[metric].add}', {problem} "
                     f"where the event happens, {lines.place(offset)}"
+                    f"{_instead(root, problem, metrics[metric])}"
                 )
 
     diagnostics, root = clang.parse_leniently(rewritten, target, flags)
@@ -56,6 +58,23 @@ def check_expressions(
             for cursor in function.walk_preorder():
                 if _changes(cursor):
                     complain(cursor.extent.start.offset, "changes the program (it assigns)")
+
+
+def _instead(root: Cursor, problem: str, spec: MetricSpec) -> str:
+    """What to write where the expression names a parameter of the called function: callers do not know it."""
+    missing = _UNDECLARED.search(problem)
+    if missing is None or spec.event != "call" or spec.callee is None:
+        return ""
+    for function in root.get_children():
+        if function.kind != CursorKind.FUNCTION_DECL or function.spelling != spec.callee:
+            continue
+        if missing[1] in [parameter.spelling for parameter in function.get_arguments()]:
+            return (
+                f". An expression of event `call` is evaluated in the caller, and '{missing[1]}' is a parameter of "
+                f"'{spec.callee}': count entries instead, {{event: entry, function: {spec.callee}, "
+                f'add: "{spec.add}"}}'
+            )
+    return ""
 
 
 def _changes(cursor: Cursor) -> bool:

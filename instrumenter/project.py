@@ -18,12 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from instrumenter.build import (
     Build,
     SamplerConfig,
+    add_places,
     digest_of,
     explain_nothing,
     generator_digest,
@@ -146,8 +148,8 @@ class ProjectRecipe:
         try:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
-                sites, warnings = tree.check_counts(spec, temporary / "program")
-            write_facts(temporary, sites, warnings)
+                sites, places, warnings = tree.check_counts(spec, temporary / "program")
+            write_facts(temporary, sites, places, warnings)
             keep_build(temporary, place, spec.layout)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -267,10 +269,12 @@ class _Tree:
             )
 
     # --- what is counted
-    def check_counts(self, spec: WrapperSpec, program: Path) -> tuple[dict[str, int], list[str]]:
-        """Sites of each metric in the program, and what its counters may miss. Raises `SpecError`."""
+    def check_counts(
+        self, spec: WrapperSpec, program: Path
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
+        """Sites and places of each metric in the program, and what its counters may miss. Raises `SpecError`."""
         if not spec.metrics:
-            return {}, []
+            return {}, {}, []
         units = [each for each in read_listing(self._listing) if each["kind"] == "unit"]
         # Programs with which a configure script tried the compiler are gone.
         units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
@@ -282,6 +286,9 @@ class _Tree:
             raise SpecError(wrong)
         notes = read_sites(program)
         sites = {name: sum(note["sites"].get(name, 0) for note in notes) for name in spec.metrics}
+        places: dict[str, dict[str, int]] = {name: {} for name in spec.metrics}
+        for name, note in product(spec.metrics, notes):
+            add_places(places[name], note["places"].get(name, {}))
         left_out = _left_out(units)
         for metric, number in sites.items():
             if not number:
@@ -291,7 +298,7 @@ class _Tree:
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
             )
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
-        return sites, list(dict.fromkeys([*warnings, *left_out]))
+        return sites, places, list(dict.fromkeys([*warnings, *left_out]))
 
     def _explain(
         self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str]

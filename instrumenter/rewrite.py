@@ -9,6 +9,7 @@ longjmp leaves functions without passing their exits.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -31,6 +32,10 @@ class Rewritten:
     def count_sites(self, metric: str) -> int:
         """At how many places a metric counts."""
         return sum(site.metric == metric for site in self.events.sites)
+
+    def places(self, metric: str) -> dict[str, int]:
+        """``file:line`` of each place at which a metric counts, and how many of its sites are there."""
+        return dict(Counter(str(site.place) for site in self.events.sites if site.metric == metric))
 
 
 def rewrite(

@@ -55,8 +55,8 @@ class MetricSpec(BaseModel):
     add: str | None = Field(
         None,
         coerce_numbers_to_str=True,
-        description="C expression added instead of 1; evaluated where the event happens, before it. Macros are not "
-        "known there",
+        description="C expression added instead of 1; evaluated where the event happens, before it: for `call` in the "
+        "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
     )
 
     @model_validator(mode="after")

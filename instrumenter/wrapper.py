@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instrumenter.build import RUNTIME, RUNTIME_FLAGS, digest_of, padding_source
+from instrumenter.build import RUNTIME, RUNTIME_FLAGS, add_places, digest_of, padding_source
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.rewrite import rewrite
 from instrumenter.toolchain import (
@@ -147,7 +147,8 @@ class Wrapper:
         sites = {metric: number for metric, number in sites.items() if number}
         found = {"sites": sites, "warnings": rewritten.events.warnings, "words": self.line.all_words()}
         if sites:
-            said = self._compile_counted(rewritten.text, name, sites, made, stage)
+            note = sites_note(name, sites, {metric: self._near(rewritten.places(metric)) for metric in sites})
+            said = self._compile_counted(f"{note} {rewritten.text}", name, made, stage)
             if said is not None:
                 reason = f"with its counts it does not compile: {said}"
                 self._list({**entry, "instrumented": False, "reason": reason})
@@ -170,14 +171,19 @@ class Wrapper:
             raise SourceError(f"{source.words[0]} cannot be preprocessed: {said[0] if said else status}")
         return out.decode("utf-8", "surrogateescape")
 
-    def _compile_counted(
-        self, text: str, name: str, sites: dict[str, int], made: Path, stage: str
-    ) -> str | None:
+    def _near(self, places: Mapping[str, int]) -> dict[str, int]:
+        """The places as seen from the project's root, where there is one: not of the copy that is built."""
+        root = f"{self.spec.root}/" if self.spec.root else ""
+        near: dict[str, int] = {}
+        add_places(near, {place.removeprefix(root).removeprefix("./"): n for place, n in places.items()})
+        return near
+
+    def _compile_counted(self, text: str, name: str, made: Path, stage: str) -> str | None:
         """Compile the rewritten text over ``made``; what the compiler said if it does not like it."""
         folder = made.parent / f"counted-{made.stem}"
         folder.mkdir()
         file, result = folder / f"{Path(name).stem}.c", folder / made.name
-        file.write_text(f"{sites_note(name, sites)} {text}", "utf-8", "surrogateescape")
+        file.write_text(text, "utf-8", "surrogateescape")
         flags = without_preprocessor_flags(self.line.words(Kind.OTHER))
         same = [*self._same, f"-ffile-prefix-map={folder}=."]
         arguments = [*ALWAYS, *same, *flags, "-w", stage, "-o", str(result), str(file)]

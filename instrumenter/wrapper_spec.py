@@ -99,9 +99,9 @@ def read_listing(path: Path) -> list[dict[str, Any]]:
 
 
 # --- what an object tells about itself
-def sites_note(source: str, sites: Mapping[str, int]) -> str:
+def sites_note(source: str, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]]) -> str:
     """C text, without a line break, that puts a source's sites into the object's `SITES_SECTION`."""
-    text = json.dumps({"source": source, "sites": dict(sites)}, sort_keys=True)
+    text = json.dumps({"source": source, "sites": dict(sites), "places": dict(places)}, sort_keys=True)
     quoted = _quote(f'.pushsection {SITES_SECTION},"",@progbits\n.asciz "{_quote(text)}"\n.popsection')
     return f'__asm__("{quoted}");'
 
@@ -111,7 +111,9 @@ def _quote(text: str) -> str:
 
 
 def read_sites(elf_path: Path) -> list[dict[str, Any]]:
-    """What is counted in a program: ``source`` and ``sites`` (metric to number) of each instrumented unit.
+    """What is counted in a program: ``source``, ``sites`` and ``places`` of each instrumented unit.
+
+    ``sites``: metric to number; ``places``: metric to ``file:line`` to number.
 
     Raises `SpecError` for what is no program.
     """

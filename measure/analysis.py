@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from measure.advice import Counted, advice
 from measure.errors import MeasureError
 from measure.executor import Outcome
 from measure.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation_types import Perturbation
+from measure.perturbation_words import percent
 from measure.plan import Plan
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
@@ -32,6 +35,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         )
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     baseline_values = [run.trace.columns(hardware) for run in baselines]
+    doubts = _metric_findings(plan, outcome)
     variants = []
     aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
     for name, metrics in campaign.variant_sets().items():
@@ -68,6 +72,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 outer_joint=outer[False],
                 outer_held_out=outer[True],
                 example=_signals(name, runs[0]),
+                doubts=doubts_of(doubts, name),
             )
         )
     length, unit = campaign.sampling.interval
@@ -83,7 +88,48 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         findings=_findings(variants, plan, outcome),
         provenance=_provenance(plan, outcome),
         interval=f"{length:,} {unit}",
+        metric_findings=doubts,
     )
+
+
+def doubts_of(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
+    """The findings on metrics that concern the verdict of ``variant``: in its runs, or in the baselines."""
+    return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)
+
+
+def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
+    sets = plan.campaign.variant_sets()
+    by_group = {group: _group(outcome.runs, group) for group in (BASELINE, *sets)}
+    by_group = {group: runs for group, runs in by_group.items() if runs}
+    hardware = plan.campaign.hardware_metrics
+    tables = {group: [run.trace.columns(hardware) for run in runs] for group, runs in by_group.items()}
+    found = metric_findings(tables, hardware, "hardware")
+    for metric in plan.campaign.software_metrics:
+        counted = {
+            group: [run.trace.columns((metric,)) for run in runs]
+            for group, runs in by_group.items()
+            if metric in sets.get(group, ())
+        }
+        found += metric_findings(counted, (metric,), "software")
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
+    """By variant, what its counters saw."""
+    specs = plan.campaign.software_metrics
+    baseline = float(np.mean([run.total_instructions for run in _group(outcome.runs, BASELINE)]))
+    found = {}
+    for variant, metrics in plan.campaign.variant_sets().items():
+        runs = _group(outcome.runs, variant)
+        sums = tuple(m for m in metrics if specs[m].add is not None or specs[m].event == "alloc_bytes")
+        events = {
+            metric: float(np.mean([run.trace.columns((metric,)).sum() for run in runs]))
+            for metric in metrics
+            if runs and metric not in sums
+        }
+        added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
+        found[variant] = Counted(events, sums, added)
+    return found
 
 
 def _group(runs: Sequence[Run], group: str) -> list[Run]:
@@ -121,8 +167,10 @@ def _findings(variants: Sequence[VariantReport], plan: Plan, outcome: Outcome) -
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
                 where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
-                overhead = f"{variant.instructions_percent.mean():+.2f}% instructions"
+                overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
                 told += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
+        if verdict == "perturbed":
+            told += advice(variants, _counted(plan, outcome), plan.campaign_file)
     told += [f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     told += [f"A counter may miss events: {warning}" for warning in missed]
@@ -175,6 +223,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
     return {
         "schema": SUMMARY_SCHEMA,
         "campaign": data.title,
+        "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
@@ -182,23 +231,25 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
             for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
-        "findings": list(data.findings),
+        "findings": [*(one.text for one in data.metric_findings), *data.findings],
         "provenance": dict(data.provenance),
     }
 
 
 def _variant_summary(variant: VariantReport) -> dict[str, Any]:
+    compared = ("inner", "outer_joint", "outer_held_out")
+    found = {kind: getattr(variant, kind) for kind in compared}
     return {
         "verdict": variant.verdict,
+        "caveat": variant.caveat or None,
+        "in_words": {kind: variant.in_words(one) if one else None for kind, one in found.items()},
         "software_metrics": list(variant.software_metrics),
         "overhead_percent": {
-            "instructions": float(variant.instructions_percent.mean()),
-            "cycles": float(variant.cycles_percent.mean()),
+            "instructions": _plain(variant.instructions_percent.mean()),
+            "cycles": _plain(variant.cycles_percent.mean()),
             "code": _plain(variant.code_percent),
         },
-        "inner": _plain(asdict(variant.inner)),
-        "outer_joint": _plain(asdict(variant.outer_joint)) if variant.outer_joint else None,
-        "outer_held_out": _plain(asdict(variant.outer_held_out)) if variant.outer_held_out else None,
+        **{kind: _plain(asdict(one)) if one else None for kind, one in found.items()},
     }
 
 
@@ -226,10 +277,35 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "summary.json of a campaign",
     "type": "object",
-    "required": ["schema", "campaign", "hardware_metrics", "runs", "variants", "findings", "provenance"],
+    "required": [
+        "schema", "campaign", "metric_findings", "hardware_metrics", "runs", "variants", "findings", "provenance"
+    ],
     "properties": {
         "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
         "campaign": {"type": "string"},
+        "metric_findings": {
+            "type": "array",
+            "description": "Metrics that tell little, to be read before any verdict, the gravest first",
+            "items": {
+                "type": "object",
+                "required": ["metric", "kind", "problem", "groups", "share", "runs", "records", "events", "text"],
+                "properties": {
+                    "metric": {"type": "string"},
+                    "kind": {"enum": ["hardware", "software"]},
+                    "problem": {
+                        "enum": ["no events", "constant", "tied"],
+                        "description": "no events: 0 in every record; constant: one value in all records of a run; "
+                        f"tied: one value in more than {TIED:.0%} of the records, in the mean over a group's runs",
+                    },
+                    "groups": {"type": "array", "items": {"type": "string"}},
+                    "share": {"type": "number", "description": "Of records that hold the most frequent value"},
+                    "runs": {"type": "integer", "description": "Number of runs of these groups"},
+                    "records": {"type": "integer", "description": "Number of records in these runs"},
+                    "events": {"type": "number", "description": "Sum over these records"},
+                    "text": {"type": "string"},
+                },
+            },
+        },
         "hardware_metrics": {"type": "array", "items": {"type": "string"}},
         "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
         "failures": {"type": "array", "description": "Group, replicate and reason of each failed run"},
@@ -237,11 +313,20 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": {
                 "type": "object",
-                "required": ["verdict", "software_metrics", "overhead_percent", "inner"],
+                "required": ["verdict", "caveat", "in_words", "software_metrics", "overhead_percent", "inner"],
                 "properties": {
                     "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
+                    "caveat": {
+                        "type": ["string", "null"],
+                        "description": "To be read beside an equivalent verdict: metrics without events, constant or "
+                        "tied that it leaves out, rests on or collects",
+                    },
+                    "in_words": {"type": "object", "description": "Each comparison's verdict as the report says it"},
                     "software_metrics": {"type": "array", "items": {"type": "string"}},
-                    "overhead_percent": {"type": "object", "description": "Percent of the mean baseline"},
+                    "overhead_percent": {
+                        "type": "object",
+                        "description": "Percent of the mean baseline; null: unknown",
+                    },
                     "inner": _PERTURBATION_JSON,
                     "outer_joint": _PERTURBATION_JSON,
                     "outer_held_out": _PERTURBATION_JSON,

@@ -86,6 +86,19 @@ class Program(StrictModel):
         default_factory=dict, description="Files that the program may read: guest path to host path"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_text(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            what = (
+                f"write `program: {{source: {value}}}`"
+                if value.endswith(".c")
+                else f"write `program: {{source: FILE.c}}`, or `program: {{catalogue: {value}}}` for a program of the "
+                "catalogue"
+            )
+            raise ValueError(f"got the text '{value}', expected keys that say what it is: {what}")
+        return value
+
     @model_validator(mode="after")
     def _one_origin(self) -> Program:
         given = [n for n in ("source", "sources", "catalogue", "build") if getattr(self, n)]
@@ -104,13 +117,6 @@ class Program(StrictModel):
         if len(companions) != 2 or self.binary is None:
             missing = "directory" if self.directory is None else "binary"
             raise ValueError(f"`build` needs `{missing}`: {type(self).model_fields[missing].description}")
-        unused = [n for n in ("flags", "libraries") if n in self.model_fields_set]
-        if unused:
-            raise problem_at(
-                f"means nothing beside `build`, where the project's own build compiles: say it in the command, "
-                f"such as make CC=$CC {'CFLAGS=-O2' if unused[0] == 'flags' else 'LDLIBS=-lm'}",
-                unused[0],
-            )
         path = PurePosixPath(self.binary)
         if path.is_absolute() or ".." in path.parts or not path.name:
             raise problem_at(f"got '{self.binary}', expected a path inside `directory`", "binary")
@@ -280,6 +286,17 @@ class Campaign(StrictModel):
         "and how far alignments are off. Makes more runs. Default: false",
     )
 
+    @field_validator("hardware_metrics", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) < 2:
+            got = f"only {value[0]}" if value else "none"
+            raise ValueError(
+                f"got {got}, expected at least two metrics: a campaign watches how metrics relate to one another, "
+                "pair by pair; add another, `measure metrics` with the machine's file lists them"
+            )
+        return value
+
     @model_validator(mode="after")
     def _names(self) -> Campaign:
         for metric in self.software_metrics:
@@ -333,10 +350,25 @@ def load_campaign(path: Path) -> tuple[Campaign, Document]:
     return load_campaign_as(path, Campaign)
 
 
+def _check_given(document: Document, program: Program) -> None:
+    """Refuse keys that mean nothing where they are given.
+
+    That concerns the user's file. The models' validators see values alone, so that a campaign whose defaults are
+    written out (`measure.plan_file`) is as valid as the campaign that it was.
+    """
+    for key, example in (("flags", "CFLAGS=-O2"), ("libraries", "LDLIBS=-lm")):
+        if program.build is not None and key in document.data["program"]:
+            raise CampaignError(
+                f"{document.where('program', key)}: program.{key}: means nothing beside `build`, where the project's "
+                f"own build compiles: say it in the command, such as make CC=$CC {example}"
+            )
+
+
 def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign, Document]:
     """As `load_campaign`, for a kind of campaign with keys of its own."""
     document = Document(path)
     campaign = document.validate(model, {})
+    _check_given(document, campaign.program)
     here = path.resolve().parent
 
     def resolve(value: Path, *keys: str | int) -> Path:

@@ -61,13 +61,26 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@click.option("--counts", is_flag=True,
+              help="Only count: one fast run without timing that lists each software metric's events and places, and "
+              "says which never fires. Keeps nothing.")  # fmt: skip
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
-def run(campaign: Path, out: Path | None, workers: int | None, target: str) -> None:
+def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, target: str) -> None:
     """Run CAMPAIGN.yaml, or go on where it stopped, and report.
 
     Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Runs that are there already and depend on
     nothing that changed are not made again.
+
+    Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
+    when one does not.
     """
+    if counts:
+        from measure.counts import print_counts
+
+        if out is not None:
+            raise click.UsageError("--counts keeps nothing, so --out means nothing beside it")
+        print_counts(campaign, _console())
+        return
     from measure.run_command import run_campaign
 
     run_campaign(campaign, out, _console(), workers=workers, target=target)
@@ -118,20 +131,21 @@ def schema(kind: str) -> None:
 
 
 @main.command()
-@click.argument("machine", type=click.Path(path_type=Path))
-def metrics(machine: Path) -> None:
-    """List the hardware metrics that MACHINE.yaml offers."""
-    from emulator.errors import EmulatorError
-    from emulator.pmu import available_metrics
-    from emulator.timing.load import load_machine
-    from measure.errors import CampaignError
+@click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml", type=click.Path(path_type=Path))
+def metrics(file: Path) -> None:
+    """List the hardware metrics that a machine offers.
 
-    try:
-        config = load_machine(machine)
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    for name, metric in available_metrics(config).items():
-        click.echo(f"{name:<16}{metric.unit:<14}{metric.description}")
+    Given a campaign: those of its machine, with a mark at what it collects, then its software metrics. Metrics that
+    the machine lacks are errors, with exit status 2.
+    """
+    from measure.errors import CampaignError
+    from measure.list_metrics import list_metrics
+
+    listing = list_metrics(file)
+    for line in listing.lines:
+        click.echo(line)
+    if listing.problems:
+        raise CampaignError("\n".join(listing.problems))
 
 
 @main.command()

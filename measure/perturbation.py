@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.perturbation_metrics import TIED
 from measure.perturbation_outer import Memo, outer_perturbation, outer_z
 from measure.perturbation_types import (
     DEFAULT_DELTA,
@@ -47,9 +48,6 @@ __all__ = [
     "outer_perturbation",
     "outer_z",
 ]
-
-TIED = 0.5
-"""A metric with more than this share of tied records gets a note."""
 
 
 def inner_perturbation(
@@ -90,7 +88,7 @@ def inner_perturbation(
     z = fisher_z(rho)
     affordable = min(n_permutations, MOST_STATISTICS // len(couples))
     labels = labellings(len(baseline), len(runs), affordable, seed)
-    ties = np.max([one.tie_fraction for one in everything], axis=0)
+    ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
     evidence = Evidence(
         kind="inner",
         names=[(metrics[i], metrics[j]) for i, j in couples],
@@ -133,7 +131,7 @@ def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
 
 
 def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
-    tied = [f"{metrics[i]} has up to {ties[i]:.0%} tied records" for i in pair if ties[i] > TIED]
+    tied = [f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED]
     return ", ".join(tied)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from measure.perturbation_types import FEWEST_BASELINES, Pair, Perturbation
+from measure.perturbation_words import p_number, p_text
 
 SHOWN_PAIRS = 3
 INNER_ADVICE = (
@@ -61,11 +62,11 @@ def _changes(result: Perturbation) -> list[str]:
 
 def _change(pair: Pair) -> str:
     if not _known(pair.delta_z):
-        return f"{pair.name}: {pair.note} (p = {pair.p_adjusted:.2g} over all pairs)"
+        return f"{pair.name}: {pair.note} ({p_text(pair.p_adjusted)} over all pairs)"
     return (
         f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
         f"(change of z {pair.delta_z:+.2f}, interval {pair.ci[0]:+.2f} to {pair.ci[1]:+.2f}, "
-        f"p = {pair.p_adjusted:.2g} over all pairs)" + (f"; {pair.note}" if pair.note else "")
+        f"{p_text(pair.p_adjusted)} over all pairs)" + (f"; {pair.note}" if pair.note else "")
     )
 
 
@@ -79,7 +80,7 @@ def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
     ]
     if smallest_p > result.alpha:
         told.append(
-            f"{_sizes(result)} allow no p-value below {smallest_p:.2g}, so nothing can be significant at "
+            f"{_sizes(result)} allow no p-value below {p_number(smallest_p)}, so nothing can be significant at "
             f"{result.alpha:g}: add runs."
         )
     if result.extra_runs_needed is not None:

@@ -24,7 +24,11 @@ MOST_STATISTICS = 50_000_000
 FEWEST_BASELINES = 19
 """With one instrumented run and fewer baselines, no p-value reaches 0.05; below this all is exploratory."""
 
+FEWEST_RECORDS = 20
+"""A trace needs so many records, whoever took it: of fewer, correlations are mostly chance."""
+
 SHORT_TRACE_RECORDS = 50
+"""Below this, correlations are noisy, which a finding says."""
 
 
 @dataclass(frozen=True)

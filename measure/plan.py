@@ -27,7 +27,8 @@ from measure.yaml_positions import Document
 class Plan:
     """All runs of a campaign in the order in which they are to be made, and the program of each group.
 
-    ``keys``: `content_key` of each spec; ``builds``: by group, one a code layout that a run has.
+    ``keys``: `content_key` of each spec; ``builds``: by group, one a code layout that a run has; ``campaign_file``:
+    where the campaign was read, empty if that is not known.
     """
 
     campaign: Campaign
@@ -36,6 +37,7 @@ class Plan:
     specs: tuple[RunSpec, ...]
     keys: tuple[str, ...]
     builds: dict[str, tuple[BuildFacts, ...]]
+    campaign_file: str = ""
 
 
 def content_key(spec: RunSpec) -> str:
@@ -93,7 +95,7 @@ def make_plan(
         index = next((n for n, name in enumerate(campaign.hardware_metrics) if name in str(error)), 0)
         split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
         raise CampaignError(f"{document.where('hardware_metrics', index)}: {error}{split}") from None
-    stdin, arguments, files = _input(campaign.program)
+    stdin, arguments, files = program_input(campaign.program)
     groups = [(BASELINE, n) for n in range(campaign.baselines)]
     groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
     layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
@@ -129,7 +131,9 @@ def make_plan(
     order = np.random.default_rng(campaign.seed).permutation(len(specs))
     shuffled = tuple(specs[n] for n in order)
     keys = tuple(content_key(spec) for spec in shuffled)
-    return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts())
+    return Plan(
+        campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve())
+    )
 
 
 def _entropy(seed: int, group: str, replicate: int) -> list[int]:
@@ -143,7 +147,7 @@ def _layout(campaign: Campaign, group: str, replicate: int) -> int:
     return int(rng.integers(campaign.noise.code_layouts))
 
 
-def _input(program: Program) -> tuple[str | None, tuple[str, ...], dict[str, Path]]:
+def program_input(program: Program) -> tuple[str | None, tuple[str, ...], dict[str, Path]]:
     """Standard input, arguments, and files by guest path."""
     stdin = str(program.stdin) if program.stdin else None
     arguments = tuple(str(argument) for argument in program.args)

@@ -25,6 +25,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
     text = json.dumps(
         {
             "format": _FORMAT,
+            "campaign_file": plan.campaign_file,
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
@@ -69,6 +70,7 @@ def load_plan(directory: Path) -> Plan:
                 )
                 for group, layouts in known["builds"].items()
             },
+            known.get("campaign_file", ""),
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(

@@ -22,7 +22,7 @@ from measure.programs import ProgramError
 from measure.progress import RunsBar, Status
 from measure.report.html import write_page
 from measure.report.model import ReportData
-from measure.store import Store, write_text_atomically
+from measure.store import Store, check_results_place, write_text_atomically
 from measure.terminal import print_result
 from measure.types import RunSpec
 from measure.yaml_positions import Document
@@ -56,6 +56,7 @@ def run_campaign(
     """
     campaign, document = load_campaign(path)
     directory = out or Path("results") / campaign.name
+    check_results_place(directory)
     with Workers(workers) as makers:
         first_use = Preparation(makers, target, campaign.machine)
         plan = _plan(campaign, document, console, target, first_use.begin)
@@ -77,10 +78,10 @@ def report_campaign(results: Path, out: Path | None, console: Console) -> Report
         made, outcome = load_results(results)
         return _finish(made, outcome, results, console)
     campaign, document = load_campaign(results)
-    plan = _plan(campaign, document, console)
     directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
+    plan = _plan(campaign, document, console)
     made = _with_truth(plan, directory)
     return _finish(made, _stored(made, directory), directory, console)
 

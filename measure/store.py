@@ -7,10 +7,12 @@ again makes only what is missing.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.errors import StoreError
+from measure.errors import CampaignError, StoreError
 from measure.types import Run, RunSpec, Trace
 
 _FORMAT = "perturbation-trace-1"
@@ -43,7 +45,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a file system that is read-only refuses this, too
+            temporary.unlink(missing_ok=True)
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}; finished runs are kept. "
             "Make room or choose another directory with --out, then start again"
@@ -62,6 +65,41 @@ def remove_leftovers(directory: Path) -> None:
     """Remove what processes that were killed had half-written into ``directory``."""
     for leftover in directory.glob(".*.part"):
         leftover.unlink(missing_ok=True)
+
+
+def check_file_place(path: Path) -> None:
+    """See before the work whether a file can be written to ``path``; nothing is left there.
+
+    Raises `CampaignError` when its directory is missing or it is a directory itself, and `StoreError` when nothing can
+    be written there.
+    """
+    if path.is_dir():
+        raise CampaignError(f"{path}: is a directory, expected the name of a file")
+    if not path.parent.is_dir():
+        raise CampaignError(
+            f"{path}: no such directory: {path.parent}; make it first, or choose another place with --out"
+        )
+    _try_to_write(path.parent, path)
+
+
+def check_results_place(directory: Path) -> None:
+    """See before the work whether ``directory`` can hold results; it need not be there yet, and is not made.
+
+    Raises `CampaignError` when it is a file, and `StoreError` when nothing can be written there.
+    """
+    there = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
+    if not there.is_dir():
+        raise CampaignError(f"{directory}: {there} is a file, expected a directory for results")
+    _try_to_write(there, directory)
+
+
+def _try_to_write(directory: Path, wanted: Path) -> None:
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=directory, prefix=".perturbation-"))
+    except OSError as error:
+        raise StoreError(
+            f"{wanted} cannot be written: {error.strerror or error}; choose another place with --out"
+        ) from None
 
 
 class Store:

@@ -1,62 +1,69 @@
-"""The result in the terminal: the verdict first, then the worst pairs, then what to do."""
+"""The result in the terminal: metrics that say little, the verdicts, the worst pairs, then what to do."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from measure.perturbation_types import Perturbation
-from measure.report.model import ReportData
+from measure.perturbation_types import Pair
+from measure.perturbation_words import in_words, p_number, pair_in_words, percent
+from measure.report.model import ReportData, VariantReport
 
 _STYLES = {"perturbed": "bold red", "equivalent": "bold green", "inconclusive": "bold yellow"}
 _WORST = 5
 
 
 def print_result(console: Console, data: ReportData) -> None:
-    """Print tables that fit 100 columns."""
-    table = Table(title=f"{data.title}: {data.subtitle}", title_justify="left", title_style="bold")
-    for heading, justify in (
-        ("variant", "left"), ("verdict", "left"), ("instructions", "right"), ("cycles", "right"),
-        ("within a run", "left"), ("across runs", "left"),
-    ):  # fmt: skip
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    """Print tables that fit 80 columns."""
+    for metric in data.metric_findings:
+        console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
+    console.print(_verdicts(data))
     for variant in data.variants:
-        table.add_row(
-            escape(variant.name), _styled(variant.verdict),
-            _percent(variant.instructions_percent.mean()), _percent(variant.cycles_percent.mean()),
-            _verdict(variant.inner), _verdict(variant.outer_held_out),
-        )  # fmt: skip
-    console.print(table)
-    worst = Table(title="Pairs that changed most", title_justify="left", title_style="bold")
-    for heading in ("variant", "pair", "rho before", "rho after", "change of z", "p (all pairs)", "verdict"):
-        worst.add_column(heading, justify="left" if heading in ("variant", "pair", "verdict") else "right")
-    for variant in data.variants:
-        pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)][:_WORST]
-        for pair in pairs:
-            worst.add_row(
-                escape(variant.name), pair.name.replace("PAPI_", ""), f"{pair.baseline_rho:.2f}",
-                f"{pair.run_rho:.2f}", f"{pair.delta_z:+.2f}", f"{pair.p_adjusted:.3f}", _styled(pair.verdict),
-            )  # fmt: skip
-    console.print(worst)
+        pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
+        if pairs:
+            console.print(_worst(variant, pairs[:_WORST]))
     for finding in data.findings:
         console.print(f"- {escape(finding)}", highlight=False)
 
 
-def _styled(verdict: str) -> str:
-    return f"[{_STYLES[verdict]}]{verdict}[/]"
+def _verdicts(data: ReportData) -> Table:
+    table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
+    table.add_column("variant", overflow="fold", min_width=7)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("instructions,\ncycles", justify="right", no_wrap=True)
+    table.add_column("within a run, and\nacross aligned runs", min_width=26)
+    for variant in data.variants:
+        compared = [f"within: {in_words(variant.inner)}"]
+        if variant.outer_held_out is not None:
+            compared.append(f"across: {in_words(variant.outer_held_out)}")
+        verdict = _styled(variant.verdict, variant.verdict)
+        if variant.caveat:
+            verdict += ", but"
+            compared.insert(0, variant.caveat)
+        costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
+        table.add_row(escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared)))
+    return table
 
 
-def _verdict(perturbation: Perturbation | None) -> str:
-    if perturbation is None:
-        return "not compared"
-    p = perturbation.p_value
-    return perturbation.verdict + ("" if np.isnan(p) else f" (p = {p:.3f})" if p >= 0.001 else " (p < 0.001)")
+def _worst(variant: VariantReport, pairs: Sequence[Pair]) -> Table:
+    title = escape(f"{variant.name}: pairs that changed most within a run")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("pair", overflow="fold")
+    for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for pair in pairs:
+        table.add_row(
+            escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
+            f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
+            _styled(pair.verdict, pair_in_words(pair, variant.inner.alpha)),
+        )  # fmt: skip
+    return table
 
 
-def _percent(value: float) -> str:
-    """A change in percent; traces of other tools may not tell it."""
-    return f"{value:+.2f}%" if math.isfinite(value) else "unknown"
+def _styled(verdict: str, words: str) -> str:
+    return f"[{_STYLES[verdict]}]{words}[/]"

@@ -12,7 +12,7 @@ from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.progress import Status
 from measure.report.html import write_page
-from measure.store import write_text_atomically
+from measure.store import check_results_place, write_text_atomically
 from measure.terminal import print_result
 
 
@@ -27,6 +27,7 @@ def run_perturb(
     console: Console,
 ) -> None:
     """Compare traces; leaves ``directory``/summary.json and report.html. Raises `MeasureError`."""
+    check_results_place(directory)
     paths = [path for pattern in baseline for path in matching(pattern)]
     with Status(console, "reading traces") as status:
         gathered = gather(paths, grouped(runs), metrics=metrics, format=format)

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.analysis import summary
+from measure.analysis import doubts_of, summary
 from measure.executor import Outcome
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation_metrics import MetricFinding, metric_findings
 from measure.perturbation_types import DEFAULT_DELTA, Perturbation
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import MIN_RECORDS, spearman
+from measure.types import BASELINE
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
 CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")
@@ -42,6 +44,7 @@ def compare(
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
     baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
     only_after = _only_after(gathered)
+    doubts = _metric_findings(gathered, only_after)
     memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
     variants = []
     for name, tables in gathered.variants.items():
@@ -69,6 +72,7 @@ def compare(
                 outer_joint=outer[False],
                 outer_held_out=outer[True],
                 example=_signals(name, traces[0], (*metrics, *only_after[name]), metrics),
+                doubts=doubts_of(doubts, name),
             )
         )
     runs = ", ".join(f"{len(tables)} {name}" for name, tables in gathered.variants.items())
@@ -83,7 +87,22 @@ def compare(
         findings=_findings(variants, gathered),
         provenance=_provenance(gathered, levels),
         interval=gathered.baseline_traces[0].interval,
+        metric_findings=doubts,
     )
+
+
+def _metric_findings(gathered: Gathered, only_after: dict[str, tuple[str, ...]]) -> tuple[MetricFinding, ...]:
+    found = metric_findings(
+        {BASELINE: gathered.baselines, **gathered.variants}, gathered.metrics, "hardware"
+    )
+    for metric in dict.fromkeys(metric for metrics in only_after.values() for metric in metrics):
+        collected = {
+            name: [trace.columns((metric,)) for trace in gathered.variant_traces[name]]
+            for name, metrics in only_after.items()
+            if metric in metrics
+        }
+        found += metric_findings(collected, (metric,), "software")
+    return tuple(sorted(found, key=lambda one: one.rank))
 
 
 def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
@@ -97,11 +116,6 @@ def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
         for group, traces in (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
     }
     document["warnings"] = list(gathered.warnings)
-    for variant in document["variants"].values():
-        overhead = variant["overhead_percent"]
-        variant["overhead_percent"] = {
-            key: None if value is None or np.isnan(value) else value for key, value in overhead.items()
-        }
     return document
 
 
@@ -164,7 +178,7 @@ def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[st
                 told += [f"{variant.name}, {where}: {text}" for text in perturbation.findings]
     if any(np.isnan(variant.instructions_percent).any() for variant in variants):
         told.append(
-            "Not every trace counts instructions in every interval, so the overhead is not known (shown as nan): "
+            "Not every trace counts instructions in every interval, so the overhead is unknown: "
             f"count one of {', '.join(INSTRUCTIONS[:2])} to see it."
         )
     return tuple(dict.fromkeys([*told, *gathered.warnings]))

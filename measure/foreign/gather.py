@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from measure.errors import nearest
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
-from measure.stats.correlation import MIN_RECORDS
+from measure.perturbation_types import FEWEST_RECORDS
 
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25
@@ -215,11 +215,16 @@ def _whole_intervals(trace: ForeignTrace, metrics: Sequence[str]) -> NDArray[np.
     values = trace.columns(metrics)
     missing = np.isnan(values)
     whole = values[~missing.any(axis=1)]
-    if len(whole) < MIN_RECORDS:
+    if len(whole) < FEWEST_RECORDS:
         worst = metrics[int(missing.sum(axis=0).argmax())]
         raise TraceFileError(
-            f"{trace.path}: {len(whole)} of {len(values)} intervals have every metric, expected at least {MIN_RECORDS}"
-            + (f"; {worst} is missing most often: leave it out with --metrics" if missing.any() else "")
+            f"{trace.path}: {len(whole)} of {len(values)} intervals have every metric, expected at least "
+            f"{FEWEST_RECORDS}"
+            + (
+                f"; {worst} is missing most often: leave it out with --metrics"
+                if missing.any()
+                else ": sample at a shorter interval or give the program more work"
+            )
         )
     return whole
 

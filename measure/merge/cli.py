@@ -11,7 +11,8 @@ import click
 @click.command()
 @click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
-              help="merged.parquet, .csv or .json (Chrome trace). Default: DIR/merged.parquet.")  # fmt: skip
+              help="merged.parquet, .csv or .json (Chrome trace), in a directory that is there. "
+              "Default: DIR/merged.parquet.")  # fmt: skip
 @click.option("--format", "kind", type=click.Choice(["parquet", "csv", "chrome"]),
               help="Default: by the ending of --out.")  # fmt: skip
 @click.option("--baseline", type=click.IntRange(0), metavar="N",
@@ -46,11 +47,15 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     from measure.merge.command import load_all, print_merged
     from measure.merge.export import format_of, write_merged
     from measure.merge.runs import merge_runs
+    from measure.store import check_file_place
 
     endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
+    if out is not None:
+        check_file_place(out)
     path = out or directories[0] / f"merged.{endings[kind]}"
     chosen = kind or format_of(path)
     results = load_all(directories)
+    check_file_place(path)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
         step_penalty=step_penalty, curve=results.curve, verdicts=results.verdicts,

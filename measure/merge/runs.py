@@ -104,7 +104,8 @@ class Merged:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Whose metrics are from a perturbed run, and where an alignment stretched and placed them only roughly."""
+        """Which metrics counted nothing or are from a perturbed run, and where an alignment stretched and placed them
+        only roughly."""
         perturbed = [
             f"{self._metrics_of(n)} from {aligned.name}: collecting this group perturbs the program; do not relate "
             "them to the other metrics"
@@ -114,7 +115,9 @@ class Merged:
         stretched = [
             self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)
         ]
-        return (*perturbed, *stretched)
+        silent = [source.metric for source in self.sources if not source.total]
+        nothing = [f"{', '.join(silent)} counted no event: nothing can be said about it"] if silent else []
+        return (*nothing, *perturbed, *stretched)
 
     def verdict_of(self, aligned: AlignedRun) -> str:
         """Whether collecting the metrics of the run's group is known to change the program."""

@@ -24,6 +24,7 @@ from measure.partition.memory import digest
 from measure.partition.types import Group, Verdict
 from measure.perturbation import Memo, inner_perturbation, outer_perturbation
 from measure.perturbation_types import Perturbation
+from measure.perturbation_words import p_text
 from measure.plan import make_plan
 from measure.stats.correlation import Correlations, spearman
 from measure.store import Store
@@ -296,7 +297,7 @@ def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs
         if np.isfinite(pair.delta_z)
         else f"{pair.name}: {pair.note}"
     )
-    p = "" if np.isnan(pair.p_adjusted) else f", p = {pair.p_adjusted:.3f} over all pairs"
+    p = "" if np.isnan(pair.p_adjusted) else f", {p_text(pair.p_adjusted)} over all pairs"
     word = {"bad": "perturbed", "good": "largest", "undecided": "open"}[state]
     reason = f"{where}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
     return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)

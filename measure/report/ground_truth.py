@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from measure.perturbation_metrics import caveat
 from measure.perturbation_types import Pair, Perturbation
-from measure.report.model import GroundTruth, SoftwareTruth
+from measure.report.model import GroundTruth, SoftwareTruth, VariantReport
 from measure.report.style import INK, LINES, MARKERS, MUTED, RULE, VERDICTS, new_figure, short
 
 ALGORITHMS = {
@@ -101,15 +103,20 @@ def alignment_errors(truth: GroundTruth) -> Any:
     return figure
 
 
-def software_rows(truth: GroundTruth) -> list[dict[str, Any]]:
-    """A row each variant: verdict and largest change by kind of pairs, for the page."""
+def software_rows(truth: GroundTruth, variants: Sequence[VariantReport] = ()) -> list[dict[str, Any]]:
+    """A row each variant: verdict and largest change by kind of pairs, for the page.
+
+    ``variants``: as the report has them, for what is to be read beside an *equivalent*.
+    """
+    doubts = {variant.name: variant.doubts for variant in variants}
     rows = []
     for one in truth.software:
         cells = []
         for pairs in pairs_by_kind(one):
             perturbed = sum(pair.verdict == "perturbed" for pair in pairs)
             cells.append((gravest(pairs) if pairs else "-", largest_change(pairs), perturbed, len(pairs)))
-        rows.append({"variant": one.variant, "cells": cells, "hidden": one.hidden, "software": one.software})
+        beside = caveat(doubts.get(one.variant, ())) if "equivalent" in [cell[0] for cell in cells] else ""
+        rows.append({"variant": one.variant, "cells": cells, "hidden": one.hidden, "caveat": beside})
     return rows
 
 

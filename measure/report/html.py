@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.perturbation_metrics import TIED
 from measure.perturbation_types import Perturbation
+from measure.perturbation_words import in_words, p_number, pair_in_words, percent
 from measure.report import figures, ground_truth
 from measure.report.model import ReportData, VariantReport
 from measure.report.style import as_data_uri, short
@@ -42,21 +45,23 @@ def render(data: ReportData) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(
-        p_text=_p_text, percent=percent, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
-        number=_number, software_rows=ground_truth.software_rows, alignment_rows=ground_truth.alignment_rows,
+        percent=percent, in_words=in_words, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
+        number=_number, alignment_rows=ground_truth.alignment_rows,
+        software_rows=partial(ground_truth.software_rows, variants=data.variants),
         truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
         truth_algorithms=list(ground_truth.ALGORITHMS.values()),
     )  # fmt: skip
     drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
     drawn["across_runs"] = as_data_uri(figures.across_runs(data))
-    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data))
-    with_outer = any(variant.outer_held_out is not None for variant in data.variants)
+    known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
+    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data)) if known else None
+    with_outer = known and any(variant.outer_held_out is not None for variant in data.variants)
     drawn["outer"] = as_data_uri(figures.outer_against_overhead(data)) if with_outer else None
     drawn["traces"] = as_data_uri(figures.traces(data))
     if data.ground_truth is not None:
         drawn["truth: software"] = as_data_uri(ground_truth.software_changes(data.ground_truth))
         drawn["truth: alignment"] = as_data_uri(ground_truth.alignment_errors(data.ground_truth))
-    return environment.get_template("page.html.jinja").render(data=data, figures=drawn)
+    return environment.get_template("page.html.jinja").render(data=data, figures=drawn, tied=f"{TIED:.0%}")
 
 
 def _figures_of(data: ReportData, variant: VariantReport) -> dict[str, str | None]:
@@ -76,19 +81,6 @@ def _markup(text: str) -> Any:
     return markupsafe.Markup(text)
 
 
-def _p_text(perturbation: Perturbation) -> str:
-    """The familywise p-value as it is written behind a verdict."""
-    p = perturbation.p_value
-    if np.isnan(p):
-        return ""
-    return " (p < 0.001)" if p < 0.001 else f" (p = {p:.3f})"
-
-
-def percent(value: float) -> str:
-    """A change in percent; traces of other tools may not tell it."""
-    return f"{value:+.2f}%" if np.isfinite(value) else "unknown"
-
-
 def _spread(values: NDArray[np.float64]) -> str:
     if not np.isfinite(values).all():
         return percent(float("nan"))
@@ -96,11 +88,15 @@ def _spread(values: NDArray[np.float64]) -> str:
     return f"{values.mean():+.2f}{spread}%"
 
 
-def _verdict_cell(perturbation: Perturbation | None) -> Any:
+def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | None = None) -> Any:
+    """A table's cell with a verdict in words; of ``variant``, with what is to be read beside it."""
+    from markupsafe import escape
+
     if perturbation is None:
         return _markup('<td class="text">-</td>')
+    words = variant.in_words(perturbation) if variant is not None else in_words(perturbation)
     return _markup(
-        f'<td class="word {perturbation.verdict}">{perturbation.verdict}{_p_text(perturbation)}</td>'
+        f'<td class="word {perturbation.verdict}">{perturbation.verdict}: <span>{escape(words)}</span></td>'
     )
 
 
@@ -117,11 +113,12 @@ def _pair_table(perturbation: Perturbation) -> Any:
     for pair in perturbation.pairs:
         name = short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
         cells = [
-            escape(name), _number(pair.baseline_rho), _number(pair.run_rho), _number(pair.delta_z, True),
+            name, _number(pair.baseline_rho), _number(pair.run_rho), _number(pair.delta_z, True),
             f"{_number(pair.ci[0], True)} to {_number(pair.ci[1], True)}", _number(pair.baseline_z_sd),
-            _number(pair.p_adjusted), _number(pair.q_value),
+            p_number(pair.p_adjusted), p_number(pair.q_value),
         ]  # fmt: skip
-        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         note = f'<td class="text">{escape(pair.note)}</td>'
-        rows.append(f'<tr>{row}<td class="word {pair.verdict}">{pair.verdict}</td>{note}</tr>')
+        words = escape(pair_in_words(pair, perturbation.alpha))
+        rows.append(f'<tr>{row}<td class="word {pair.verdict}">{words}</td>{note}</tr>')
     return _markup("<table>" + "".join(rows) + "</table>")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.perturbation_metrics import MetricFinding, caveat
 from measure.perturbation_types import Pair, Perturbation, Verdict
+from measure.perturbation_words import in_words
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class VariantReport:
     """One set of software metrics collected together.
 
     ``rho``: (r, m, m) correlations of the hardware metrics, a matrix a run; overheads in percent of the mean
-    baseline, (r,).
+    baseline, (r,), nan where they are not known. ``doubts``: findings on metrics that the verdict involves, leaves out
+    or collects.
     """
 
     name: str
@@ -42,6 +45,18 @@ class VariantReport:
     outer_joint: Perturbation | None
     outer_held_out: Perturbation | None
     example: Signals
+    doubts: tuple[MetricFinding, ...] = ()
+
+    @property
+    def caveat(self) -> str:
+        """What is to be read beside an *equivalent*: metrics without events, constant or tied. Empty without any."""
+        return caveat(self.doubts) if self.verdict == "equivalent" else ""
+
+    def in_words(self, perturbation: Perturbation) -> str:
+        """The verdict of one comparison, in words that cannot be misread."""
+        doubts = caveat([one for one in self.doubts if one.kind == "hardware"])
+        beside = f"; {doubts}" if doubts and perturbation.verdict == "equivalent" else ""
+        return in_words(perturbation) + beside
 
     @property
     def verdict(self) -> Verdict:
@@ -195,7 +210,10 @@ class GroundTruth:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first."""
+    """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
+
+    ``metric_findings``: metrics that tell little, to be read before any verdict.
+    """
 
     title: str
     subtitle: str
@@ -206,4 +224,5 @@ class ReportData:
     findings: tuple[str, ...]
     provenance: tuple[tuple[str, str], ...]
     interval: str
+    metric_findings: tuple[MetricFinding, ...] = ()
     ground_truth: GroundTruth | None = None

@@ -31,7 +31,8 @@ class Correlations:
 
     ``metrics``: ``(m,)`` names. ``rho``: ``(m, m)`` symmetric, in [-1, 1]; nan in the rows and columns of
     constant metrics, where correlation is undefined. ``constant``: ``(m,)``. ``tie_fraction``: ``(m,)`` share
-    of records whose value occurs more than once. ``n_records``: length of the trace, where it is known.
+    of records that hold the metric's most frequent value, 0 where all values differ. ``n_records``: length of the
+    trace, where it is known.
     """
 
     metrics: tuple[str, ...]
@@ -42,7 +43,10 @@ class Correlations:
 
 
 def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records are tied."""
+    """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records the most frequent value fills.
+
+    That number is 0 where all values differ.
+    """
     order = np.argsort(values)  # in any order among equals, which share their rank
     ordered = values[order]
     first = np.empty(len(values), np.bool_)  # true where a new value starts
@@ -52,18 +56,19 @@ def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int
     counts = np.diff(starts, append=len(values))
     ranks = np.empty(len(values))
     ranks[order] = np.repeat(starts + (counts + 1) / 2, counts)
-    return ranks, int(counts[counts > 1].sum())
+    most = int(counts.max())
+    return ranks, most if most > 1 else 0
 
 
 def standard_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Average ranks centred and scaled to unit length (zeros when constant), and how many records are tied.
+    """Average ranks centred and scaled to unit length (zeros when constant), and `average_ranks`' number of records.
 
     The dot product of two such vectors is Spearman's rho.
     """
-    ranks, tied = average_ranks(values)
+    ranks, most = average_ranks(values)
     ranks -= (len(values) + 1) / 2
     length = np.sqrt(ranks @ ranks)
-    return (ranks / length if length > 0 else ranks), tied
+    return (ranks / length if length > 0 else ranks), most
 
 
 def spearman(values: ArrayLike, metrics: Sequence[str]) -> Correlations:
@@ -80,15 +85,15 @@ def spearman(values: ArrayLike, metrics: Sequence[str]) -> Correlations:
             "sample at a shorter interval or run a longer program"
         )
     ranks = np.empty((m, n))
-    tied = np.empty(m)
+    most = np.empty(m)
     for column in range(m):
-        ranks[column], tied[column] = standard_ranks(table[:, column])
+        ranks[column], most[column] = standard_ranks(table[:, column])
     constant = np.asarray(~ranks.any(axis=1))
     rho = np.clip(ranks @ ranks.T, -1.0, 1.0)
     np.fill_diagonal(rho, 1.0)
     rho[constant, :] = np.nan
     rho[:, constant] = np.nan
-    return Correlations(tuple(metrics), rho, constant, tied / n, n)
+    return Correlations(tuple(metrics), rho, constant, most / n, n)
 
 
 def finite_table(values: ArrayLike, metrics: Sequence[str]) -> NDArray[np.float64]:

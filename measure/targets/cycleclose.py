@@ -19,7 +19,8 @@ from measure.cycleclose.rerun import trace_in_two_runs
 from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
-from measure.targets.emulated import FEWEST_RECORDS, check_ending, core_of, layout_of
+from measure.perturbation_types import FEWEST_RECORDS
+from measure.targets.emulated import check_ending, core_of, layout_of
 from measure.types import Run, RunSpec, Trace
 
 

@@ -23,9 +23,9 @@ from emulator.timing.load import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
 from measure.errors import RunError
+from measure.perturbation_types import FEWEST_RECORDS
 from measure.types import Run, RunSpec, Trace
 
-FEWEST_RECORDS = 20
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
 

@@ -1,7 +1,8 @@
 """A target that makes traces up from the seed: what surrounds a run can be tested in milliseconds.
 
-A group whose counters include one named ``perturbing*`` has its first two metrics decoupled; arguments
-``fail`` and ``sleep`` make a run fail or take long.
+A group whose counters include one named ``perturbing*`` has its first two metrics decoupled, and that counter counts
+most; one named ``silent*`` counts nothing, one named ``rare*`` little, and the hardware metric `NEVER` never happens.
+Arguments ``fail`` and ``sleep`` make a run fail or take long.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 from measure.errors import RunError
 from measure.types import Run, RunSpec, Trace
 
+NEVER = "PAPI_FSQ_INS"
 _RECORDS = 300
+_EVENTS_PER_RECORD = {"silent": 0.0, "rare": 0.1, "perturbing": 100.0}
 
 
 class FakeTarget:
@@ -32,7 +35,13 @@ class FakeTarget:
         hardware = 1000 + 200 * driver[:, None] + rng.normal(0, 60, (_RECORDS, len(spec.hardware_metrics)))
         if any(name.startswith("perturbing") for name, _, _ in spec.counters):
             hardware[:, 0] = 1000 + rng.normal(0, 200, _RECORDS)
-        software = rng.poisson(5, (_RECORDS, len(spec.counters)))
+        if NEVER in spec.hardware_metrics:
+            hardware[:, spec.hardware_metrics.index(NEVER)] = 0
+        means = [
+            next((mean for start, mean in _EVENTS_PER_RECORD.items() if name.startswith(start)), 5.0)
+            for name, _, _ in spec.counters
+        ]
+        software = rng.poisson(means, (_RECORDS, len(means)))
         values = np.concatenate([hardware.round().astype(np.int64), software], axis=1)
         boundaries = np.arange(_RECORDS + 1, dtype=np.int64) * spec.interval
         total = int(boundaries[-1]) + 1000 * len(spec.counters)

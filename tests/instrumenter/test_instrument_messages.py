@@ -107,6 +107,22 @@ def test_a_number_can_be_added() -> None:
     assert MetricSpec.model_validate({"event": "entry", "function": "f", "add": 2}).add == "2"
 
 
+def test_a_parameter_of_the_callee_is_not_known_in_callers() -> None:
+    spec = {"event": "call", "callee": "search", "add": "depth"}
+    with pytest.raises(SpecError) as caught:
+        instrument(PROGRAM, m=spec)
+    assert str(caught.value) == (
+        "metric 'm': the expression to add, 'depth', is not valid (use of undeclared identifier 'depth') where the "
+        "event happens, src/game.c:16. An expression of event `call` is evaluated in the caller, and 'depth' is a "
+        "parameter of 'search': count entries instead, {event: entry, function: search, add: \"depth\"}"
+    )
+    instead = instrument(PROGRAM, m={"event": "entry", "function": "search", "add": "depth"})
+    assert instead.places == {"m": {"src/game.c:5": 1}}
+    with pytest.raises(SpecError) as caught:
+        instrument(PROGRAM, m=spec | {"add": "dept"})
+    assert "count entries" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "spec", "message"),
     [

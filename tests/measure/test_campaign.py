@@ -85,8 +85,16 @@ def test_names_of_cumulative_sets_are_taken(folder: Path) -> None:
     [
         ("name: demo", "name: ../demo", "1: name: string should match pattern '^[A-Za-z0-9][A-Za-z0-9._-]*$', "
          "got '../demo'"),
-        ("program: {source: demo.c, args: [small, 3]}", "program: demo.c", "2: program: expected a mapping of keys "
-         "to values, got 'demo.c'"),
+        ("program: {source: demo.c, args: [small, 3]}", "program: demo.c", "2: program: got the text 'demo.c', "
+         "expected keys that say what it is: write `program: {source: demo.c}`"),
+        ("program: {source: demo.c, args: [small, 3]}", "program: lua", "2: program: got the text 'lua', expected keys "
+         "that say what it is: write `program: {source: FILE.c}`, or `program: {catalogue: lua}` for a program of the "
+         "catalogue"),
+        ("program: {source: demo.c, args: [small, 3]}", "program: [demo.c]", "2: program: expected a mapping of keys "
+         "to values"),
+        ("[PAPI_TOT_INS, PAPI_L1_DCM]", "[PAPI_TOT_INS]", "5: hardware_metrics: got only PAPI_TOT_INS, expected at "
+         "least two metrics: a campaign watches how metrics relate to one another, pair by pair; add another, "
+         "`measure metrics` with the machine's file lists them"),
         ("{every: 40k cycles}", "{evry: 40k cycles}", "4: unknown key 'sampling.evry', expected one of: mode, every; "
          "did you mean 'every'?"),
         ("40k cycles", "40k seconds", "4: sampling.every: got '40k seconds', expected a length and a unit, such as "

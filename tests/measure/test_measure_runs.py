@@ -251,8 +251,65 @@ def test_bad_input_has_exit_status_2_and_its_line(folder: Path) -> None:
 def test_schemas_and_metrics_are_printed() -> None:
     for kind in ("campaign", "machine", "summary"):
         assert json.loads(measure("schema", kind).output)["type"] == "object"
-    listed = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output
-    assert "PAPI_TOT_CYC" in listed
+
+
+def test_metrics_of_a_machine_are_in_columns() -> None:
+    lines = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output.splitlines()
+    place = lines[0].index("cycles")
+    assert lines[0].split() == ["PAPI_TOT_CYC", "cycles", "Total", "cycles"]
+    assert all(line[place - 2 : place] == "  " and line[place] != " " for line in lines)
+    longest = max((line.split()[0] for line in lines), key=len)
+    assert f"{longest}  instructions" in "\n".join(lines) or f"{longest}  cycles" in "\n".join(lines)
+
+
+def test_metrics_of_a_campaign_are_marked_and_unknown_ones_told(folder: Path) -> None:
+    path = folder / "c.yaml"
+    result = measure("metrics", path)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[1] for line in lines[1:] if line.startswith("* ")] == [
+        "PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP",
+    ]  # fmt: skip
+    assert lines[-2:] == ["  rounds      entry work", "  perturbing  call next"]
+    path.write_text(path.read_text().replace("LD_INS, PAPI_BR_MSP", "LD_INZ, MISSES"))
+    result = measure("metrics", path)
+    assert result.exit_code == 2
+    assert "* PAPI_TOT_INS " in result.output
+    assert "c.yaml:5: desktop.yaml cannot count 'PAPI_LD_INZ'; did you mean 'PAPI_LD_INS'?" in result.output
+    assert "c.yaml:5: desktop.yaml cannot count 'MISSES'" in result.output
+    sampling = measure("metrics", ROOT / "configs/campaigns/sampling.yaml")
+    assert sampling.exit_code == 0
+    assert "* PAPI_TOT_CYC" in sampling.output
+    (folder / "list.yaml").write_text("- a\n")
+    assert measure("metrics", folder / "list.yaml").exit_code == 2
+    assert measure("metrics", folder / "none.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "message"),
+    [
+        ("c.yaml", 2, "c.yaml is a file, expected a directory for results"),
+        ("c.yaml/below", 2, "c.yaml is a file, expected a directory for results"),
+        ("/proc/out", 1, "/proc/out cannot be written: "),
+    ],
+)
+def test_a_place_for_results_is_looked_at_before_the_work(
+    folder: Path, place: str, status: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("programs are built before the place for results was looked at")
+
+    monkeypatch.setattr("measure.run_command.make_plan", work)
+    (folder / "a.csv").write_text("a,b\n1,2\n")
+    for arguments in (
+        ["run", folder / "c.yaml"],
+        ["perturb", "--baseline", folder / "a.csv", "--run", folder / "none.csv"],
+    ):
+        result = measure(*arguments, "--out", folder / place)
+        assert isinstance(result.exception, SystemExit), result.output
+        assert result.exit_code == status
+        assert message in result.output
+    assert not (folder / "out").exists()
 
 
 def test_programs_are_listed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from instrumenter.toolchain import cache_directory
 from measure.campaign import load_campaign
 from measure.cli import main
+from measure.counts import count_events
 from measure.errors import CampaignError
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -96,6 +97,12 @@ def test_from_makefile_to_report(folder: Path, mode: str) -> None:
     assert sorted(path.name for path in (folder / "demo").iterdir()) == ["Makefile", "main.c", "work.c"]
     if mode == "signal":
         return
+    for command in ("report", "merge"):
+        done = CliRunner().invoke(main, [command, str(folder / "out")])
+        assert done.exit_code == 0, done.output
+    assert (folder / "out/merged.parquet").exists()
+    counts = count_events(*load_campaign(folder / "c.yaml")).metrics
+    assert [(one.metric, one.events, one.places) for one in counts] == [("rounds", 30, {"work.c:3": 1})]
     again = run(folder)
     assert json.loads((folder / "out/summary.json").read_text())["runs"]["reused"] == 5
     assert "Building" not in again.output

@@ -10,6 +10,7 @@ import pytest
 
 from measure.foreign.gather import Gathered, gather, grouped, matching
 from measure.foreign.trace import TraceFileError
+from measure.perturbation_types import FEWEST_RECORDS
 
 
 def write(path: Path, columns: Mapping[str, Sequence[object]]) -> Path:
@@ -20,7 +21,7 @@ def write(path: Path, columns: Mapping[str, Sequence[object]]) -> Path:
 
 
 def trace(path: Path, **more: Sequence[object]) -> Path:
-    return write(path, {"a": [5, 3, 8, 1, 9], "b": [2, 7, 1, 8, 2], **more})
+    return write(path, {"a": [5, 3, 8, 1, 9] * 4, "b": [2, 7, 1, 8, 2] * 4, **more})
 
 
 def gathered(folder: Path, runs: list[Path], **options: object) -> Gathered:
@@ -50,34 +51,46 @@ def test_patterns_and_names(tmp_path: Path) -> None:
 
 
 def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
-    run = trace(tmp_path / "run.csv", calls=[1, 2, 3, 4, 5], unseen=[""] * 5)
+    run = trace(tmp_path / "run.csv", calls=[1, 2, 3, 4, 5] * 4, unseen=[""] * 20)
     result = gathered(tmp_path, [run])
     assert result.metrics == ("a", "b")
     assert result.warnings == ("calls was measured in 1 of 3 traces only: it is not compared.",)
-    assert result.variants["runs"][0].shape == (5, 2)
+    assert result.variants["runs"][0].shape == (20, 2)
     result = gathered(tmp_path, [run], metrics=("b", "a"))
     assert (result.metrics, result.warnings) == (("b", "a"), ())
     assert refused(tmp_path, [run], metrics=("a", "call")) == (
         "base0.csv: no metric 'call' was measured (got a, b): expected it in every trace"
     )
-    other = write(tmp_path / "other.csv", {"b": [1, 2, 3, 4], "c": [4, 3, 2, 1]})
+    other = write(tmp_path / "other.csv", {"b": [1, 2, 3, 4] * 5, "c": [4, 3, 2, 1] * 5})
     assert refused(tmp_path, [other]) == (
         "1 metrics are common to all traces (b), expected at least 2; base0.csv has a, b, other.csv has b, c"
     )
 
 
 def test_intervals_that_were_not_counted_are_dropped_not_zero(tmp_path: Path) -> None:
-    run = write(tmp_path / "run.csv", {"a": [5, 3, "<not counted>", 1, 0], "b": [2, 7, 1, 8, 2]})
+    missing = {"a": [5, 3, "<not counted>", 1, 0] * 5, "b": [2, 7, 1, 8, 2] * 5}
+    run = write(tmp_path / "run.csv", missing)
     result = gathered(tmp_path, [run])
-    np.testing.assert_array_equal(result.variants["runs"][0], [[5, 2], [3, 7], [1, 8], [0, 2]])
+    np.testing.assert_array_equal(result.variants["runs"][0], [[5, 2], [3, 7], [1, 8], [0, 2]] * 5)
     assert result.warnings == (
-        "Intervals are left out in which something was not counted, most often a: 1 in all, in 1 of 3 traces, at "
-        "most 1 of 5 in run.csv.",
+        "Intervals are left out in which something was not counted, most often a: 5 in all, in 1 of 3 traces, at "
+        "most 5 of 25 in run.csv.",
     )
-    run = write(tmp_path / "run.csv", {"a": [5, 3, "<not counted>", "nan", 0], "b": [2, 7, 1, 8, 2]})
+    missing["a"][3] = "nan"
+    run = write(tmp_path / "run.csv", missing)
     assert refused(tmp_path, [run]) == (
-        "run.csv: 3 of 5 intervals have every metric, expected at least 4; a is missing most often: leave it out "
+        "run.csv: 19 of 25 intervals have every metric, expected at least 20; a is missing most often: leave it out "
         "with --metrics"
+    )
+
+
+def test_a_trace_needs_as_many_records_as_a_run(tmp_path: Path) -> None:
+    """`measure run` refuses shorter traces by the same rule."""
+    few = FEWEST_RECORDS - 1
+    run = write(tmp_path / "run.csv", {"a": list(range(few)), "b": [1, 2] * 9 + [3]})
+    assert refused(tmp_path, [run]) == (
+        "run.csv: 19 of 19 intervals have every metric, expected at least 20: sample at a shorter interval or give "
+        "the program more work"
     )
 
 
@@ -90,8 +103,9 @@ def test_units_must_agree(tmp_path: Path) -> None:
 
 def test_multiplexing_is_told(tmp_path: Path) -> None:
     lines = "".join(
-        f"  0.{n}00000000,{5 + n % 3},,a,1000,{66.67 if n == 2 else 100:.2f},,\n  0.{n}00000000,{n},,b,1000,100.00,,\n"
-        for n in range(1, 6)
+        f"  {n}.000000000,{5 + n % 3},,a,1000,{66.67 if n == 2 else 100:.2f},,\n"
+        f"  {n}.000000000,{n % 7},,b,1000,100.00,,\n"
+        for n in range(1, 22)
     )
     (tmp_path / "run.csv").write_text(lines)
     (told,) = gathered(tmp_path, [tmp_path / "run.csv"]).warnings
@@ -101,9 +115,9 @@ def test_multiplexing_is_told(tmp_path: Path) -> None:
 def test_what_many_files_say_is_said_once(tmp_path: Path) -> None:
     for n in range(3):
         rows = "".join(
-            f"  0.{k}00000000,{k},,a,9,100.00,,\n  0.{k}00000000,{k % 3},,b,9,100.00,,\n"
-            f"  0.{k}00000000,<not supported>,,c,0,100.00,,\n"
-            for k in range(1, 6)
+            f"  {k}.000000000,{k % 5},,a,9,100.00,,\n  {k}.000000000,{k % 3},,b,9,100.00,,\n"
+            f"  {k}.000000000,<not supported>,,c,0,100.00,,\n"
+            for k in range(1, 22)
         )
         (tmp_path / f"run{n}.csv").write_text(rows)
     paths = [tmp_path / f"run{n}.csv" for n in range(3)]
@@ -116,7 +130,7 @@ def test_intervals_of_different_lengths_are_told(tmp_path: Path) -> None:
     def perf(name: str, step: float) -> Path:
         rows = (
             f"  {k * step:.9f},{k % 3},,a,9,100.00,,\n  {k * step:.9f},{k % 4},,b,9,100.00,,\n"
-            for k in range(1, 8)
+            for k in range(1, 22)
         )
         (tmp_path / name).write_text("".join(rows))
         return tmp_path / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,7 +122,11 @@ def test_software_metrics_and_unknown_overhead(tmp_path: Path) -> None:
         "cycles": None,
         "code": None,
     }
-    assert any("the overhead is not known" in finding for finding in document["findings"])
+    assert any("the overhead is unknown" in finding for finding in document["findings"])
+    page = (out / "report.html").read_text()
+    assert not re.search(r"\bnan\b", re.sub(r'src="data:[^"]*"', "", page) + json.dumps(document) + result.output)
+    assert page.count("unknown") > 3
+    assert "overhead is unknown, so correlations are not drawn" in page
     assert "calls was measured in 2 of 6 traces only: it is not compared." in document["findings"]
 
 

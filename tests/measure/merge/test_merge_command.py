@@ -186,3 +186,43 @@ def test_directories_without_results_are_refused(results: Path, tmp_path: Path) 
     done = measure(results)
     assert done.exit_code == 2
     assert "is damaged" in done.output
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_work(results: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    for directory in (results, tmp_path / "no results"):  # nothing is read before
+        done = measure(directory, "--out", gone / "m.parquet")
+        assert done.exit_code == 2
+        assert f"{gone / 'm.parquet'}: no such directory: {gone}; make it first" in done.output
+    assert not gone.exists()
+    done = measure(results, "--out", results)
+    assert done.exit_code == 2
+    assert f"{results}: is a directory, expected the name of a file" in done.output
+    before = sorted(results.iterdir())
+    for place in ("/proc/m.parquet", "/proc/self/m.csv"):  # not even root writes there
+        done = measure(results, "--out", place)
+        assert isinstance(done.exception, SystemExit)
+        assert done.exit_code == 1
+        assert f"measure: {place} cannot be written: " in done.output
+    assert sorted(results.iterdir()) == before
+
+
+def test_a_file_system_that_becomes_read_only_is_told(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a file system refuses even the removal of a file that is not there."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    done = measure(results)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == 1
+    assert "merged.parquet cannot be written: Read-only file system" in done.output
+
+
+def test_metrics_that_counted_nothing_are_warned_of(tmp_path: Path) -> None:
+    make_results(tmp_path, CAMPAIGN.replace("rounds", "silent"))
+    done = measure(tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "silent counted no event: nothing can be said about it" in " ".join(done.output.split())

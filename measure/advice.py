@@ -1,0 +1,106 @@
+"""What to do about a variant that perturbs: which of its software metrics is behind it, and the command to run next.
+
+Only what the runs show is said: that a smaller set changes nothing, and whose events most of the added instructions
+count. Neither proves a cause: counters also move code and data.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.perturbation_words import percent
+from measure.report.model import VariantReport
+
+_MOST_SHARE = 0.8
+"""Metrics are named, the most frequent first, until they have this share of the events."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the counters of a variant saw in a run, means over its runs.
+
+    ``events``: of each metric that counts events; those that add up an expression are in ``sums``, for the value of
+    their counter does not tell how often it grew. ``added_instructions``: more than the mean baseline executed.
+    """
+
+    events: Mapping[str, float]
+    sums: tuple[str, ...]
+    added_instructions: float
+
+
+def advice(
+    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str
+) -> list[str]:
+    """Sentences for every perturbed variant: the metrics behind it, then the command. None when none is perturbed.
+
+    ``counted``: by variant; ``campaign_file``: where the campaign was read, empty if that is not known.
+    """
+    perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    told = []
+    for variant in perturbed:
+        told += [
+            f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])
+        ]
+    several = [variant for variant in perturbed if len(variant.software_metrics) > 1]
+    if several:
+        told.append(
+            f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
+            "perturb nothing."
+        )
+    for variant in perturbed:
+        if len(variant.software_metrics) == 1:
+            told.append(
+                f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
+                f"of this one (`function:`, `file:`, `line:`); `measure run --counts {shown_path(campaign_file)}` "
+                "shows how often each happens."
+            )
+    return told
+
+
+def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], counted: Counted) -> list[str]:
+    told = []
+    mine = set(variant.software_metrics)
+    smaller = [
+        one for one in variants if one.verdict == "equivalent" and set(one.software_metrics) < mine
+    ]  # fmt: skip
+    if smaller:
+        nearest = max(smaller, key=lambda one: len(one.software_metrics))
+        more = [metric for metric in variant.software_metrics if metric not in nearest.software_metrics]
+        told.append(
+            f"{nearest.name} collects all of its metrics but {', '.join(more)}, and is equivalent: what "
+            f"{'this metric adds' if len(more) == 1 else 'these metrics add'} perturbs."
+        )
+    overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
+    total = sum(counted.events.values())
+    if total > 0:
+        most, covered = [], 0.0
+        for metric, events in sorted(counted.events.items(), key=lambda item: -item[1]):
+            if covered >= _MOST_SHARE * total:
+                break
+            most.append(metric)
+            covered += events
+        rest = f" ({', '.join(counted.sums)} not counted: they add up values)" if counted.sums else ""
+        cost = counted.added_instructions / total
+        each = f", about {cost:.1f} instructions an event" if not counted.sums and cost > 0 else ""
+        told.append(
+            f"most of its {overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} events "
+            f"that its counters count in a run{rest}{each}."
+        )
+    elif not counted.sums:
+        told.append(
+            f"its counters counted no event, so its {overhead} and the perturbation come from code and data that "
+            "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."
+        )
+    return told
+
+
+def shown_path(path: str) -> str:
+    """A path for a command line: as seen from the current directory where that is shorter; else the whole path."""
+    if not path:
+        return "CAMPAIGN.yaml"
+    near = os.path.relpath(path)
+    return shlex.quote(near if len(near) < len(path) and Path(near).exists() else path)
