@@ -1,0 +1,495 @@
+"""One function of a kernel as LLVM IR: names, memory, conditions and calls. `kernel_ir` says what is understood."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from emulator.engine.kernel_numbers import Text
+from emulator.engine.kernel_types import (
+    ArrayType,
+    Kind,
+    NotUnderstood,
+    RecordType,
+    TupleType,
+    Type,
+    Value,
+    joined,
+    literal,
+    llvm_types,
+    name_of,
+    tuple_of,
+)
+
+_NOTHING: Any = object()
+_EXTREMES: dict[Any, ast.cmpop] = {min: ast.Lt(), max: ast.Gt()}
+
+
+class Source(NamedTuple):
+    """A function's. ``first_line``: of the definition in its file; ``names``: what it refers to outside of it."""
+
+    definition: ast.FunctionDef
+    file: str
+    first_line: int
+    names: dict[str, Any]
+
+
+class Made(NamedTuple):
+    """A function that is written: how it is called in the text, and what it returns."""
+
+    name: str
+    result: Type | None
+
+
+class Functions(Protocol):
+    """Who writes the functions that are called."""
+
+    def made(self, function: Any, types: tuple[Type, ...]) -> Made | None:
+        """``function`` for arguments of these types; None if it is no function of a kernel's."""
+
+
+class Element(NamedTuple):
+    """A number in memory."""
+
+    pointer: str
+    dtype: np.dtype[Any]
+
+
+def call_address(function: int, argument: int) -> None:
+    """Call the host function at the address ``function``, which takes an address and returns nothing."""
+    import ctypes
+
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(argument)
+
+
+class Names:
+    """Types of local names and of the result, which grow until all values that they get fit."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, Type | None] = {}
+        self.is_settled = True
+
+    def take(self, name: str, value: Value) -> Type:
+        """The type of ``name``, which is to have ``value``."""
+        known = self.types.get(name)
+        if known is None:
+            self.types[name] = known = value.type
+        elif known != value.type:
+            grown = joined(Value(known, ()) if isinstance(known, Kind) else _without_parts(known), value)
+            if grown != known:
+                self.types[name], self.is_settled = grown, False
+            return grown
+        return known
+
+
+def _without_parts(type_: Type) -> Value:
+    return Value(type_, ("",) * len(llvm_types(type_)))
+
+
+class Expressions:
+    """Writes the values of expressions of one function."""
+
+    def __init__(self, source: Source, functions: Functions, names: Names, text: Text) -> None:
+        self.source, self.functions, self.names, self.text = source, functions, names, text
+        self.places: dict[str, tuple[str, ...]] = {}  # of local names
+        self._own = _assigned(source.definition)
+
+    @contextmanager
+    def at(self, node: ast.AST) -> Iterator[None]:
+        """Say where it is when something in ``node`` is not understood."""
+        try:
+            yield
+        except NotUnderstood as problem:
+            line = self.source.first_line + getattr(node, "lineno", 1) - 1
+            name = self.source.definition.name
+            raise TypeError(
+                f"{self.source.file}:{line}: line {line} of {name}: {problem} is not understood in a kernel"
+            ) from None
+
+    # --- names
+    def assign_name(self, name: str, value: Value) -> None:
+        type_ = self.names.take(name, value)
+        kinds = llvm_types(type_)
+        if name not in self.places:
+            self.places[name] = tuple(self.text.room(kind) for kind in kinds)
+        if not self.names.is_settled:
+            return  # all of this is written again
+        for kind, part, place in zip(
+            kinds, self.text.converted(value, type_).parts, self.places[name], strict=True
+        ):
+            self.text.say(f"store {kind} {part}, ptr {place}")
+
+    def read_name(self, name: str) -> Value:
+        type_ = self.names.types.get(name)
+        if type_ is None:
+            raise NotUnderstood(f"{name}, which has no value yet,")
+        kinds = llvm_types(type_)
+        if name not in self.places:
+            self.places[name] = tuple(self.text.room(kind) for kind in kinds)
+        parts = [
+            self.text.let(f"load {kind}, ptr {place}")
+            for kind, place in zip(kinds, self.places[name], strict=True)
+        ]
+        return Value(type_, tuple(parts))
+
+    def static(self, node: ast.expr) -> Any:
+        """What a name outside of the function stands for; `_NOTHING` if it is none."""
+        match node:
+            case ast.Name(id=name) if name not in self._own:
+                return self.source.names.get(name, getattr(builtins, name, _NOTHING))
+            case ast.Attribute(value=holder, attr=name):
+                found = self.static(holder)
+                if isinstance(found, ModuleType | type):
+                    return getattr(found, name, _NOTHING)
+        return _NOTHING
+
+    # --- values
+    def value(self, node: ast.expr) -> Value:
+        with self.at(node):
+            return self._value(node)
+
+    def _value(self, node: ast.expr) -> Value:
+        text = self.text
+        match node:
+            case ast.Constant(value=bool() | int() | float() as number):
+                return literal(number)
+            case ast.Name(id=name) if name in self._own:
+                return self.read_name(name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return text.arithmetic(op, self.value(left), self.value(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return text.negative(self.value(operand))
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return text.inverted(self.value(operand))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Value(Kind.BOOL, (text.let(f"xor i1 {self._truth(operand)}, true"),))
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, ast.In | ast.NotIn):
+                return Value(Kind.BOOL, (text.compared(op, self.value(left), self.value(right)),))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self._chosen(node, test, lambda: self.value(body), lambda: self.value(orelse))
+            case ast.Compare() | ast.BoolOp():
+                return self._chosen(node, node, lambda: literal(True), lambda: literal(False), strictly=True)
+            case ast.Attribute(value=holder, attr=name) if self.static(node) is _NOTHING:
+                return self._attribute(self.value(holder), name)
+            case ast.Subscript():
+                found = self.place(node)
+                return self.get(found) if isinstance(found, Element) else found
+            case ast.Tuple(elts=items):
+                return tuple_of(tuple(self.value(item) for item in items))
+            case ast.Call():
+                made = self.call(node)
+                if made is None:
+                    raise NotUnderstood(f"the result of {ast.unparse(node.func)}, which returns nothing,")
+                return made
+            case ast.Name() | ast.Attribute():
+                return self._constant(node)
+        raise NotUnderstood(f"{type(node).__name__} ({ast.unparse(node)})")
+
+    def _constant(self, node: ast.expr) -> Value:
+        found = self.static(node)
+        if isinstance(found, bool | np.bool_):
+            return literal(bool(found))
+        if isinstance(found, int | np.integer):
+            made = literal(int(found))
+            return Value(Kind.UNSIGNED, made.parts, made.constant) if isinstance(found, np.uint64) else made
+        if isinstance(found, float | np.floating):
+            return literal(float(found))
+        if isinstance(found, tuple) and all(isinstance(item, int) for item in found):
+            return tuple_of(tuple(literal(int(item)) for item in found))
+        raise NotUnderstood(ast.unparse(node))
+
+    def _attribute(self, holder: Value, name: str) -> Value:
+        match holder.type:
+            case ArrayType(dtype, ndim, sized):
+                lengths = [Value(Kind.SIGNED, (part,)) for part in holder.parts[1:]]
+                if name == "itemsize":
+                    return literal(dtype.itemsize)
+                if name == "ndim":
+                    return literal(ndim)
+                if name == "shape" and sized:
+                    return tuple_of(tuple(lengths))
+                if name == "size" and sized:
+                    return Value(Kind.SIGNED, (self.product([length.text for length in lengths]),))
+            case RecordType(dtype) if dtype.fields is not None and name in dtype.fields:
+                return self.get(self.field(holder, name))
+            case TupleType(_, names) if name in names:
+                return holder.items[names.index(name)]
+        raise NotUnderstood(f"{name} of {name_of(holder.type)}")
+
+    def _chosen(
+        self, node: ast.expr, test: ast.expr, one: Callable[[], Value], other: Callable[[], Value],
+        strictly: bool = False,
+    ) -> Value:  # fmt: skip
+        name = f"{node.lineno}:{node.col_offset}:{node.end_lineno}:{node.end_col_offset}"
+        self.choose(
+            test, lambda: self.assign_name(name, one()), lambda: self.assign_name(name, other()), strictly
+        )
+        return self.read_name(name)
+
+    # --- conditions
+    def choose(
+        self, test: ast.expr, one: Callable[[], None], other: Callable[[], None], strictly: bool = False
+    ) -> None:
+        text = self.text
+        yes, no, after = text.label(), text.label(), text.label()
+        self.branch(test, yes, no, strictly)
+        for label, part in ((yes, one), (no, other)):
+            text.start(label)
+            part()
+            text.go(after)
+        text.start(after)
+
+    def branch(self, node: ast.expr, yes: str, no: str, strictly: bool = False) -> None:
+        """Go to ``yes`` if it holds and to ``no`` otherwise; what need not be looked at is not.
+
+        ``strictly``: it is used as a value, and ``a or b`` is one of the two in Python, which is the same as whether
+        one holds only for truth values.
+        """
+        with self.at(node):
+            self._branch(node, yes, no, strictly)
+
+    def _branch(self, node: ast.expr, yes: str, no: str, strictly: bool) -> None:
+        text = self.text
+        match node:
+            case ast.BoolOp(op=op, values=[*firsts, last]):
+                for one in firsts:
+                    on = text.label()
+                    self.branch(one, *((on, no) if isinstance(op, ast.And) else (yes, on)), strictly)
+                    text.start(on)
+                self.branch(last, yes, no, strictly)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                self.branch(operand, no, yes)
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
+                found, (one_way, other_way) = self.value(left), (yes, no)
+                if isinstance(op, ast.NotIn):
+                    one_way, other_way = no, yes
+                items = self.value(right)
+                if not isinstance(items.type, TupleType):
+                    raise NotUnderstood(f"in {name_of(items.type)}")
+                members = [self.value(item) for item in right.elts] if isinstance(right, ast.Tuple) else items.items
+                holds = "false"
+                for item in members:
+                    holds = text.let(f"or i1 {holds}, {text.compared(ast.Eq(), found, item)}")
+                text.split(holds, one_way, other_way)
+            case ast.Compare(left=left, ops=ops, comparators=comparators) if len(ops) > 1:
+                value = self.value(left)
+                for place, (op, comparator) in enumerate(zip(ops, comparators, strict=True)):
+                    following = self.value(comparator)
+                    on = text.label() if place < len(ops) - 1 else yes
+                    text.split(text.compared(op, value, following), on, no)
+                    if on != yes:
+                        text.start(on)
+                    value = following
+            case _:
+                found = self.value(node)
+                if strictly and found.type is not Kind.BOOL:
+                    raise NotUnderstood(f"and, or of {name_of(found.type)} ({ast.unparse(node)}) as a value")
+                text.split(text.truth(found).text, yes, no)
+
+    def _truth(self, node: ast.expr) -> str:
+        return self.text.truth(self.value(node)).text
+
+    # --- calls
+    def call(self, node: ast.Call) -> Value | None:
+        with self.at(node):
+            return self._call(node)
+
+    def _call(self, node: ast.Call) -> Value | None:
+        text, found = self.text, self.static(node.func)
+        if node.keywords or any(isinstance(one, ast.Starred) for one in node.args) or found is _NOTHING:
+            raise NotUnderstood(f"the call {ast.unparse(node)}")
+        arguments = [self.value(one) for one in node.args]
+        match arguments:
+            case [one] if found is int:
+                return text.cast(one, np.dtype(np.int64))
+            case [one] if found is bool:
+                return text.truth(one)
+            case [one] if found is float:
+                return text.floating(one, Kind.DOUBLE)
+            case [one] if isinstance(found, type) and issubclass(found, np.generic):
+                return text.cast(one, np.dtype(found))
+            case [one] if found is len:
+                return self._length(one)
+            case [one] if found is abs:
+                return text.absolute(one)
+            case [one] if found in (math.sqrt, np.sqrt):
+                return text.root(one)
+            case [_, _, *_] if found in _EXTREMES:
+                return text.extreme(_EXTREMES[found], arguments)
+            case [function, argument] if found is call_address:
+                pointer = text.let(f"inttoptr i64 {text.integer(function).text} to ptr")
+                text.say(f"call void {pointer}(i64 {text.integer(argument).text})")
+                return None
+        made = self.functions.made(found, tuple(argument.type for argument in arguments))
+        if made is None:
+            raise NotUnderstood(f"the call of {ast.unparse(node.func)}")
+        return self._call_function(made, arguments)
+
+    def _call_function(self, made: Made, arguments: Sequence[Value]) -> Value | None:
+        text, kinds = self.text, llvm_types(made.result)
+        given = ", ".join(
+            f"{kind} {part}"
+            for argument in arguments
+            for kind, part in zip(llvm_types(argument.type), argument.parts, strict=True)
+        )
+        result = result_type(kinds)
+        call = f"call fastcc {result} @{made.name}({given})"
+        if made.result is None:
+            text.say(call)
+            return None
+        whole = text.let(call)
+        if len(kinds) == 1:
+            return Value(made.result, (whole,))
+        parts = [text.let(f"extractvalue {result} {whole}, {place}") for place in range(len(kinds))]
+        return Value(made.result, tuple(parts))
+
+    def _length(self, value: Value) -> Value:
+        match value.type:
+            case ArrayType(_, _, True):
+                return Value(Kind.SIGNED, (value.parts[1],))
+            case TupleType(items):
+                return literal(len(items))
+        raise NotUnderstood(f"the length of {name_of(value.type)}")
+
+    # --- memory
+    def place(self, node: ast.Subscript) -> Element | Value:
+        """What an index leads to: a number in memory, a record, an item, or what is left of an array."""
+        holder = self.value(node.value)
+        with self.at(node):
+            match holder.type, node.slice:
+                case RecordType(), ast.Constant(value=str() as name):
+                    return self.field(holder, name)
+                case TupleType(items), index:
+                    number = self.value(index).constant
+                    if not isinstance(number, int) or not -len(items) <= number < len(items):
+                        raise NotUnderstood(f"the index {ast.unparse(index)} of a tuple")
+                    return holder.items[number]
+                case ArrayType(_, ndim, _), index:
+                    indices = index.elts if isinstance(index, ast.Tuple) else [index]
+                    if len(indices) <= ndim:
+                        return self._indexed(holder, indices)
+            raise NotUnderstood(f"{ast.unparse(node)}, where {ast.unparse(node.value)} is {name_of(holder.type)},")
+
+    def _indexed(self, array: Value, indices: Sequence[ast.expr]) -> Element | Value:
+        starts, length = [], None
+        for place, (index, extent) in enumerate(zip(indices, array.parts[1:], strict=False)):
+            if isinstance(index, ast.Slice):
+                if place != len(indices) - 1 or index.step is not None or not array.type.sized:
+                    raise NotUnderstood(f"the slice {ast.unparse(index)}")
+                start, length = self._slice(index, extent)
+            else:
+                start = self._index(self.value(index), extent)
+            starts.append(start)
+        return self.element(array, starts, length)
+
+    def element(self, array: Value, starts: Sequence[str], length: str | None = None) -> Element | Value:
+        """What is at an index; ``length``: the last one is the first of so many."""
+        text, dtype, lengths = self.text, array.type.dtype, array.parts[1:]
+        offset = "0"
+        for place, start in enumerate(starts):
+            step = self.product(lengths[place + 1 :])
+            more = start if step == "1" else text.let(f"mul nsw i64 {start}, {step}")
+            offset = more if offset == "0" else text.let(f"add nsw i64 {offset}, {more}")
+        kind = _in_memory(dtype)
+        pointer = text.let(f"getelementptr inbounds {kind}, ptr {array.parts[0]}, i64 {offset}")
+        left = (*(() if length is None else (length,)), *lengths[len(starts) :])
+        if left:
+            return Value(ArrayType(dtype, len(left)), (pointer, *left))
+        return Value(RecordType(dtype), (pointer,)) if dtype.names else Element(pointer, dtype)
+
+    def item(self, array: Value, index: str) -> Value:
+        """The number, the record or the row with an index."""
+        found = self.element(array, [index])
+        return self.get(found) if isinstance(found, Element) else found
+
+    def _index(self, index: Value, length: str) -> str:
+        if isinstance(index.constant, int) and index.constant < 0:
+            return self.text.let(f"add nsw i64 {length}, {index.text}")
+        return self.text.integer(index).text
+
+    def _slice(self, index: ast.Slice, length: str) -> tuple[str, str]:
+        """First element and how many there are; nothing is read at a first one behind the end."""
+        text = self.text
+        start = "0" if index.lower is None else self._index(self.value(index.lower), length)
+        if index.upper is None:
+            stop = length
+        else:
+            stop = self._index(self.value(index.upper), length)
+            stop = text.call("i64", "llvm.smin.i64", f"i64 {stop}, i64 {length}")
+        size = text.let(f"sub nsw i64 {stop}, {start}")
+        return start, text.call("i64", "llvm.smax.i64", f"i64 {size}, i64 0")
+
+    def product(self, lengths: Sequence[str]) -> str:
+        product = "1"
+        for length in lengths:
+            if product.isdigit() and length.isdigit():
+                product = str(int(product) * int(length))
+            else:
+                product = length if product == "1" else self.text.let(f"mul nsw i64 {product}, {length}")
+        return product
+
+    def field(self, record: Value, name: str) -> Element:
+        fields = record.type.dtype.fields
+        if fields is None or name not in fields:
+            raise NotUnderstood(f"field {name} of {name_of(record.type)}")
+        dtype, offset = fields[name][:2]
+        pointer = self.text.let(f"getelementptr inbounds i8, ptr {record.parts[0]}, i64 {offset}")
+        return Element(pointer, np.dtype(dtype))
+
+    def get(self, element: Element) -> Value:
+        """The number that is there."""
+        text, dtype, kind = self.text, element.dtype, _in_memory(element.dtype)
+        loaded = text.let(f"load {kind}, ptr {element.pointer}, align 1")
+        if dtype.kind == "f":
+            return Value(Kind.SINGLE if kind == "float" else Kind.DOUBLE, (loaded,))
+        if dtype.kind == "b":
+            return Value(Kind.BOOL, (text.let(f"icmp ne i8 {loaded}, 0"),))
+        if kind == "i64":
+            return Value(Kind.SIGNED if dtype.kind == "i" else Kind.UNSIGNED, (loaded,))
+        act, made = ("sext", Kind.SIGNED) if dtype.kind == "i" else ("zext", Kind.SMALL)
+        return Value(made, (text.let(f"{act} {kind} {loaded} to i64"),))
+
+    def put(self, element: Element, value: Value) -> None:
+        """Make it the number that is there, as much of it as there is room for."""
+        text, dtype, kind = self.text, element.dtype, _in_memory(element.dtype)
+        if dtype.kind == "f":
+            part = text.floating(value, Kind.SINGLE if kind == "float" else Kind.DOUBLE).text
+        elif dtype.kind == "b":
+            part = text.let(f"zext i1 {text.truth(value).text} to i8")
+        else:
+            part = text.integer(value).text
+            if kind != "i64":
+                part = text.let(f"trunc i64 {part} to {kind}")
+        text.say(f"store {kind} {part}, ptr {element.pointer}, align 1")
+
+
+def result_type(kinds: Sequence[str]) -> str:
+    """What a function returns whose result has these parts."""
+    if len(kinds) < 2:
+        return kinds[0] if kinds else "void"
+    return f"{{{', '.join(kinds)}}}"
+
+
+def _in_memory(dtype: np.dtype[Any]) -> str:
+    if dtype.names:
+        return f"[{dtype.itemsize} x i8]"
+    if dtype.kind == "f" and dtype.itemsize in (4, 8):
+        return "float" if dtype.itemsize == 4 else "double"
+    if dtype.kind == "b":
+        return "i8"
+    if dtype.kind not in "iu" or not dtype.isnative:
+        raise NotUnderstood(f"an element of {dtype}")
+    return f"i{8 * dtype.itemsize}"
+
+
+def _assigned(definition: ast.FunctionDef) -> set[str]:
+    """The local names of a function."""
+    own = {argument.arg for argument in definition.args.args}
+    return own | {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
