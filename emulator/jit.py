@@ -21,19 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from emulator.engine.kernel_ir import (
+from emulator.engine.kernel_function import (
     DATA_OFFSET,
     ENTRY,
     LENGTHS_OFFSET,
-    ArrayType,
     KernelFunction,
-    Kind,
-    TupleType,
-    Type,
     call_address,
-    entry_text,
     identity,
 )
+from emulator.engine.kernel_types import ArrayType, Kind, TupleType, Type
 from emulator.kept import cache_directory
 
 __all__ = ["Integer", "call_address", "inline_kernel", "kernel"]
@@ -92,20 +88,24 @@ class Kernel(KernelFunction):
         try:
             packed = latest.pack(*words)
         except struct.error:
-            raise TypeError(f"{self.py_func.__name__} was called with a number of more than 64 bits") from None
+            raise TypeError(
+                f"{self.py_func.__name__} was called with a number of more than 64 bits"
+            ) from None
         return latest.call(packed)
 
     def _compiled(self, types: tuple[Type, ...]) -> _Code:
         count = self.py_func.__code__.co_argcount
         if len(types) != count:
-            raise TypeError(f"{self.py_func.__name__} was called with {len(types)} arguments, expected {count}")
+            raise TypeError(
+                f"{self.py_func.__name__} was called with {len(types)} arguments, expected {count}"
+            )
         with _compiling:
             if types in self._codes:
                 return self._codes[types]
             _check_arrays()
             key = hashlib.sha256(f"{identity(self)}\0{types}\0{_compiler_identity()}".encode()).hexdigest()
-            address, result = _load(key, lambda: entry_text(self, types))
-            call = ctypes.CFUNCTYPE(_RESULTS[result], ctypes.c_char_p)(address)
+            address, results = _load(key, functools.partial(_text, self, types))
+            call = _function(address, results)
             code = self._codes[types] = _Code(types, call, struct.Struct("=" + _format(types)).pack)
             return code
 
@@ -125,9 +125,7 @@ class Kernel(KernelFunction):
         if isinstance(argument, tuple):
             names = getattr(type(argument), "_fields", ())
             return TupleType(tuple(self._type_of(item, place) for item in argument), names)
-        kind = _KINDS.get(type(argument))
-        if kind is None and isinstance(argument, int):
-            kind = Kind.SIGNED
+        kind = _kind_of(argument)
         if kind is None:
             raise TypeError(
                 f"argument {self._name_of(place)} of {self.py_func.__name__} is {argument!r:.80}, "
@@ -140,6 +138,10 @@ class Kernel(KernelFunction):
         return names[place] if place < len(names) else str(place)
 
 
+def _kind_of(argument: Any) -> Kind | None:
+    return _KINDS.get(type(argument)) or (Kind.SIGNED if isinstance(argument, int) else None)
+
+
 def _put_words(words: list[Any], arguments: tuple[Any, ...], types: tuple[Type, ...]) -> bool:
     """Append what is packed for each argument; whether they are of these types."""
     if len(arguments) != len(types):
@@ -150,13 +152,17 @@ def _put_words(words: list[Any], arguments: tuple[Any, ...], types: tuple[Type, 
                 return False
             dtype, ndim, _ = type_
             own = argument.dtype
-            if (own is not dtype and own != dtype) or argument.ndim != ndim or not argument.flags.c_contiguous:
+            if (
+                (own is not dtype and own != dtype)
+                or argument.ndim != ndim
+                or not argument.flags.c_contiguous
+            ):
                 return False
             words.append(id(argument))
         elif isinstance(argument, tuple):
             if type(type_) is not TupleType or not _put_words(words, argument, type_.items):
                 return False
-        elif _KINDS.get(type(argument), Kind.SIGNED) is type_:
+        elif _kind_of(argument) is type_:
             words.append(argument)
         else:
             return False
@@ -170,14 +176,36 @@ def _format(types: tuple[Type, ...]) -> str:
     )
 
 
-def _load(key: str, text: Callable[[], str]) -> tuple[int, Kind | None]:
+def _text(function: Kernel, types: tuple[Type, ...]) -> str:
+    from emulator.engine.kernel_ir import entry_text
+
+    return entry_text(function, types)
+
+
+def _function(address: int, results: list[Kind]) -> Callable[[bytes], Any]:
+    """The compiled function at ``address``, for packed arguments."""
+    if len(results) < 2:
+        kind = results[0] if results else None
+        return ctypes.CFUNCTYPE(_RESULTS[kind], ctypes.c_char_p)(address)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address)
+    unpack = struct.Struct("=" + _format(tuple(results))).unpack
+
+    def of_tuple(packed: bytes) -> tuple[Any, ...]:
+        room = ctypes.create_string_buffer(8 * len(results))
+        call(packed, room)
+        return unpack(room.raw)
+
+    return of_tuple
+
+
+def _load(key: str, text: Callable[[], str]) -> tuple[int, list[Kind]]:
     """The address of a kernel's code, and what it returns."""
     compiler = _compiler(cache_directory())
     with contextlib.nullcontext() if compiler.path_of(key).exists() else _alone(key):
         image = compiler.image(text, key, is_kernel=True)
     (name,) = (name for name in image.symbols if name.startswith(ENTRY))
-    of_result = name.removeprefix(ENTRY)
-    return compiler.load([image], [name])[name], Kind(of_result) if of_result else None
+    results = [Kind(result) for result in name.removeprefix(ENTRY).split("-") if result]
+    return compiler.load([image], [name])[name], results
 
 
 @contextlib.contextmanager

@@ -56,7 +56,12 @@ class Compiler:
         return self.load([self.image(text, key, is_kernel=is_kernel)], names, known)
 
     def image(
-        self, text: str | Callable[[], str], key: str | None = None, *, keep: bool = True, is_kernel: bool = False
+        self,
+        text: str | Callable[[], str],
+        key: str | None = None,
+        *,
+        keep: bool = True,
+        is_kernel: bool = False,
     ) -> CodeImage:
         """The code of IR ``text``, from the disk or from LLVM; ``keep``: it is looked for, and left, on the disk.
         ``is_kernel``: it is optimised as a kernel is, and no translation has the same text."""

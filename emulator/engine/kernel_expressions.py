@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from emulator.engine.kernel_numbers import Text
+from emulator.engine.kernel_function import call_address
+from emulator.engine.kernel_memory import Element, Text
 from emulator.engine.kernel_types import (
     ArrayType,
     Kind,
@@ -53,20 +54,6 @@ class Functions(Protocol):
 
     def made(self, function: Any, types: tuple[Type, ...]) -> Made | None:
         """``function`` for arguments of these types; None if it is no function of a kernel's."""
-
-
-class Element(NamedTuple):
-    """A number in memory."""
-
-    pointer: str
-    dtype: np.dtype[Any]
-
-
-def call_address(function: int, argument: int) -> None:
-    """Call the host function at the address ``function``, which takes an address and returns nothing."""
-    import ctypes
-
-    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(argument)
 
 
 class Names:
@@ -170,7 +157,9 @@ class Expressions:
                 return text.inverted(self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Value(Kind.BOOL, (text.let(f"xor i1 {self._truth(operand)}, true"),))
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, ast.In | ast.NotIn):
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(
+                op, ast.In | ast.NotIn
+            ):
                 return Value(Kind.BOOL, (text.compared(op, self.value(left), self.value(right)),))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._chosen(node, test, lambda: self.value(body), lambda: self.value(orelse))
@@ -180,7 +169,7 @@ class Expressions:
                 return self._attribute(self.value(holder), name)
             case ast.Subscript():
                 found = self.place(node)
-                return self.get(found) if isinstance(found, Element) else found
+                return self.text.get(found) if isinstance(found, Element) else found
             case ast.Tuple(elts=items):
                 return tuple_of(tuple(self.value(item) for item in items))
             case ast.Call():
@@ -216,9 +205,9 @@ class Expressions:
                 if name == "shape" and sized:
                     return tuple_of(tuple(lengths))
                 if name == "size" and sized:
-                    return Value(Kind.SIGNED, (self.product([length.text for length in lengths]),))
+                    return Value(Kind.SIGNED, (self.text.product([length.text for length in lengths]),))
             case RecordType(dtype) if dtype.fields is not None and name in dtype.fields:
-                return self.get(self.field(holder, name))
+                return self.text.get(self.text.field(holder, name))
             case TupleType(_, names) if name in names:
                 return holder.items[names.index(name)]
         raise NotUnderstood(f"{name} of {name_of(holder.type)}")
@@ -266,14 +255,15 @@ class Expressions:
                 self.branch(last, yes, no, strictly)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 self.branch(operand, no, yes)
-            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
-                found, (one_way, other_way) = self.value(left), (yes, no)
-                if isinstance(op, ast.NotIn):
-                    one_way, other_way = no, yes
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as membership], comparators=[right]):
+                found = self.value(left)
+                one_way, other_way = (yes, no) if isinstance(membership, ast.In) else (no, yes)
                 items = self.value(right)
                 if not isinstance(items.type, TupleType):
                     raise NotUnderstood(f"in {name_of(items.type)}")
-                members = [self.value(item) for item in right.elts] if isinstance(right, ast.Tuple) else items.items
+                members = (
+                    [self.value(item) for item in right.elts] if isinstance(right, ast.Tuple) else items.items
+                )
                 holds = "false"
                 for item in members:
                     holds = text.let(f"or i1 {holds}, {text.compared(ast.Eq(), found, item)}")
@@ -365,7 +355,7 @@ class Expressions:
         with self.at(node):
             match holder.type, node.slice:
                 case RecordType(), ast.Constant(value=str() as name):
-                    return self.field(holder, name)
+                    return self.text.field(holder, name)
                 case TupleType(items), index:
                     number = self.value(index).constant
                     if not isinstance(number, int) or not -len(items) <= number < len(items):
@@ -375,7 +365,9 @@ class Expressions:
                     indices = index.elts if isinstance(index, ast.Tuple) else [index]
                     if len(indices) <= ndim:
                         return self._indexed(holder, indices)
-            raise NotUnderstood(f"{ast.unparse(node)}, where {ast.unparse(node.value)} is {name_of(holder.type)},")
+            raise NotUnderstood(
+                f"{ast.unparse(node)}, where {ast.unparse(node.value)} is {name_of(holder.type)},"
+            )
 
     def _indexed(self, array: Value, indices: Sequence[ast.expr]) -> Element | Value:
         starts, length = [], None
@@ -387,27 +379,7 @@ class Expressions:
             else:
                 start = self._index(self.value(index), extent)
             starts.append(start)
-        return self.element(array, starts, length)
-
-    def element(self, array: Value, starts: Sequence[str], length: str | None = None) -> Element | Value:
-        """What is at an index; ``length``: the last one is the first of so many."""
-        text, dtype, lengths = self.text, array.type.dtype, array.parts[1:]
-        offset = "0"
-        for place, start in enumerate(starts):
-            step = self.product(lengths[place + 1 :])
-            more = start if step == "1" else text.let(f"mul nsw i64 {start}, {step}")
-            offset = more if offset == "0" else text.let(f"add nsw i64 {offset}, {more}")
-        kind = _in_memory(dtype)
-        pointer = text.let(f"getelementptr inbounds {kind}, ptr {array.parts[0]}, i64 {offset}")
-        left = (*(() if length is None else (length,)), *lengths[len(starts) :])
-        if left:
-            return Value(ArrayType(dtype, len(left)), (pointer, *left))
-        return Value(RecordType(dtype), (pointer,)) if dtype.names else Element(pointer, dtype)
-
-    def item(self, array: Value, index: str) -> Value:
-        """The number, the record or the row with an index."""
-        found = self.element(array, [index])
-        return self.get(found) if isinstance(found, Element) else found
+        return self.text.element(array, starts, length)
 
     def _index(self, index: Value, length: str) -> str:
         if isinstance(index.constant, int) and index.constant < 0:
@@ -426,49 +398,6 @@ class Expressions:
         size = text.let(f"sub nsw i64 {stop}, {start}")
         return start, text.call("i64", "llvm.smax.i64", f"i64 {size}, i64 0")
 
-    def product(self, lengths: Sequence[str]) -> str:
-        product = "1"
-        for length in lengths:
-            if product.isdigit() and length.isdigit():
-                product = str(int(product) * int(length))
-            else:
-                product = length if product == "1" else self.text.let(f"mul nsw i64 {product}, {length}")
-        return product
-
-    def field(self, record: Value, name: str) -> Element:
-        fields = record.type.dtype.fields
-        if fields is None or name not in fields:
-            raise NotUnderstood(f"field {name} of {name_of(record.type)}")
-        dtype, offset = fields[name][:2]
-        pointer = self.text.let(f"getelementptr inbounds i8, ptr {record.parts[0]}, i64 {offset}")
-        return Element(pointer, np.dtype(dtype))
-
-    def get(self, element: Element) -> Value:
-        """The number that is there."""
-        text, dtype, kind = self.text, element.dtype, _in_memory(element.dtype)
-        loaded = text.let(f"load {kind}, ptr {element.pointer}, align 1")
-        if dtype.kind == "f":
-            return Value(Kind.SINGLE if kind == "float" else Kind.DOUBLE, (loaded,))
-        if dtype.kind == "b":
-            return Value(Kind.BOOL, (text.let(f"icmp ne i8 {loaded}, 0"),))
-        if kind == "i64":
-            return Value(Kind.SIGNED if dtype.kind == "i" else Kind.UNSIGNED, (loaded,))
-        act, made = ("sext", Kind.SIGNED) if dtype.kind == "i" else ("zext", Kind.SMALL)
-        return Value(made, (text.let(f"{act} {kind} {loaded} to i64"),))
-
-    def put(self, element: Element, value: Value) -> None:
-        """Make it the number that is there, as much of it as there is room for."""
-        text, dtype, kind = self.text, element.dtype, _in_memory(element.dtype)
-        if dtype.kind == "f":
-            part = text.floating(value, Kind.SINGLE if kind == "float" else Kind.DOUBLE).text
-        elif dtype.kind == "b":
-            part = text.let(f"zext i1 {text.truth(value).text} to i8")
-        else:
-            part = text.integer(value).text
-            if kind != "i64":
-                part = text.let(f"trunc i64 {part} to {kind}")
-        text.say(f"store {kind} {part}, ptr {element.pointer}, align 1")
-
 
 def result_type(kinds: Sequence[str]) -> str:
     """What a function returns whose result has these parts."""
@@ -477,19 +406,9 @@ def result_type(kinds: Sequence[str]) -> str:
     return f"{{{', '.join(kinds)}}}"
 
 
-def _in_memory(dtype: np.dtype[Any]) -> str:
-    if dtype.names:
-        return f"[{dtype.itemsize} x i8]"
-    if dtype.kind == "f" and dtype.itemsize in (4, 8):
-        return "float" if dtype.itemsize == 4 else "double"
-    if dtype.kind == "b":
-        return "i8"
-    if dtype.kind not in "iu" or not dtype.isnative:
-        raise NotUnderstood(f"an element of {dtype}")
-    return f"i{8 * dtype.itemsize}"
-
-
 def _assigned(definition: ast.FunctionDef) -> set[str]:
     """The local names of a function."""
     own = {argument.arg for argument in definition.args.args}
-    return own | {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return own | {
+        n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }

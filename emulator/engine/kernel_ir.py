@@ -10,14 +10,14 @@ Numbers
     rounding down, ``**`` with a small constant or of floating-point numbers; ``and``, ``or``, ``not``, comparisons
     (chains of them, ``in`` a tuple), ``a if b else c``, ``min``, ``max``, ``abs``, ``math.sqrt``, ``np.sqrt``.
 Arrays
-    C-contiguous ones of numbers or records (``row["field"]`` or ``row.field``), of any number of dimensions, NamedTuples
-    and tuples of them; indices and slices, which are views, ``len``, ``shape``, ``size``, ``ndim``, ``itemsize``;
-    ``array[:] = number`` or another array of the same shape. An index that is not negative, or a negative constant;
-    nothing is checked.
+    C-contiguous ones of numbers or records (``row["field"]`` or ``row.field``), of any number of dimensions, tuples
+    and NamedTuples of them; indices and slices, which are views, ``len``, ``shape``, ``size``, ``ndim``,
+    ``itemsize``; ``array[:] = number`` or another array of the same shape. An index is not negative, or a negative
+    constant; nothing is checked.
 Statements
-    Assignments, ``if``, ``while``, ``for`` over a ``range`` or an array, ``break``, ``continue``, ``return``, ``pass``,
-    calls of other kernels, and of a host function at an address (`call_address`). A name keeps its type, but for numbers
-    that grow: a name that is an int at one time and a float at another is a float.
+    Assignments, ``if``, ``while``, ``for`` over a ``range`` or an array, ``break``, ``continue``, ``return``,
+    ``pass``, calls of other kernels, and of a host function at an address (`call_address`). A name keeps its type,
+    but for numbers that grow: a name that is an int at one time and a float at another is a float.
 Names from outside
     Numbers, truth values and tuples of integers, as they are when the kernel is compiled, and kernels.
 
@@ -30,43 +30,24 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from types import CodeType, ModuleType
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.kernel_expressions import Made, Source, call_address, result_type
-from emulator.engine.kernel_function import write_function
+from emulator.engine.kernel_expressions import Made, Source, result_type
+from emulator.engine.kernel_function import DATA_OFFSET, ENTRY, LENGTHS_OFFSET, KernelFunction
+from emulator.engine.kernel_statements import write_function
 from emulator.engine.kernel_types import (
     ArrayType,
     Kind,
     NotUnderstood,
-    RecordType,
     TupleType,
     Type,
     llvm_types,
     name_of,
 )
 
-__all__ = [
-    "ArrayType", "Kind", "KernelFunction", "RecordType", "TupleType", "Type", "call_address", "entry_text",
-    "identity", "kernel_text",
-]  # fmt: skip
-
-# Of numpy's array object (PyArrayObject_fields in its C interface): where the address and the lengths are.
-DATA_OFFSET, LENGTHS_OFFSET = 16, 32
-ENTRY = "entry."  # what the name of a kernel begins with that Python calls
 _RELAXED = "contract nnan nsz"
-
-
-class KernelFunction:
-    """A function that is compiled. ``inlined``: at each place that calls it; ``relaxed``: a product and a sum of
-    floating-point numbers may be rounded once, minima come in any order, and none is not a number."""
-
-    def __init__(self, function: Callable[..., Any], inlined: bool, relaxed: bool = False) -> None:
-        self.py_func = function
-        self.inlined, self.relaxed = inlined, relaxed
 
 
 class _Module:
@@ -115,7 +96,8 @@ class _Module:
 
 
 def entry_text(function: KernelFunction, types: Sequence[Type]) -> str:
-    """IR of ``@entry.KIND(ptr words)``, which calls ``function`` and returns what it does: a number of that `Kind`.
+    """IR of ``@entry.KIND(ptr words)``, which calls ``function`` and returns what it does: a number of that `Kind`; of
+    ``@entry.KIND-KIND(ptr words, ptr results)`` for a tuple, of which each number gets a word of the results.
 
     A word of 64 bits for each number, and for each array: the address of numpy's object; for a tuple those of its
     items. Raises `TypeError` for what is not understood.
@@ -125,14 +107,27 @@ def entry_text(function: KernelFunction, types: Sequence[Type]) -> str:
     arguments: list[str] = []
     for place, type_ in enumerate(_leaves(types)):
         arguments += _unpacked(lines, place, type_)
+    results = [] if made.result is None else _leaves([made.result])
+    if not all(isinstance(one, Kind) for one in results):
+        raise TypeError(f"{function.py_func.__name__} returns {name_of(made.result)}, expected numbers")
     kinds = llvm_types(made.result)
-    if len(kinds) > 1:
-        raise TypeError(f"{function.py_func.__name__} returns {name_of(made.result)}, expected a number")
-    result = result_type(kinds)
+    result, name = result_type(kinds), ENTRY + "-".join(map(name_of, results))
     call = f"call fastcc {result} @{made.name}({', '.join(arguments)})"
-    lines += [call, "ret void"] if made.result is None else [f"%result = {call}", f"ret {result} %result"]
-    name = ENTRY + ("" if made.result is None else name_of(made.result))
-    own = [f"define {result} @{name}(ptr %words) nounwind {{", *lines, "}"]
+    returned, parameters = result, "ptr %words"
+    if len(kinds) > 1:
+        returned, parameters = "void", "ptr %words, ptr %results"
+        lines.append(f"%result = {call}")
+        for n, kind in enumerate(kinds):
+            lines += [
+                f"%r{n} = extractvalue {result} %result, {n}", f"%s{n} = getelementptr i64, ptr %results, i64 {n}",
+                f"store {kind} %r{n}, ptr %s{n}",
+            ]  # fmt: skip
+        lines.append("ret void")
+    elif kinds:
+        lines += [f"%result = {call}", f"ret {result} %result"]
+    else:
+        lines += [call, "ret void"]
+    own = [f"define {returned} @{name}({parameters}) nounwind {{", *lines, "}"]
     return "\n".join([*own, *module.lines, *sorted(module.declared)])
 
 
@@ -155,7 +150,10 @@ def kernel_text(
         raise TypeError(f"{function.__name__} returns {name_of(made.result)}, expected int64")
     arguments = []
     for place, array in enumerate(arrays):
-        lines += [f"%w{place} = getelementptr ptr, ptr %table, i64 {place}", f"%p{place} = load ptr, ptr %w{place}"]
+        lines += [
+            f"%w{place} = getelementptr ptr, ptr %table, i64 {place}",
+            f"%p{place} = load ptr, ptr %w{place}",
+        ]
         arguments += [f"ptr %p{place}", "i64 0", *(f"i64 {length}" for length in array.shape[1:])]
     lines += [f"%result = call fastcc i64 @{made.name}({', '.join(arguments)})", "ret i64 %result"]
     own = [f"define i64 @{name}(ptr %table) nounwind {{", *lines, "}"]
@@ -215,35 +213,3 @@ def _names(function: Callable[..., Any]) -> dict[str, Any]:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         inner[name] = cell.cell_contents
     return {**function.__globals__, **inner}
-
-
-def identity(function: KernelFunction) -> str:
-    """Tells kernels apart: by the code of all functions that it calls, and the numbers that they refer to."""
-    parts: list[str] = []
-    _identify(function, parts, {})
-    return "\0".join(parts)
-
-
-def _identify(function: KernelFunction, parts: list[str], seen: dict[int, int]) -> None:
-    if id(function) in seen:
-        parts.append(f"function {seen[id(function)]}")
-        return
-    seen[id(function)] = len(seen)
-    code: CodeType = function.py_func.__code__
-    names = function.py_func.__globals__
-    parts.append(
-        f"{code.co_name} {function.inlined} {function.relaxed} {code.co_code.hex()} {code.co_consts!r} "
-        f"{code.co_varnames!r} {code.co_names!r} {code.co_freevars!r}"
-    )
-    cells = zip(code.co_freevars, function.py_func.__closure__ or (), strict=True)
-    found = [(name, names[name]) for name in code.co_names if name in names]
-    found += [(name, cell.cell_contents) for name, cell in cells]
-    for name, value in found:
-        parts.append(name)
-        if isinstance(value, KernelFunction):
-            _identify(value, parts, seen)
-        elif isinstance(value, ModuleType | type):
-            inner = [getattr(value, one, None) for one in code.co_names]
-            parts.append(f"{value.__name__} {[one for one in inner if isinstance(one, int | float)]}")
-        elif isinstance(value, int | float | tuple | np.generic):
-            parts.append(f"{type(value).__name__} {value!r}")

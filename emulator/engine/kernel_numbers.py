@@ -48,8 +48,8 @@ _SHIFTS = (ast.LShift, ast.RShift)
 _LARGEST_POWER = 8  # with a constant exponent up to here, numbers are multiplied
 
 
-class Text:
-    """The lines of a function. ``flags``: of its floating-point operations."""
+class Numbers:
+    """The lines of a function, and numbers in them. ``flags``: of its floating-point operations."""
 
     def __init__(self, flags: str = "") -> None:
         self.head: list[str] = []  # allocations
@@ -112,9 +112,7 @@ class Text:
             return value
         if not isinstance(type_, Kind):
             items = value.items
-            parts = [
-                self.converted(item, kind).parts for item, kind in zip(items, type_.items, strict=True)
-            ]
+            parts = [self.converted(item, kind).parts for item, kind in zip(items, type_.items, strict=True)]
             return Value(type_, tuple(part for item in parts for part in item))
         kind = self.number(value)
         if type_ in FLOATS:
@@ -169,7 +167,7 @@ class Text:
             act = "fptoui" if kind is Kind.UNSIGNED else "fptosi"
             value = Value(kind, (self.let(f"{act} {own} {value.text} to i64"),))
         text = self.integer(value).text
-        if bits < 64 and not (value.type is Kind.BOOL):
+        if bits < 64 and value.type is not Kind.BOOL:
             narrow = self.let(f"trunc i64 {text} to i{bits}")
             text = self.let(f"{'sext' if signed else 'zext'} i{bits} {narrow} to i64")
         return Value(kind, (text,))
@@ -201,9 +199,7 @@ class Text:
         if isinstance(op, ast.FloorDiv | ast.Mod):
             return Value(kind, (self._divided(op, kind, a, b),))
         if isinstance(op, ast.RShift):
-            return Value(
-                kind, (self.let(f"{'ashr' if kind is Kind.SIGNED else 'lshr'} i64 {a}, {b.text}"),)
-            )
+            return Value(kind, (self.let(f"{'ashr' if kind is Kind.SIGNED else 'lshr'} i64 {a}, {b.text}"),))
         if type(op) not in _PLAIN:
             raise NotUnderstood(f"the operator {type(op).__name__}")
         return Value(kind, (self.let(f"{_PLAIN[type(op)]} i64 {a}, {b.text}"),))
@@ -221,7 +217,7 @@ class Text:
     def _floating_operation(self, op: ast.operator, left: Value, right: Value) -> Value:
         if type(op) not in _FLOATING:
             raise NotUnderstood(f"the operator {type(op).__name__} for floating-point numbers")
-        kind = joined(left, right) if left.type in FLOATS or right.type in FLOATS else Kind.DOUBLE
+        kind = Kind.SINGLE if left.type is right.type is Kind.SINGLE else Kind.DOUBLE
         (own,) = llvm_types(kind)
         a, b = self.floating(left, kind), self.floating(right, kind)
         return Value(kind, (self.let(f"{_FLOATING[type(op)]}{self._flags} {own} {a.text}, {b.text}"),))
@@ -245,9 +241,7 @@ class Text:
         if isinstance(known, int) and known > 0 and known & (known - 1) == 0:
             if not wants_quotient:
                 return self.let(f"and i64 {a}, {known - 1}")
-            return self.let(
-                f"{'ashr' if kind is Kind.SIGNED else 'lshr'} i64 {a}, {known.bit_length() - 1}"
-            )
+            return self.let(f"{'ashr' if kind is Kind.SIGNED else 'lshr'} i64 {a}, {known.bit_length() - 1}")
         if not known:
             is_zero = self.let(f"icmp eq i64 {b}, 0")
             b = self.let(f"select i1 {is_zero}, i64 1, i64 {b}")
@@ -285,8 +279,8 @@ class Text:
         self.number(left), self.number(right)
         signed, unsigned, ordered = _COMPARISONS[type(op)]
         kind = joined(left, right)
-        if kind in FLOATS:
-            a, b = self.floating(left, kind), self.floating(right, kind)  # type: ignore[arg-type]
+        if isinstance(kind, Kind) and kind in FLOATS:
+            a, b = self.floating(left, kind), self.floating(right, kind)
             (own,) = llvm_types(kind)
             return self.let(f"fcmp{self._flags} {ordered} {own} {a.text}, {b.text}")
         a, b = self.integer(left), self.integer(right)
@@ -335,9 +329,7 @@ class Text:
             best, value = self.converted(best, kind), self.converted(value, kind)
             is_better = self.compared(op, value, best)
             (own,) = llvm_types(kind)
-            best = Value(
-                kind, (self.let(f"select i1 {is_better}, {own} {value.text}, {own} {best.text}"),)
-            )
+            best = Value(kind, (self.let(f"select i1 {is_better}, {own} {value.text}, {own} {best.text}"),))
         return best
 
 
@@ -348,7 +340,7 @@ def _kind_of_result(op: ast.operator, left: Value, right: Value) -> Kind:
             return Kind.SIGNED
         if one is Kind.SMALL and isinstance(op, ast.LShift):
             return Kind.SIGNED if other in (Kind.SIGNED, Kind.BOOL) else Kind.UNSIGNED
-        return one  # type: ignore[no-any-return]
+        return one
     if one is other is Kind.BOOL:
         return Kind.BOOL if isinstance(op, _BITWISE) else Kind.SIGNED
     stays_small = isinstance(op, (*_BITWISE, ast.FloorDiv, ast.Mod))

@@ -53,7 +53,7 @@ _LLVM = {Kind.BOOL: "i1", Kind.SINGLE: "float", Kind.DOUBLE: "double"}
 _ORDER = (Kind.BOOL, Kind.SMALL, Kind.SIGNED)
 
 
-class NotUnderstood(Exception):  # noqa: N818  # it becomes a TypeError that has the place in the source
+class NotUnderstood(Exception):  # it becomes a TypeError that has the place in the source
     """What is wrong, without the place in the source."""
 
 
@@ -138,7 +138,7 @@ def joined(one: Value, other: Value) -> Type:
     """What a name can be that is one value at one time and the other at another, or both sides of a comparison."""
     left, right = one.type, other.type
     if left == right:
-        return left  # type: ignore[no-any-return]
+        return left
     if isinstance(left, Kind) and isinstance(right, Kind):
         if left in FLOATS or right in FLOATS:
             return Kind.DOUBLE
@@ -149,7 +149,5 @@ def joined(one: Value, other: Value) -> Type:
         if other_side.type is not Kind.SIGNED or is_natural:
             return Kind.UNSIGNED
     elif isinstance(left, TupleType) and isinstance(right, TupleType) and len(left.items) == len(right.items):
-        return TupleType(
-            tuple(joined(a, b) for a, b in zip(one.items, other.items, strict=True)), left.names
-        )
+        return TupleType(tuple(joined(a, b) for a, b in zip(one.items, other.items, strict=True)), left.names)
     raise NotUnderstood(f"{name_of(left)} together with {name_of(right)} (convert one: np.int64, np.uint64)")
