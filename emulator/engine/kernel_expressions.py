@@ -270,10 +270,10 @@ class Expressions:
                 text.split(holds, one_way, other_way)
             case ast.Compare(left=left, ops=ops, comparators=comparators) if len(ops) > 1:
                 value = self.value(left)
-                for place, (op, comparator) in enumerate(zip(ops, comparators, strict=True)):
+                for place, (relation, comparator) in enumerate(zip(ops, comparators, strict=True)):
                     following = self.value(comparator)
                     on = text.label() if place < len(ops) - 1 else yes
-                    text.split(text.compared(op, value, following), on, no)
+                    text.split(text.compared(relation, value, following), on, no)
                     if on != yes:
                         text.start(on)
                     value = following

@@ -200,7 +200,10 @@ def _unpacked(lines: list[str], place: int, type_: Type) -> list[str]:
 
 
 def _read(function: Callable[..., Any]) -> Source:
-    text = textwrap.dedent(inspect.getsource(function))
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        raise NotUnderstood(f"{function.__name__}, whose source is in no file,") from None
     (definition,) = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
     code = function.__code__

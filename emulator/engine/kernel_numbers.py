@@ -45,7 +45,7 @@ _COMPARISONS = {
 }  # fmt: skip
 _BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _SHIFTS = (ast.LShift, ast.RShift)
-_LARGEST_POWER = 8  # with a constant exponent up to here, numbers are multiplied
+_LARGEST_POWER = 8  # with a constant exponent up to here, integers are multiplied
 
 
 class Numbers:
@@ -223,7 +223,8 @@ class Numbers:
         return Value(kind, (self.let(f"{_FLOATING[type(op)]}{self._flags} {own} {a.text}, {b.text}"),))
 
     def _power(self, base: Value, exponent: Value) -> Value:
-        if isinstance(exponent.constant, int) and 1 <= exponent.constant <= _LARGEST_POWER:
+        largest = 2 if base.type in FLOATS else _LARGEST_POWER  # beyond, the C library rounds once
+        if isinstance(exponent.constant, int) and 1 <= exponent.constant <= largest:
             if isinstance(base.constant, int):
                 return literal(base.constant**exponent.constant)
             result = base

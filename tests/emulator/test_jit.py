@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import subprocess
 import sys
@@ -71,7 +72,11 @@ def spread(rows: Any, tables: Tables, words: Any, scale: Any) -> Any:
 def spread_arguments(seed: int) -> tuple[Any, ...]:
     rng = np.random.default_rng(seed)
     rows = np.zeros(5, ROW)
-    rows["small"], rows["wide"], rows["share"] = rng.integers(0, 3, 5), rng.integers(0, 1 << 60, 5), rng.random(5)
+    rows["small"], rows["wide"], rows["share"] = (
+        rng.integers(0, 3, 5),
+        rng.integers(0, 1 << 60, 5),
+        rng.random(5),
+    )
     tables = Tables(rng.integers(0, 9, 4), rng.integers(-5, 5, (3, 4)), int(rng.integers(9)))
     return rows, tables, rng.integers(0, 9, 6).astype(np.uint32), float(rng.random())
 
@@ -83,7 +88,9 @@ def test_records_tuples_and_views_are_as_in_python(seed: int) -> None:
     with np.errstate(over="ignore"):
         expected = spread.py_func(*theirs)
     assert spread(*ours) == expected
-    for one, other in zip((ours[0], *ours[1][:2], ours[2]), (theirs[0], *theirs[1][:2], theirs[2]), strict=True):
+    for one, other in zip(
+        (ours[0], *ours[1][:2], ours[2]), (theirs[0], *theirs[1][:2], theirs[2]), strict=True
+    ):
         assert one.tobytes() == other.tobytes()
 
 
@@ -96,7 +103,9 @@ def total_of(values: Any) -> Any:
     return total
 
 
-NUMBERS = st.sampled_from([np.int8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64])
+NUMBERS = st.sampled_from(
+    [np.int8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -159,8 +168,6 @@ def call_it(address: Any, argument: Any) -> None:
 
 
 def test_a_host_function_is_called_by_its_address() -> None:
-    import ctypes
-
     seen: list[int] = []
     note = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(seen.append)
     address = ctypes.cast(note, ctypes.c_void_p).value
@@ -234,21 +241,23 @@ def test_what_is_not_understood_is_refused_with_its_place(function: Any, argumen
     assert first < line <= first + 4
 
 
-def test_kernels_run_without_the_interpreter_lock() -> None:
-    @kernel
-    def wait(flag: Any) -> Any:
-        turns = 0
-        while flag[0] == 0 and turns < 1 << 40:
-            turns += 1
-            flag[1] = turns
-        return turns
+@kernel
+def post_and_wait(post: Any, wait: Any, ready: Any, go: Any) -> None:
+    call_address(post, ready)
+    call_address(wait, go)
 
-    flag = np.ones(2, np.int64)
-    wait(flag)
-    flag[0] = 0
-    thread = threading.Thread(target=wait, args=(flag,))
+
+def test_kernels_run_without_the_interpreter_lock() -> None:
+    library = ctypes.CDLL(None)
+    room = np.zeros((2, 4), np.uint64)  # of a sem_t each
+    ready, go = (int(row.ctypes.data) for row in room)
+    for address in (ready, go):
+        library.sem_init(ctypes.c_void_p(address), 0, 0)
+    post, wait = (ctypes.cast(one, ctypes.c_void_p).value for one in (library.sem_post, library.sem_wait))
+    thread = threading.Thread(target=post_and_wait, args=(post, wait, ready, go), daemon=True)
     thread.start()
-    flag[0] = 1  # the thread would hold the lock
+    library.sem_wait(ctypes.c_void_p(ready))
+    library.sem_post(ctypes.c_void_p(go))  # the thread would hold the lock
     thread.join(60)
     assert not thread.is_alive()
 
@@ -291,7 +300,8 @@ def first_use(directory: Path, cache: Path, factor: int = 2, n_processes: int = 
     command = [sys.executable, "-B", "-c", _COUNTED, str(directory)]
     environment = {"XDG_CACHE_HOME": str(cache), "PATH": "/usr/bin:/bin"}
     running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(n_processes)
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(n_processes)
     ]
     return [process.communicate()[0].strip() for process in running]
 
