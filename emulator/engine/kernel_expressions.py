@@ -8,21 +8,20 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
 from emulator.engine.kernel_function import call_address
 from emulator.engine.kernel_memory import Element, Text
+from emulator.engine.kernel_names import Functions, Made, Names, Source, assigned
 from emulator.engine.kernel_types import (
     ArrayType,
     Kind,
     NotUnderstood,
     RecordType,
     TupleType,
-    Type,
     Value,
-    joined,
     literal,
     llvm_types,
     name_of,
@@ -30,54 +29,11 @@ from emulator.engine.kernel_types import (
 )
 
 _NOTHING: Any = object()
+_LIBRARY: dict[Any, str] = {
+    np.exp: "exp", math.exp: "exp", np.log: "log", math.log: "log", np.log1p: "log1p", math.log1p: "log1p",
+}  # fmt: skip
+_SCRATCH: dict[Any, bool] = {np.zeros: True, np.empty: False}  # whether it is 0
 _EXTREMES: dict[Any, ast.cmpop] = {min: ast.Lt(), max: ast.Gt()}
-
-
-class Source(NamedTuple):
-    """A function's. ``first_line``: of the definition in its file; ``names``: what it refers to outside of it."""
-
-    definition: ast.FunctionDef
-    file: str
-    first_line: int
-    names: dict[str, Any]
-
-
-class Made(NamedTuple):
-    """A function that is written: how it is called in the text, and what it returns."""
-
-    name: str
-    result: Type | None
-
-
-class Functions(Protocol):
-    """Who writes the functions that are called."""
-
-    def made(self, function: Any, types: tuple[Type, ...]) -> Made | None:
-        """``function`` for arguments of these types; None if it is no function of a kernel's."""
-
-
-class Names:
-    """Types of local names and of the result, which grow until all values that they get fit."""
-
-    def __init__(self) -> None:
-        self.types: dict[str, Type | None] = {}
-        self.is_settled = True
-
-    def take(self, name: str, value: Value) -> Type:
-        """The type of ``name``, which is to have ``value``."""
-        known = self.types.get(name)
-        if known is None:
-            self.types[name] = known = value.type
-        elif known != value.type:
-            grown = joined(Value(known, ()) if isinstance(known, Kind) else _without_parts(known), value)
-            if grown != known:
-                self.types[name], self.is_settled = grown, False
-            return grown
-        return known
-
-
-def _without_parts(type_: Type) -> Value:
-    return Value(type_, ("",) * len(llvm_types(type_)))
 
 
 class Expressions:
@@ -86,7 +42,8 @@ class Expressions:
     def __init__(self, source: Source, functions: Functions, names: Names, text: Text) -> None:
         self.source, self.functions, self.names, self.text = source, functions, names, text
         self.places: dict[str, tuple[str, ...]] = {}  # of local names
-        self._own = _assigned(source.definition)
+        self.loops: list[tuple[str, str]] = []  # labels of the next turn, and behind the loop
+        self._own = assigned(source.definition)
 
     @contextmanager
     def at(self, node: ast.AST) -> Iterator[None]:
@@ -295,6 +252,8 @@ class Expressions:
         text, found = self.text, self.static(node.func)
         if node.keywords or any(isinstance(one, ast.Starred) for one in node.args) or found is _NOTHING:
             raise NotUnderstood(f"the call {ast.unparse(node)}")
+        if _is_in(found, _SCRATCH):
+            return self._scratch(node.args, _SCRATCH[found])
         arguments = [self.value(one) for one in node.args]
         match arguments:
             case [one] if found is int:
@@ -309,9 +268,11 @@ class Expressions:
                 return self._length(one)
             case [one] if found is abs:
                 return text.absolute(one)
-            case [one] if found in (math.sqrt, np.sqrt):
+            case [one] if found is math.sqrt or found is np.sqrt:
                 return text.root(one)
-            case [_, _, *_] if found in _EXTREMES:
+            case [one] if _is_in(found, _LIBRARY):
+                return text.by_library(_LIBRARY[found], one)
+            case [_, _, *_] if _is_in(found, _EXTREMES):
                 return text.extreme(_EXTREMES[found], arguments)
             case [function, argument] if found is call_address:
                 pointer = text.let(f"inttoptr i64 {text.integer(function).text} to ptr")
@@ -321,6 +282,23 @@ class Expressions:
         if made is None:
             raise NotUnderstood(f"the call of {ast.unparse(node.func)}")
         return self._call_function(made, arguments)
+
+    def _scratch(self, arguments: Sequence[ast.expr], is_zero: bool) -> Value:
+        """A new array, which lives as long as the function runs."""
+        text = self.text
+        kind = np.float64 if len(arguments) == 1 else self.static(arguments[-1])
+        if (
+            self.loops
+            or len(arguments) not in (1, 2)
+            or not (isinstance(kind, type) and issubclass(kind, np.generic))
+        ):
+            raise NotUnderstood("making an array in a loop, or of what is no type of numpy,")
+        dtype = np.dtype(kind)
+        shape = self.value(arguments[0])
+        lengths = shape.items if isinstance(shape.type, TupleType) else (shape,)
+        parts = [text.integer(length).text for length in lengths]
+        pointer = text.scratch(text.product(parts), dtype.itemsize, is_zero)
+        return Value(ArrayType(dtype, len(parts)), (pointer, *parts))
 
     def _call_function(self, made: Made, arguments: Sequence[Value]) -> Value | None:
         text, kinds = self.text, llvm_types(made.result)
@@ -399,16 +377,12 @@ class Expressions:
         return start, text.call("i64", "llvm.smax.i64", f"i64 {size}, i64 0")
 
 
+def _is_in(found: Any, table: dict[Any, Any]) -> bool:
+    return callable(found) and found in table
+
+
 def result_type(kinds: Sequence[str]) -> str:
     """What a function returns whose result has these parts."""
     if len(kinds) < 2:
         return kinds[0] if kinds else "void"
     return f"{{{', '.join(kinds)}}}"
-
-
-def _assigned(definition: ast.FunctionDef) -> set[str]:
-    """The local names of a function."""
-    own = {argument.arg for argument in definition.args.args}
-    return own | {
-        n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }

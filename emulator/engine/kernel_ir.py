@@ -8,12 +8,13 @@ Numbers
     uint64 is refused (a constant takes the other side's kind; so does what is narrower and unsigned): ``np.int64(x)``,
     ``np.uint32(x)`` and the like convert, as ``int``, ``float`` and ``bool`` do. Operators of Python, ``//`` and ``%``
     rounding down, ``**`` with a small constant or of floating-point numbers; ``and``, ``or``, ``not``, comparisons
-    (chains of them, ``in`` a tuple), ``a if b else c``, ``min``, ``max``, ``abs``, ``math.sqrt``, ``np.sqrt``.
+    (chains of them, ``in`` a tuple), ``a if b else c``, ``min``, ``max``, ``abs``; of ``math`` or numpy ``sqrt``,
+    ``exp``, ``log`` and ``log1p``.
 Arrays
     C-contiguous ones of numbers or records (``row["field"]`` or ``row.field``), of any number of dimensions, tuples
     and NamedTuples of them; indices and slices, which are views, ``len``, ``shape``, ``size``, ``ndim``,
-    ``itemsize``; ``array[:] = number`` or another array of the same shape. An index is not negative, or a negative
-    constant; nothing is checked.
+    ``itemsize``; ``array[:] = number`` or another array of the same shape; ``np.zeros`` and ``np.empty`` outside of
+    loops, for as long as the function runs. An index is not negative, or a negative constant; nothing is checked.
 Statements
     Assignments, ``if``, ``while``, ``for`` over a ``range`` or an array, ``break``, ``continue``, ``return``,
     ``pass``, calls of other kernels, and of a host function at an address (`call_address`). A name keeps its type,
@@ -34,8 +35,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from emulator.engine.kernel_expressions import Made, Source, result_type
+from emulator.engine.kernel_expressions import result_type
 from emulator.engine.kernel_function import DATA_OFFSET, ENTRY, LENGTHS_OFFSET, KernelFunction
+from emulator.engine.kernel_names import Made, Source
 from emulator.engine.kernel_statements import write_function
 from emulator.engine.kernel_types import (
     ArrayType,

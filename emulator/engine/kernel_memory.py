@@ -21,6 +21,27 @@ class Element(NamedTuple):
 class Text(Numbers):
     """The lines of a function."""
 
+    def __init__(self, flags: str = "") -> None:
+        super().__init__(flags)
+        self._own: list[str] = []  # where addresses are of what was allocated
+
+    def scratch(self, size: str, n_bytes: int, is_zero: bool) -> str:
+        """The address of memory for so many elements."""
+        place = self.room("ptr")
+        if is_zero:
+            pointer = self.call("noalias ptr", "calloc", f"i64 {size}, i64 {n_bytes}")
+        else:
+            pointer = self.call("noalias ptr", "malloc", f"i64 {self.let(f'mul i64 {size}, {n_bytes}')}")
+        self.say(f"store ptr {pointer}, ptr {place}")
+        self._own.append(place)
+        return pointer
+
+    def free(self) -> None:
+        """Give the memory back."""
+        for place in self._own:
+            self.declared.add("declare void @free(ptr)")
+            self.say(f"call void @free(ptr {self.let(f'load ptr, ptr {place}')})")
+
     def element(self, array: Value, starts: Sequence[str], length: str | None = None) -> Element | Value:
         """What is at an index; ``length``: the last one is the first of so many."""
         dtype, lengths = array.type.dtype, array.parts[1:]

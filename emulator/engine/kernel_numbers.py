@@ -322,6 +322,11 @@ class Numbers:
         name = "llvm.sqrt.f32" if value.type is Kind.SINGLE else "llvm.sqrt.f64"
         return Value(value.type, (self.call(own, name, f"{own} {value.text}"),))
 
+    def by_library(self, name: str, value: Value) -> Value:
+        """A function of the C library."""
+        argument = self.floating(value, Kind.DOUBLE)
+        return Value(Kind.DOUBLE, (self.call("double", name, f"double {argument.text}"),))
+
     def extreme(self, op: ast.cmpop, values: list[Value]) -> Value:
         """The least of ``values`` for ``<``, the greatest for ``>``; the first of equals, as in Python."""
         best = values[0]

@@ -5,15 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from emulator.engine.kernel_expressions import (
-    Expressions,
-    Functions,
-    Made,
-    Names,
-    Source,
-    result_type,
-)
+from emulator.engine.kernel_expressions import Expressions, result_type
 from emulator.engine.kernel_memory import Element, Text
+from emulator.engine.kernel_names import Functions, Made, Names, Source
 from emulator.engine.kernel_types import (
     ArrayType,
     Kind,
@@ -33,10 +27,6 @@ _RESULT = "return"  # no name in Python
 class FunctionWriter(Expressions):
     """Writes one function."""
 
-    def __init__(self, source: Source, functions: Functions, names: Names, text: Text) -> None:
-        super().__init__(source, functions, names, text)
-        self._loops: list[tuple[str, str]] = []  # labels of the next turn, and behind the loop
-
     def write(self, types: Sequence[Type]) -> None:
         """The lines of the body, between ``%a0``, ``%a1`` and so on, the arguments' parts, and what is returned."""
         at = 0
@@ -48,6 +38,7 @@ class FunctionWriter(Expressions):
         self._body(body)
         self.text.go("end")
         self.text.start("end")
+        self.text.free()
         if _RESULT not in self.names.types:
             self.text.say("ret void")
             return
@@ -56,6 +47,9 @@ class FunctionWriter(Expressions):
                 raise NotUnderstood("a function that returns something, but not at its end,")
         value = self.read_name(_RESULT)
         kinds = llvm_types(value.type)
+        if "ptr" in kinds:
+            with self.at(self.source.definition):
+                raise NotUnderstood("a function that returns an array")
         whole = value.parts[0]
         if len(kinds) > 1:
             whole = "poison"
@@ -90,9 +84,9 @@ class FunctionWriter(Expressions):
             case ast.For(target=target, iter=iterated, orelse=[]):
                 self._for(target, iterated, node.body)
             case ast.Break():
-                self.text.jump(self._loops[-1][1])
+                self.text.jump(self.loops[-1][1])
             case ast.Continue():
-                self.text.jump(self._loops[-1][0])
+                self.text.jump(self.loops[-1][0])
             case ast.Return(value=None | ast.Constant(value=None)):
                 if _RESULT in self.names.types:
                     raise NotUnderstood("return without a value beside one with a value")
@@ -174,9 +168,9 @@ class FunctionWriter(Expressions):
         text.start(head)
         test(inside, after)
         text.start(inside)
-        self._loops.append((following, after))
+        self.loops.append((following, after))
         body()
-        self._loops.pop()
+        self.loops.pop()
         text.go(following)
         text.start(following)
         step()
