@@ -1,4 +1,4 @@
-"""Running interval after interval without going back to Python, as a numba kernel.
+"""Running interval after interval without going back to Python, as a kernel.
 
 An interval of 200,000 instructions takes some 40 us; what happens at its end should not take a tenth of that. The
 kernel runs translations up to shortly before the end, interprets the rest to stop exactly there, and puts down which
@@ -7,16 +7,11 @@ blocks ran how often.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from emulator.engine.state import OFFSETS, TOUCH_EPOCH, Exit
-from emulator.jit import Integer, inline_kernel, kernel
+from emulator.jit import Integer, call_address, inline_kernel, kernel
 
 Longs = NDArray[np.int64]
 
@@ -28,18 +23,6 @@ FULL, STOPPED, DONE_ALL = 100, 101, 102  # beside the values of `Exit`: why the 
 _PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
 _SLOTS, _TOUCH_TIME = OFFSETS["slots"] >> 3, OFFSETS["touch_time"] >> 3
 _OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
-
-
-@intrinsic
-def _call(typing_context: Any, function: Any, argument: Any) -> Any:
-    """Call the host function at an address with one address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)])
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [arguments[1]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
 
 
 @inline_kernel
@@ -113,7 +96,7 @@ def run_intervals(
             return _UNKNOWN
         words[_BUDGET] = budget
         words[_TOUCH_TIME] = TOUCH_EPOCH + at + budget
-        _call(enter, state)  # type: ignore[call-arg]  # numba gives the typing context
+        call_address(enter, state)
         job[INSTRUCTIONS] = at + budget - words[_BUDGET]
         if words[_REASON] != _OUT_OF_BUDGET:
             return words[_REASON]

@@ -1,4 +1,4 @@
-"""The lines that were touched last, as a numba kernel."""
+"""The lines that were touched last, as a kernel."""
 
 from __future__ import annotations
 

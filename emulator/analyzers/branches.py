@@ -14,14 +14,14 @@ import numpy as np
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
-from emulator.jit import inline_kernel, kernel
+from emulator.numba_jit import inline_numba_kernel, numba_kernel
 
 NAMES = ("always taken", "bimodal", "gshare", "local", "tournament")
 BIMODAL, GSHARE, LOCAL, CHOICE, HISTORIES = range(5)  # rows of the tables
 LOCAL_BITS = 10
 
 
-@inline_kernel
+@inline_numba_kernel
 def learn(counters: Any, place: Any, taken: Any) -> Any:
     """Train a two-bit counter; what it had predicted."""
     counter = counters[place]
@@ -33,7 +33,7 @@ def learn(counters: Any, place: Any, taken: Any) -> Any:
     return counter >= 2
 
 
-@kernel
+@numba_kernel
 def predict(tables: Any, history: Any, wrong: Any, pcs: Any, taken: Any) -> None:
     """Count mispredictions of every predictor in ``wrong`` (5,). ``history``: (1,) outcomes of all branches."""
     mask = tables.shape[1] - 1

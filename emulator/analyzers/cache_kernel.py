@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from emulator.jit import inline_kernel, kernel
+from emulator.numba_jit import inline_numba_kernel, numba_kernel
 
 FIRST, WAYS, SET_MASK, SHIFT = range(
     4
 )  # columns of a cache's geometry: first tag, ways, sets - 1, log2 of a line
 
 
-@inline_kernel
+@inline_numba_kernel
 def touch(geometry: Any, tags: Any, cache: int, address: Any) -> bool:
     """Bring the line in, as the one used last; whether it was there."""
     line = np.int64(address) >> geometry[cache, SHIFT]
@@ -35,7 +35,7 @@ def touch(geometry: Any, tags: Any, cache: int, address: Any) -> bool:
     return False
 
 
-@kernel
+@numba_kernel
 def sweep(geometry: Any, tags: Any, misses: Any, addresses: Any) -> None:
     """Let every cache see every address."""
     for cache in range(len(geometry)):
@@ -44,7 +44,7 @@ def sweep(geometry: Any, tags: Any, misses: Any, addresses: Any) -> None:
                 misses[cache] += 1
 
 
-@kernel
+@numba_kernel
 def hierarchy(geometry: Any, tags: Any, counts: Any, last: Any, pcs: Any, addresses: Any) -> None:
     """L1I, L1D and L2 (caches 0, 1, 2): ``counts`` (3, 2) accesses and misses; ``last``: (1,) line fetched last."""
     for n in range(len(pcs)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emulator.events import OpClass
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 
 BRANCH, JUMP, INDIRECT_JUMP = int(OpClass.BRANCH), int(OpClass.JUMP), int(OpClass.INDIRECT_JUMP)
 CALL, RETURN, INDIRECT_CALL = int(OpClass.CALL), int(OpClass.RETURN), int(OpClass.INDIRECT_CALL)
@@ -15,7 +15,7 @@ PC, END, LENGTH, KIND, FUNCTION, IS_ENTRY = range(6)  # columns of the blocks
 MAX_DEPTH, MAX_EDGES = 1 << 16, 1 << 16
 
 
-@kernel
+@numba_kernel
 def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: Any, ids: Any) -> bool:
     """Follow the blocks ``ids``. ``blocks``: per block pc, end, instructions, kind of its end, function, and whether
     this begins there. ``edges``: hash table of caller << 32 | callee + 1, calls and inclusive instructions. False when
@@ -55,7 +55,7 @@ def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: 
     return True
 
 
-@kernel
+@numba_kernel
 def count(edges: Any, caller: int, callee: int) -> int:
     """Count a call: its place in ``edges``, -1 when there is none left."""
     key = caller << 32 | callee + 1
@@ -69,7 +69,7 @@ def count(edges: Any, caller: int, callee: int) -> int:
     return -1
 
 
-@kernel
+@numba_kernel
 def push(job: Any, stack: Any, active: Any, edge: int, callee: int, returns_to: int, is_tail: int) -> None:
     """The callee begins; beyond the deepest stack it is counted for its caller."""
     top = job[DEPTH]
@@ -80,7 +80,7 @@ def push(job: Any, stack: Any, active: Any, edge: int, callee: int, returns_to: 
         job[DEPTH] = top + 1
 
 
-@kernel
+@numba_kernel
 def unwind(job: Any, stack: Any, active: Any, edges: Any, inclusive: Any, depth: int) -> None:
     """End the calls above ``depth``."""
     while job[DEPTH] > depth:

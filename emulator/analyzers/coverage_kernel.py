@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 
 PLACES = 1 << 21  # more than there can be branches
 
 
-@kernel
+@numba_kernel
 def tally(state: Any, pcs: Any, taken: Any) -> None:
     """Count in the hash table ``state``, (PLACES, 3): pc, and how often the branch there was not taken and was."""
     for n in range(len(pcs)):

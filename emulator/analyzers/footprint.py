@@ -11,12 +11,12 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
 from emulator.intervals import Intervals
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 
 LINE_SHIFT, PAGE_SHIFT = 6, 12
 
 
-@kernel
+@numba_kernel
 def touch(last: Any, shift: int, interval: int, found: Any, addresses: Any) -> None:
     """Count in ``found`` what is touched for the first time in this interval, and for the first time at all."""
     for n in range(len(addresses)):

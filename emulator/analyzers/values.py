@@ -14,10 +14,10 @@ import numpy as np
 from emulator.analyzers.base import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 
 
-@kernel
+@numba_kernel
 def look_up(history: Any, used: Any, hits: Any, pcs: Any, values: Any) -> None:
     """Count in ``hits`` (2,) the values that are the last, and any, of ``history`` (entries, depth), latest first."""
     entries, depth = history.shape

@@ -45,23 +45,33 @@ class Compiler:
         names: Sequence[str],
         key: str | None = None,
         known: Mapping[str, int] = _NOTHING,
+        *,
+        is_kernel: bool = False,
     ) -> dict[str, int]:
         """Compile and load a module; the addresses of ``names``.
 
         ``key``: names the text, which then need not be made in order to look for its code; ``known``: addresses of
-        what it refers to.
+        what it refers to; ``is_kernel``: see `image`.
         """
-        return self.load([self.image(text, key)], names, known)
+        return self.load([self.image(text, key, is_kernel=is_kernel)], names, known)
 
-    def image(self, text: str | Callable[[], str], key: str | None = None, *, keep: bool = True) -> CodeImage:
-        """The code of IR ``text``, from the disk or from LLVM; ``keep``: it is looked for, and left, on the disk."""
+    def image(
+        self,
+        text: str | Callable[[], str],
+        key: str | None = None,
+        *,
+        keep: bool = True,
+        is_kernel: bool = False,
+    ) -> CodeImage:
+        """The code of IR ``text``, from the disk or from LLVM; ``keep``: it is looked for, and left, on the disk.
+        ``is_kernel``: it is optimised as a kernel is, and no translation has the same text."""
         if key is None:
             key = text = text if isinstance(text, str) else text()
         path = self.path_of(key) if keep else None
         kept = None if path is None else read_checked(path)
         if kept is not None:
             return unpacked(kept)
-        made = linked(self.object(text if isinstance(text, str) else text()))
+        made = linked(self.object(text if isinstance(text, str) else text(), is_kernel=is_kernel))
         if path is not None:
             write_checked(path, made.packed())
         return made
@@ -75,11 +85,11 @@ class Compiler:
         """What else is done when something has to be compiled: some 40 ms."""
         from emulator.engine import llvm  # noqa: F401
 
-    def object(self, text: str) -> bytes:
+    def object(self, text: str, *, is_kernel: bool = False) -> bytes:
         """The relocatable object of IR ``text``, by LLVM."""
         from emulator.engine.llvm import object_of
 
-        return object_of(text)
+        return object_of(text, is_kernel=is_kernel)
 
     def load(
         self, images: Sequence[CodeImage], names: Iterable[str], known: Mapping[str, int] = _NOTHING

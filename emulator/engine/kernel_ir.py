@@ -1,363 +1,136 @@
 """Kernels written in a small part of Python, as LLVM IR text.
 
 A kernel that every process needs from its first instructions on has to be there after a fresh installation, too, in a
-fraction of the seconds that a general compiler of Python takes. What is understood: signed 64-bit integers, arrays of
-integers and of records and what is in them, assignments, ``if``, ``while``, ``for`` over a ``range``, ``break``,
-``return``, and calls of helpers, which are written in line. Arithmetic wraps. Anything else is refused by name.
+fraction of the seconds that a general compiler of Python takes. What is understood:
+
+Numbers
+    Integers of 64 bits, signed or unsigned, which wrap; truth values; float32 and float64. A mixture of int64 and
+    uint64 is refused (a constant takes the other side's kind; so does what is narrower and unsigned): ``np.int64(x)``,
+    ``np.uint32(x)`` and the like convert, as ``int``, ``float`` and ``bool`` do. Operators of Python, ``//`` and ``%``
+    rounding down, ``**`` with a small constant or of floating-point numbers; ``and``, ``or``, ``not``, comparisons
+    (chains of them, ``in`` a tuple), ``a if b else c``, ``min``, ``max``, ``abs``; of ``math`` or numpy ``sqrt``,
+    ``exp``, ``log`` and ``log1p``.
+Arrays
+    C-contiguous ones of numbers or records (``row["field"]`` or ``row.field``), of any number of dimensions, tuples
+    and NamedTuples of them; indices and slices, which are views, ``len``, ``shape``, ``size``, ``ndim``,
+    ``itemsize``; ``array[:] = number`` or another array of the same shape; ``np.zeros`` and ``np.empty`` outside of
+    loops, for as long as the function runs. An index is not negative, or a negative constant; nothing is checked.
+Statements
+    Assignments, ``if``, ``while``, ``for`` over a ``range`` or an array, ``break``, ``continue``, ``return``,
+    ``pass``, calls of other kernels, and of a host function at an address (`call_address`). A name keeps its type,
+    but for numbers that grow: a name that is an int at one time and a float at another is a float.
+Names from outside
+    Numbers, truth values and tuples of integers, as they are when the kernel is compiled, and kernels.
+
+Anything else is refused by name, with file and line.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-import math
 import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-_ARITHMETIC = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.LShift: "shl", ast.RShift: "ashr", ast.BitAnd: "and",
-    ast.BitOr: "or", ast.BitXor: "xor",
-}  # fmt: skip
-_COMPARISONS = {
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge",
-}  # fmt: skip
+from emulator.engine.kernel_expressions import result_type
+from emulator.engine.kernel_function import DATA_OFFSET, ENTRY, LENGTHS_OFFSET, KernelFunction
+from emulator.engine.kernel_names import Made, Source
+from emulator.engine.kernel_statements import write_function
+from emulator.engine.kernel_types import (
+    ArrayType,
+    Kind,
+    NotUnderstood,
+    TupleType,
+    Type,
+    llvm_types,
+    name_of,
+)
+
+_RELAXED = "contract nnan nsz"
 
 
-class _Array(NamedTuple):
-    """Elements of ``dtype`` from ``pointer`` on; ``shape`` without the first length, which nobody asks for."""
+class _Module:
+    """Functions that call each other."""
 
-    pointer: str
-    dtype: np.dtype[Any]
-    inner: tuple[int, ...]
+    def __init__(self, helpers: Iterable[Callable[..., Any]] = ()) -> None:
+        self.lines: list[str] = []
+        self.declared: set[str] = set()
+        self._helpers = {helper: KernelFunction(helper, inlined=True) for helper in helpers}
+        self._made: dict[tuple[int, tuple[Type, ...]], Made | None] = {}
+        self._sources: dict[int, Source] = {}
 
+    def made(self, function: Any, types: tuple[Type, ...]) -> Made | None:
+        """``function`` for arguments of these types; None if it is no function of a kernel's."""
+        if not isinstance(function, KernelFunction):
+            function = self._helpers.get(function) if callable(function) else None
+        if function is None:
+            return None
+        key = id(function), types
+        if key not in self._made:
+            self._made[key] = None
+            self._made[key] = self._write(function, types)
+        made = self._made[key]
+        if made is None:
+            raise NotUnderstood(f"a call of {function.py_func.__name__} by itself")
+        return made
 
-class _Element(NamedTuple):
-    pointer: str
-    dtype: np.dtype[Any]
-
-
-class _Record(NamedTuple):
-    pointer: str
-    dtype: np.dtype[np.void]
-
-
-_Value = str | int | _Array | _Record  # the name of an i64, a constant, or what is at an address
-
-
-class _Function(NamedTuple):
-    """Of the source, and what its names outside of it stand for."""
-
-    definition: ast.FunctionDef
-    names: dict[str, Any]
-
-
-class _Scope:
-    """Local names of a function or of a helper in the middle of it: integers live in memory, which LLVM promotes."""
-
-    def __init__(self, function: _Function, result: str, end: str) -> None:
-        self.function, self.result, self.end = function, result, end
-        self.places: dict[str, str] = {}
-        self.bound: dict[str, _Value] = {}
-
-
-class _Writer:
-    """Writes one kernel."""
-
-    def __init__(self, helpers: dict[str, _Function]) -> None:
-        self._helpers = helpers
-        self._head: list[str] = []  # allocations
-        self._lines: list[str] = []
-        self._count = 0
-        self._loops: list[str] = []  # labels behind them
-        self._scope: _Scope
-
-    def write(self, name: str, function: _Function, arrays: Sequence[NDArray[Any]]) -> str:
-        """The text of ``@name(ptr table)``."""
-        self._scope = _Scope(function, self._allocate(), "end")
-        for n, (parameter, array) in enumerate(zip(function.definition.args.args, arrays, strict=True)):
-            place = self._let(f"getelementptr ptr, ptr %table, i64 {n}")
-            pointer = self._let(f"load ptr, ptr {place}")
-            self._scope.bound[parameter.arg] = _Array(pointer, array.dtype, array.shape[1:])
-        self._body(function.definition.body)
-        self._say("br label %end")
-        self._start("end")
-        self._say(f"ret i64 {self._let(f'load i64, ptr {self._scope.result}')}")
-        lines = [f"define i64 @{name}(ptr %table) nounwind {{", "entry:", *self._head, *self._lines, "}"]
-        return "\n".join([*lines, "declare i64 @llvm.abs.i64(i64, i1)"])
-
-    # --- text
-    def _let(self, text: str) -> str:
-        self._count += 1
-        self._lines.append(f"%k{self._count} = {text}")
-        return f"%k{self._count}"
-
-    def _say(self, text: str) -> None:
-        self._lines.append(text)
-
-    def _label(self) -> str:
-        self._count += 1
-        return f"l{self._count}"
-
-    def _start(self, label: str) -> None:
-        self._lines.append(f"{label}:")
-
-    def _allocate(self) -> str:
-        """Room for an integer, which is 0."""
-        self._count += 1
-        self._head += [f"%m{self._count} = alloca i64", f"store i64 0, ptr %m{self._count}"]
-        return f"%m{self._count}"
-
-    def _refuse(self, node: ast.AST, what: str) -> Exception:
-        name = self._scope.function.definition.name
-        return TypeError(
-            f"line {getattr(node, 'lineno', '?')} of {name}: {what} is not understood in a kernel"
-        )
-
-    # --- statements
-    def _body(self, statements: Sequence[ast.stmt]) -> None:
-        for statement in statements:
-            self._statement(statement)
-
-    def _statement(self, node: ast.stmt) -> None:
-        match node:
-            case ast.Expr(value=ast.Constant()):
-                pass  # a docstring
-            case ast.Expr(value=ast.Call() as call):
-                self._call(call)
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                for target, value in zip(targets, [self._value(one) for one in values], strict=True):
-                    self._assign(target, value)
-            case ast.Assign(targets=[target], value=value):
-                self._assign(target, self._value(value))
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._assign(target, self._value(value))
-            case ast.AugAssign(target=target, op=op, value=value):
-                self._assign(target, self._arithmetic(node, op, self._value(target), self._value(value)))
-            case ast.If(test=test, body=body, orelse=orelse):
-                self._if(test, lambda: self._body(body), lambda: self._body(orelse))
-            case ast.While(test=test, body=body, orelse=[]):
-                self._loop(lambda on, out: self._branch(test, on, out), body, lambda: None)
-            case ast.For(
-                target=ast.Name() as counter, iter=ast.Call(func=ast.Name("range"), args=bounds), orelse=[]
-            ):
-                self._for(counter, bounds, node.body)
-            case ast.Break():
-                self._jump(self._loops[-1])
-            case ast.Return(value=ast.expr() as value):
-                self._say(f"store i64 {self._integer(value)}, ptr {self._scope.result}")
-                self._jump(self._scope.end)
-            case _:
-                raise self._refuse(node, type(node).__name__)
-
-    def _jump(self, label: str) -> None:
-        """Go there; what is written behind it is never reached."""
-        self._say(f"br label %{label}")
-        self._start(self._label())
-
-    def _if(self, test: ast.expr, body: Callable[[], None], otherwise: Callable[[], None]) -> None:
-        yes, no, after = self._label(), self._label(), self._label()
-        self._branch(test, yes, no)
-        for label, part in ((yes, body), (no, otherwise)):
-            self._start(label)
-            part()
-            self._say(f"br label %{after}")
-        self._start(after)
-
-    def _loop(
-        self, test: Callable[[str, str], None], body: Sequence[ast.stmt], step: Callable[[], None]
-    ) -> None:
-        head, inside, after = self._label(), self._label(), self._label()
-        self._say(f"br label %{head}")
-        self._start(head)
-        test(inside, after)
-        self._start(inside)
-        self._loops.append(after)
-        self._body(body)
-        self._loops.pop()
-        step()
-        self._say(f"br label %{head}")
-        self._start(after)
-
-    def _for(self, counter: ast.Name, bounds: Sequence[ast.expr], body: Sequence[ast.stmt]) -> None:
-        first, end = (0, self._integer(bounds[0])) if len(bounds) == 1 else map(self._integer, bounds)
-        self._assign(counter, first)
-        place = self._scope.places[counter.id]
-
-        def test(inside: str, after: str) -> None:
-            left = self._let(f"icmp slt i64 {self._let(f'load i64, ptr {place}')}, {end}")
-            self._say(f"br i1 {left}, label %{inside}, label %{after}")
-
-        def step() -> None:
-            more = self._let(f"add i64 {self._let(f'load i64, ptr {place}')}, 1")
-            self._say(f"store i64 {more}, ptr {place}")
-
-        self._loop(test, body, step)
-
-    def _assign(self, target: ast.expr, value: _Value) -> None:
-        match target:
-            case ast.Name(id=name):
-                if isinstance(value, _Array | _Record):
-                    self._scope.bound[name] = value
-                    return
-                if name not in self._scope.places:
-                    self._scope.places[name] = self._allocate()
-                self._say(f"store i64 {value}, ptr {self._scope.places[name]}")
-            case ast.Attribute(value=holder, attr=name):
-                record = self._value(holder)
-                if not isinstance(record, _Record):
-                    raise self._refuse(target, ast.unparse(target))
-                self._put(self._field(record, name, target), value)
-            case ast.Subscript():
-                element = self._element(target)
-                if not isinstance(element, _Element):
-                    raise self._refuse(target, ast.unparse(target))
-                self._put(element, value)
-            case _:
-                raise self._refuse(target, ast.unparse(target))
-
-    # --- conditions
-    def _branch(self, node: ast.expr, yes: str, no: str) -> None:
-        """Go to ``yes`` if it holds and to ``no`` otherwise; what need not be looked at is not."""
-        match node:
-            case ast.BoolOp(op=op, values=[*firsts, last]):
-                for one in firsts:
-                    on = self._label()
-                    self._branch(one, *((on, no) if isinstance(op, ast.And) else (yes, on)))
-                    self._start(on)
-                self._branch(last, yes, no)
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                self._branch(operand, no, yes)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
-                holds = f"icmp {_COMPARISONS[type(op)]} i64 {self._integer(left)}, {self._integer(right)}"
-                self._say(f"br i1 {self._let(holds)}, label %{yes}, label %{no}")
-            case _:
-                holds = self._let(f"icmp ne i64 {self._integer(node)}, 0")
-                self._say(f"br i1 {holds}, label %{yes}, label %{no}")
-
-    # --- values
-    def _integer(self, node: ast.expr) -> str | int:
-        value = self._value(node)
-        if isinstance(value, _Array | _Record):
-            raise self._refuse(node, f"{ast.unparse(node)} as a number")
-        return value
-
-    def _value(self, node: ast.expr) -> _Value:
-        match node:
-            case ast.Constant(value=int() as number):
-                return int(number)
-            case ast.Name(id=name):
-                return self._named(node, name)
-            case ast.BinOp(left=left, op=op, right=right):
-                return self._arithmetic(node, op, self._value(left), self._value(right))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self._let(f"sub i64 0, {self._integer(operand)}")
-            case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return self._let(f"xor i64 {self._integer(operand)}, -1")
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self._chosen(test, body, orelse)
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                return self._chosen(node, ast.Constant(1), ast.Constant(0))
-            case ast.Attribute(value=holder, attr=name):
-                found = self._value(holder)
-                if isinstance(found, _Array) and name == "itemsize":
-                    return found.dtype.itemsize
-                if isinstance(found, _Record):
-                    return self._get(self._field(found, name, node))
-            case ast.Subscript():
-                element = self._element(node)
-                return self._get(element) if isinstance(element, _Element) else element
-            case ast.Call():
-                return self._call(node)
-        raise self._refuse(node, ast.unparse(node))
-
-    def _named(self, node: ast.expr, name: str) -> _Value:
-        if name in self._scope.places:
-            return self._let(f"load i64, ptr {self._scope.places[name]}")
-        value = self._scope.bound.get(name, self._scope.function.names.get(name))
-        if isinstance(value, str | int | _Array | _Record):
-            return value if not isinstance(value, int) else int(value)
-        raise self._refuse(node, name)
-
-    def _arithmetic(self, node: ast.AST, op: ast.operator, left: _Value, right: _Value) -> str:
-        if type(op) not in _ARITHMETIC or isinstance(left, _Array | _Record):
-            raise self._refuse(node, type(op).__name__)
-        return self._let(f"{_ARITHMETIC[type(op)]} i64 {left}, {right}")
-
-    def _chosen(self, test: ast.expr, one: ast.expr, other: ast.expr) -> str:
-        place = self._allocate()
-
-        def put(node: ast.expr) -> Callable[[], None]:
-            return lambda: self._say(f"store i64 {self._integer(node)}, ptr {place}")
-
-        self._if(test, put(one), put(other))
-        return self._let(f"load i64, ptr {place}")
-
-    def _call(self, node: ast.Call) -> _Value:
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name("np"), attr="int64"), args=[number]):
-                return self._integer(number)
-            case ast.Call(func=ast.Name("abs"), args=[number]):
-                return self._let(f"call i64 @llvm.abs.i64(i64 {self._integer(number)}, i1 false)")
-            case ast.Call(func=ast.Name(name), args=arguments) if name in self._helpers:
-                return self._in_line(self._helpers[name], [self._value(one) for one in arguments])
-        raise self._refuse(node, ast.unparse(node.func))
-
-    def _in_line(self, helper: _Function, arguments: Sequence[_Value]) -> str:
-        outer, self._scope = self._scope, _Scope(helper, self._allocate(), self._label())
-        mine = self._scope
-        self._say(f"store i64 0, ptr {mine.result}")
-        for parameter, value in zip(helper.definition.args.args, arguments, strict=True):
-            mine.bound[parameter.arg] = value
-        self._body(helper.definition.body)
-        self._say(f"br label %{mine.end}")
-        self._start(mine.end)
-        self._scope = outer
-        return self._let(f"load i64, ptr {mine.result}")
-
-    # --- memory
-    def _element(self, node: ast.Subscript) -> _Array | _Element | _Record:
-        """What is there: an element, a record, or what is left of an array with more indices."""
-        array = self._value(node.value)
-        if not isinstance(array, _Array):
-            raise self._refuse(node, ast.unparse(node))
-        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        pointer = array.pointer
-        for place, index in enumerate(indices):
-            n_bytes = array.dtype.itemsize * math.prod(array.inner[place:])
-            offset = self._let(f"mul i64 {self._integer(index)}, {n_bytes}")
-            pointer = self._let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
-        if len(indices) <= len(array.inner):
-            return _Array(pointer, array.dtype, array.inner[len(indices) :])
-        return _Record(pointer, array.dtype) if array.dtype.names else _Element(pointer, array.dtype)
-
-    def _field(self, record: _Record, name: str, node: ast.expr) -> _Element:
-        fields = record.dtype.fields
-        if fields is None or name not in fields:
-            raise self._refuse(node, f"field {name}")
-        dtype, offset = fields[name][:2]
-        return _Element(self._let(f"getelementptr i8, ptr {record.pointer}, i64 {offset}"), np.dtype(dtype))
-
-    def _get(self, element: _Element) -> str:
-        kind = _kind(element)
-        value = self._let(f"load {kind}, ptr {element.pointer}, align 1")
-        if kind == "i64":
-            return value
-        return self._let(f"{'zext' if element.dtype.kind == 'u' else 'sext'} {kind} {value} to i64")
-
-    def _put(self, element: _Element, value: _Value) -> None:
-        kind = _kind(element)
-        number = self._let(f"trunc i64 {value} to {kind}") if kind != "i64" else value
-        self._say(f"store {kind} {number}, ptr {element.pointer}, align 1")
+    def _write(self, function: KernelFunction, types: tuple[Type, ...]) -> Made:
+        if id(function) not in self._sources:
+            self._sources[id(function)] = _read(function.py_func)
+        source = self._sources[id(function)]
+        parameters = source.definition.args
+        n_parameters = len(parameters.args)
+        is_plain = not (parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.defaults)
+        if n_parameters != len(types) or not is_plain:
+            raise NotUnderstood(
+                f"a call of {function.py_func.__name__} with {len(types)} arguments, which has {n_parameters},"
+            )
+        attributes = "alwaysinline nounwind" if function.inlined else "nounwind"
+        flags = _RELAXED if function.relaxed else ""
+        name = f"{function.py_func.__name__}.{len(self._made)}"
+        lines, declared, made = write_function(name, attributes, source, self, types, flags)
+        self.lines += lines
+        self.declared |= declared
+        return made
 
 
-def _kind(element: _Element) -> str:
-    if element.dtype.kind not in "iu":
-        raise TypeError(f"elements of {element.dtype} in a kernel, expected integers")
-    return f"i{8 * element.dtype.itemsize}"
+def entry_text(function: KernelFunction, types: Sequence[Type]) -> str:
+    """IR of ``@entry.KIND(ptr words)``, which calls ``function`` and returns what it does: a number of that `Kind`; of
+    ``@entry.KIND-KIND(ptr words, ptr results)`` for a tuple, of which each number gets a word of the results.
+
+    A word of 64 bits for each number, and for each array: the address of numpy's object; for a tuple those of its
+    items. Raises `TypeError` for what is not understood.
+    """
+    module, lines = _Module(), list[str]()
+    made = _made(module, function, tuple(types))
+    arguments: list[str] = []
+    for place, type_ in enumerate(_leaves(types)):
+        arguments += _unpacked(lines, place, type_)
+    results = [] if made.result is None else _leaves([made.result])
+    if not all(isinstance(one, Kind) for one in results):
+        raise TypeError(f"{function.py_func.__name__} returns {name_of(made.result)}, expected numbers")
+    kinds = llvm_types(made.result)
+    result, name = result_type(kinds), ENTRY + "-".join(map(name_of, results))
+    call = f"call fastcc {result} @{made.name}({', '.join(arguments)})"
+    returned, parameters = result, "ptr %words"
+    if len(kinds) > 1:
+        returned, parameters = "void", "ptr %words, ptr %results"
+        lines.append(f"%result = {call}")
+        for n, kind in enumerate(kinds):
+            lines += [
+                f"%r{n} = extractvalue {result} %result, {n}", f"%s{n} = getelementptr i64, ptr %results, i64 {n}",
+                f"store {kind} %r{n}, ptr %s{n}",
+            ]  # fmt: skip
+        lines.append("ret void")
+    elif kinds:
+        lines += [f"%result = {call}", f"ret {result} %result"]
+    else:
+        lines += [call, "ret void"]
+    own = [f"define {returned} @{name}({parameters}) nounwind {{", *lines, "}"]
+    return "\n".join([*own, *module.lines, *sorted(module.declared)])
 
 
 def kernel_text(
@@ -367,15 +140,81 @@ def kernel_text(
     arrays: Sequence[NDArray[Any]],
 ) -> str:
     """IR of ``@name(ptr table)``, which calls ``function(*arrays)`` with arrays like these, contiguous, at the
-    addresses in the table and returns its result, an int64. ``helpers``: functions that it calls.
+    addresses in the table and returns its result, an int64. The first length of an array is not known to it.
+    ``helpers``: functions that it calls.
 
     Raises `TypeError` for what is not understood.
     """
-    known = {helper.__name__: _read(helper) for helper in helpers}
-    return _Writer(known).write(name, _read(function), arrays)
+    module, lines = _Module(helpers), list[str]()
+    types = tuple(ArrayType(array.dtype, array.ndim, sized=False) for array in arrays)
+    made = _made(module, KernelFunction(function, inlined=True), types)
+    if made.result is not Kind.SIGNED:
+        raise TypeError(f"{function.__name__} returns {name_of(made.result)}, expected int64")
+    arguments = []
+    for place, array in enumerate(arrays):
+        lines += [
+            f"%w{place} = getelementptr ptr, ptr %table, i64 {place}",
+            f"%p{place} = load ptr, ptr %w{place}",
+        ]
+        arguments += [f"ptr %p{place}", "i64 0", *(f"i64 {length}" for length in array.shape[1:])]
+    lines += [f"%result = call fastcc i64 @{made.name}({', '.join(arguments)})", "ret i64 %result"]
+    own = [f"define i64 @{name}(ptr %table) nounwind {{", *lines, "}"]
+    return "\n".join([*own, *module.lines, *sorted(module.declared)])
 
 
-def _read(function: Callable[..., Any]) -> _Function:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+def _made(module: _Module, function: KernelFunction, types: tuple[Type, ...]) -> Made:
+    try:
+        made = module.made(function, types)
+    except NotUnderstood as problem:
+        raise TypeError(f"{problem} is not understood in a kernel") from None
+    assert made is not None
+    return made
+
+
+def _leaves(types: Iterable[Type]) -> list[Type]:
+    found: list[Type] = []
+    for type_ in types:
+        found += _leaves(type_.items) if isinstance(type_, TupleType) else [type_]
+    return found
+
+
+def _unpacked(lines: list[str], place: int, type_: Type) -> list[str]:
+    """The parts of an argument, from its word."""
+    w = f"%w{place}"
+    lines.append(f"{w} = getelementptr i64, ptr %words, i64 {place}")
+    if isinstance(type_, ArrayType):
+        lines += [
+            f"{w}o = load ptr, ptr {w}",
+            f"{w}a = getelementptr i8, ptr {w}o, i64 {DATA_OFFSET}", f"{w}d = load ptr, ptr {w}a",
+            f"{w}b = getelementptr i8, ptr {w}o, i64 {LENGTHS_OFFSET}", f"{w}s = load ptr, ptr {w}b",
+        ]  # fmt: skip
+        parts = [f"ptr {w}d"]
+        for n in range(type_.ndim):
+            lines += [f"{w}e{n} = getelementptr i64, ptr {w}s, i64 {n}", f"{w}n{n} = load i64, ptr {w}e{n}"]
+            parts.append(f"i64 {w}n{n}")
+        return parts
+    (kind,) = llvm_types(type_)
+    if kind == "i1":
+        lines += [f"{w}v = load i64, ptr {w}", f"{w}n = icmp ne i64 {w}v, 0"]
+    else:
+        lines.append(f"{w}n = load {kind}, ptr {w}")
+    return [f"{kind} {w}n"]
+
+
+def _read(function: Callable[..., Any]) -> Source:
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except OSError:
+        raise NotUnderstood(f"{function.__name__}, whose source is in no file,") from None
+    (definition,) = ast.parse(text).body
     assert isinstance(definition, ast.FunctionDef)
-    return _Function(definition, function.__globals__)
+    code = function.__code__
+    return Source(definition, code.co_filename, code.co_firstlineno, _names(function))
+
+
+def _names(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a function refers to outside of it."""
+    code, inner = function.__code__, {}
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        inner[name] = cell.cell_contents
+    return {**function.__globals__, **inner}

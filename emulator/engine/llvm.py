@@ -79,6 +79,14 @@ class _Unlocked:
             if not function.is_declaration:
                 self._optimise(passes, function, builder)
 
+    def optimise_kernels(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+        """Everything that LLVM does at level 2: kernels run long, and come as Python wrote them."""
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = True
+        options.loop_unrolling = True
+        builder = llvm.create_pass_builder(machine, options)
+        self._optimise_module(builder.getModulePassManager(), module, builder)
+
     def emit(self, module: llvm.ModuleRef, machine: llvm.TargetMachine) -> bytes:
         with ffi.OutputString() as problem:
             buffer = self._emit(machine, module, 1, problem)
@@ -112,11 +120,14 @@ class _ThreadState(threading.local):
 _of_thread = _ThreadState()
 
 
-def object_of(text: str) -> bytes:
-    """The relocatable object of IR ``text``; any thread may ask."""
+def object_of(text: str, *, is_kernel: bool = False) -> bytes:
+    """The relocatable object of IR ``text``; any thread may ask. ``is_kernel``: it is no translation."""
     mine = _of_thread
     module = mine.unlocked.parse(text, mine.context)
     module.triple = llvm.get_default_triple()
     module.data_layout = str(mine.machine.target_data)
-    mine.unlocked.optimise(module, mine.machine, inline="alwaysinline" in text)
+    if is_kernel:
+        mine.unlocked.optimise_kernels(module, mine.machine)
+    else:
+        mine.unlocked.optimise(module, mine.machine, inline="alwaysinline" in text)
     return mine.unlocked.emit(module, mine.machine)

@@ -1,4 +1,4 @@
-"""Caches and TLBs as numba kernels: look a line up, bring it in, throw one out.
+"""Caches and TLBs as kernels: look a line up, bring it in, throw one out.
 
 Each line has a tag, ``line << 1 | dirty``, and a stamp: when it was last used (LRU) or brought in (FIFO); the
 victim is the line with the oldest stamp. Empty ways have negative stamps, the first of them the oldest. Under

@@ -1,4 +1,4 @@
-"""The main loop of the in-order core, and the decoding of block facts, as numba kernels."""
+"""The main loop of the in-order core, and the decoding of block facts, as kernels."""
 
 from __future__ import annotations
 

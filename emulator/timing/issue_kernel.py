@@ -1,4 +1,4 @@
-"""The in-order pipeline as numba kernels: a scoreboard walk, and the pipeline states that make it rare.
+"""The in-order pipeline as kernels: a scoreboard walk, and the pipeline states that make it rare.
 
 The walk is the definition: instruction by instruction, each issues when its operands, its destination and its
 unit are ready. Without a miss, what a block does to the pipeline depends only on the block and on what is

@@ -1,4 +1,4 @@
-"""The memory hierarchy as numba kernels: what an L1 miss finds below, and what it costs.
+"""The memory hierarchy as kernels: what an L1 miss finds below, and what it costs.
 
 L1 caches see virtual addresses (the guest has one address space, so no line has two names); the L2 sees
 physical ones, so its conflicts depend on where the pages were placed. Written-back lines and stores that

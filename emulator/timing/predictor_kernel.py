@@ -1,4 +1,4 @@
-"""Branch prediction as a numba kernel: what a control transfer cost, once its successor is known.
+"""Branch prediction as a kernel: what a control transfer cost, once its successor is known.
 
 Directions: static, bimodal (Smith, ISCA 1981), gshare (McFarling, WRL TN-36, 1993), with two-bit saturating
 counters. Targets: a direct-mapped, fully tagged branch target buffer, and a circular return-address stack.

@@ -40,7 +40,7 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.caches import CacheHierarchy
 from emulator.analyzers.session import Moment, Session
 from emulator.analyzers.vectors import BlockVectors
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from experiments.benchmarks.emulation_speed import PROGRAMS, ROOT, build, geometric_mean
@@ -57,7 +57,7 @@ INTERVAL = 10_000_000
 Results = dict[str, dict[str, dict[str, float]]]  # program, way: what was told
 
 
-@kernel
+@numba_kernel
 def add_up(state: Any, pc: Any, address: Any) -> None:
     """Instructions, and sums of their pcs and of addresses."""
     state[0] += len(pc)

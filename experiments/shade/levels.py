@@ -16,24 +16,24 @@ import numpy as np
 
 from emulator.analyzers.base import Analyzer
 from emulator.events import TraceSelection
-from emulator.jit import kernel
+from emulator.numba_jit import numba_kernel
 
 ADDRESSES = "class=all fields=pc,address"
 INSTRUCTIONS = "class=all fields=pc,address,word,opcode,taken"
 REGISTERS = "class=all fields=pc,address,word,opcode,taken,rs1,rs2,rs3,rd"
 
 
-@kernel
+@numba_kernel
 def ignore_addresses(state: Any, pc: Any, address: Any) -> None:
     """Level 2's columns."""
 
 
-@kernel
+@numba_kernel
 def ignore_instructions(state: Any, pc: Any, word: Any, opcode: Any, address: Any, taken: Any) -> None:
     """Level 3's columns."""
 
 
-@kernel
+@numba_kernel
 def ignore_registers(
     state: Any,
     pc: Any,

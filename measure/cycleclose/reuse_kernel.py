@@ -1,14 +1,13 @@
-"""Cache misses from reuse times, as a numba kernel."""
+"""Cache misses from reuse times, as a kernel."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from emulator.jit import kernel
 
 
-@njit
 def expected_misses(
     reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float
 ) -> NDArray[np.float64]:
@@ -20,8 +19,17 @@ def expected_misses(
     as there are accesses between whose own line is not touched again before the second. With times spread evenly in a
     bin, that number at time t is the rate of accesses times the integral of the share of times above it.
     """
+    out = np.zeros(len(reuse_times))
+    fill_misses(np.ascontiguousarray(reuse_times), np.ascontiguousarray(instructions), float(lines), out)
+    return out
+
+
+@kernel
+def fill_misses(
+    reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float, out: NDArray[np.float64]
+) -> None:
+    """Put the misses of `expected_misses` into ``out``."""
     n, bins = reuse_times.shape
-    out = np.zeros(n)
     for row in range(n):
         accesses = 0
         for bin_ in range(bins):
@@ -41,4 +49,3 @@ def expected_misses(
                 break
             between += more
             above -= inside
-    return out

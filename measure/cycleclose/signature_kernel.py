@@ -1,14 +1,14 @@
-"""Signatures and event counts from block executions, and the closest of those known, as numba kernels."""
+"""Signatures and event counts from block executions, and the closest of those known, as kernels."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from emulator.jit import inline_kernel, kernel
 
 
-@njit
+@kernel
 def fill_signatures(
     starts: NDArray[np.int64],
     blocks: NDArray[np.uint32],
@@ -27,7 +27,7 @@ def fill_signatures(
             out[row, entries[block]] += executions[place] * lengths[block]
 
 
-@njit
+@kernel
 def add_up(
     starts: NDArray[np.int64],
     blocks: NDArray[np.uint32],
@@ -43,30 +43,50 @@ def add_up(
                 out[row, column] += times * each[block, column]
 
 
-@njit
+@inline_kernel
+def distance(signatures: NDArray[np.float64], row: int, signature: NDArray[np.int64], total: int) -> float:
+    """Distance of ``signature``, divided by ``total``, from a row."""
+    apart = 0.0
+    for entry in range(len(signature)):
+        apart += abs(signatures[row, entry] - signature[entry] / total)
+    return apart
+
+
+@inline_kernel
+def total_of(signature: NDArray[np.int64]) -> int:
+    """Its sum, at least 1."""
+    total = 0
+    for entry in signature:
+        total += entry
+    return max(total, 1)
+
+
 def manhattan(
     signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Distance of ``signature``, divided by its sum, from each of the first ``used`` rows."""
-    total = max(signature.sum(), 1)
     out = np.zeros(used)
-    for row in range(used):
-        apart = 0.0
-        for entry in range(len(signature)):
-            apart += abs(signatures[row, entry] - signature[entry] / total)
-        out[row] = apart
+    fill_distances(signatures, signature, out)
     return out
 
 
-@njit
+@kernel
+def fill_distances(
+    signatures: NDArray[np.float64], signature: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """Put the distances of `manhattan` into ``out``."""
+    total = total_of(signature)
+    for row in range(len(out)):
+        out[row] = distance(signatures, row, signature, total)
+
+
+@kernel
 def nearest(signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]) -> tuple[int, float]:
     """The row closest to ``signature``, the first of equals, and its distance as `manhattan` has it; -1 for no rows."""
-    total = max(signature.sum(), 1)
+    total = total_of(signature)
     place, least = -1, np.inf
     for row in range(used):
-        apart = 0.0
-        for entry in range(len(signature)):
-            apart += abs(signatures[row, entry] - signature[entry] / total)
+        apart = distance(signatures, row, signature, total)
         if apart < least:
             place, least = row, apart
     return place, least

@@ -1,14 +1,14 @@
-"""Where the end of a record begins, as a numba kernel."""
+"""Where the end of a record begins, as a kernel."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from emulator.jit import kernel
 
 
-@njit
+@kernel
 def start_of_tail(
     stream: NDArray[np.uint32],
     n_accesses: NDArray[np.int64],
