@@ -32,7 +32,7 @@ from emulator.engine.kernel_function import (
 from emulator.engine.kernel_types import ArrayType, Kind, TupleType, Type
 from emulator.kept import cache_directory
 
-__all__ = ["Integer", "call_address", "inline_kernel", "kernel"]
+__all__ = ["Integer", "call_address", "inline_kernel", "kernel", "relaxed_kernel"]
 
 Integer = Any  # int or np.int64: the same inside a kernel
 
@@ -58,6 +58,11 @@ def kernel(function: Callable[..., Any]) -> Any:
 def inline_kernel(function: Callable[..., Any]) -> Any:
     """As `kernel`, for small functions that are worth a copy at each place that calls them."""
     return functools.update_wrapper(Kernel(function, inlined=True), function)
+
+
+def relaxed_kernel(function: Callable[..., Any]) -> Any:
+    """As `kernel`, for estimates: a product and a sum may be rounded once, minima come in any order, no NaN is met."""
+    return functools.update_wrapper(Kernel(function, inlined=False, relaxed=True), function)
 
 
 class _Code(NamedTuple):
