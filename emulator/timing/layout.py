@@ -1,7 +1,7 @@
 """The state of a core as the kernels see it: two flat arrays, and what each of their elements means.
 
-Two, because numba passes an array as seven arguments: with one for each table, the calls between kernels
-cost more than the work. ``longs`` (int64) holds parameters, scalars, counters, the scoreboard, what is known
+Two, because an array is passed as its address and its lengths: with one for each table, the calls between
+kernels cost more than the work. ``longs`` (int64) holds parameters, scalars, counters, the scoreboard, what is known
 of the pipeline, and time stamps; ``words`` (uint32) the contents of caches and predictors and the decoded
 block facts. The arrays are made by `emulator.timing.build`; the rules are in the ``*_kernel.py`` files.
 """
