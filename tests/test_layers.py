@@ -57,7 +57,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "emulator": ("emulator",),
     "instrumenter": ("instrumenter",),
     "measure.stats": ("measure.stats", "measure.jit"),
-    "measure.align": ("measure.align", "measure.stats", "measure.jit"),
+    "measure.align": ("measure.align", "measure.stats", "emulator.jit"),
     "measure.perturbation": ("measure.perturbation", "measure.stats", "measure.align"),
     "measure.report": ("measure.report", "measure.perturbation"),
     "measure.types": (),

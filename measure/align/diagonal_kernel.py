@@ -13,29 +13,33 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from emulator.jit import kernel
 
 DIAGONAL, UP, LEFT = 0, 1, 2
 Floats = NDArray[np.float64]
 Longs = NDArray[np.int64]
 
 
-@njit
 def stretches(low: Longs, high: Longs) -> tuple[Longs, Longs]:
     """First and last row of the window on each anti-diagonal, ``(n + m - 1,)`` each."""
-    n, m = len(low), high[-1]
-    first, last = np.empty(n + m - 1, np.int64), np.empty(n + m - 1, np.int64)
-    top, bottom = 0, -1
-    for diagonal in range(n + m - 1):
-        while high[top] + top <= diagonal:
-            top += 1
-        while bottom + 1 < n and low[bottom + 1] + bottom + 1 <= diagonal:
-            bottom += 1
-        first[diagonal], last[diagonal] = top, bottom
+    first, last = np.empty((2, len(low) + int(high[-1]) - 1), np.int64)
+    fill_stretches(low, high, first, last)
     return first, last
 
 
-@njit
+@kernel
+def fill_stretches(low: Longs, high: Longs, first: Longs, last: Longs) -> None:
+    """Put into ``first`` and ``last`` what `stretches` returns."""
+    top, bottom = 0, -1
+    for diagonal in range(len(first)):
+        while high[top] + top <= diagonal:
+            top += 1
+        while bottom + 1 < len(low) and low[bottom + 1] + bottom + 1 <= diagonal:
+            bottom += 1
+        first[diagonal], last[diagonal] = top, bottom
+
+
+@kernel
 def add_squares(local: Floats, reference: Floats, other: Floats) -> None:
     """Add the squared differences of two stretches."""
     for k in range(len(local)):
@@ -43,7 +47,7 @@ def add_squares(local: Floats, reference: Floats, other: Floats) -> None:
         local[k] += gap * gap
 
 
-@njit
+@kernel
 def add_four_squares(
     local: Floats, reference: tuple[Floats, Floats, Floats, Floats], other: tuple[Floats, Floats, Floats, Floats]
 ) -> None:
@@ -62,7 +66,7 @@ def add_four_squares(
         local[k] = total + gap * gap
 
 
-@njit
+@kernel
 def choose(across: Floats, up: Floats, left: Floats, local: Floats, penalty: float, out: Floats) -> None:
     """Cumulative costs of a stretch from those of its cells' predecessors."""
     for k in range(len(local)):
@@ -71,7 +75,7 @@ def choose(across: Floats, up: Floats, left: Floats, local: Floats, penalty: flo
         out[k] = (c if c < best else best) + local[k]
 
 
-@njit
+@kernel
 def choose_and_point(
     across: Floats,
     up: Floats,
@@ -90,7 +94,7 @@ def choose_and_point(
         out[k] = (c if c < best else best) + local[k]
 
 
-@njit
+@kernel
 def advance(
     reference: Floats,
     other_reversed: Floats,
@@ -146,7 +150,7 @@ def advance(
             before[0] = np.inf  # the origin has no predecessor but this once
 
 
-@njit
+@kernel
 def walk_back(
     pointers: NDArray[np.int8], first: Longs, last: Longs, begin: int, i: int, j: int, path: Longs, end: int
 ) -> tuple[int, int, int]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from emulator.jit import kernel
 
 DIAGONAL, UP, LEFT = 0, 1, 2
 LANES = 8
 
 
-@njit
+@kernel
 def advance_lanes(
     reference: NDArray[np.float64],
     other: NDArray[np.float64],
@@ -82,7 +82,7 @@ def advance_lanes(
         position += width
 
 
-@njit
+@kernel
 def walk_back(
     pointers: NDArray[np.int8],
     lane: int,
