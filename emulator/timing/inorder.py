@@ -36,7 +36,8 @@ from emulator.timing.config import MachineConfig
 from emulator.timing.counters import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.inorder_kernel import decode, run
 from emulator.timing.issue_kernel import elapse
-from emulator.timing.memory_kernel import pollute, touch_data
+from emulator.timing.memory_kernel import pollute
+from emulator.timing.warm import Fills, warm_data
 
 _FOREIGN_LINES = 1 << 27  # how many different lines the other address spaces have
 _SETS_ARE_FULL = (
@@ -132,14 +133,19 @@ class InOrderCore:
         lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
         return _SETS_ARE_FULL * lines
 
-    def warm_data(self, addresses: NDArray[np.uint32], ages: NDArray[np.uint32]) -> None:
+    def warm_data(
+        self, addresses: NDArray[np.uint32], ages: NDArray[np.uint32], written: NDArray[np.uint32], since: int,
+        fills: Fills | None = None,
+    ) -> None:  # fmt: skip
         """Put into data caches and TLB what they would hold had the guest touched ``addresses`` so long ago.
 
-        ``addresses``, ``ages`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any order. As exact
-        as the ages are for LRU replacement, but for dirty lines: all are clean. Takes no time; loading them counts.
+        ``addresses``, ``ages``, ``written`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any
+        order, when they were touched and written last (`emulator.lines_kernel.NEVER`: not). ``since``: instructions that
+        the core has not seen: lines that it holds and that are not among ``addresses`` were touched before. ``fills``:
+        without it lines are taken to come in evenly. Exact for LRU replacement, a draw of the cache's generator for
+        random; takes no time and counts nothing.
         """
-        oldest_first = np.argsort(ages, kind="stable")[::-1]
-        touch_data(self._longs, self._words, addresses[oldest_first])
+        warm_data(self.config, self._longs, self._words, addresses, ages, written, since, fills)
 
     def add_overhead(self, cycles: int) -> None:
         """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""

@@ -21,7 +21,7 @@ from emulator.timing.counters import N_STATIC
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
 from measure.cycleclose.detail import DetailedRun
-from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.reuse import FillHistory, WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, spread
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.tracer import Category, Interval, Settings
@@ -33,7 +33,7 @@ _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
     ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked;
-    ``known``: (n, N_STATIC) events that follow from the blocks.
+    ``known``: (n, N_STATIC) events that follow from the blocks; ``fills``: how many lines came into the data caches.
     """
 
     ends: NDArray[np.int64]
@@ -42,6 +42,7 @@ class Profile:
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
     known: NDArray[np.int64]
+    fills: FillHistory
 
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
@@ -55,7 +56,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     line_bits = model.line_bits if with_waits else 0
     machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
-    counter = KnownEvents()
+    counter, fills = KnownEvents(), FillHistory(config)
     ends, signatures, reuses, matches = [np.zeros(1, np.int64)], [], [], []
     known = [np.zeros((0, N_STATIC), np.int64)]
     while machine.ending is None:
@@ -64,6 +65,8 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
             break
         ends.append(ran.ends)
         reuses.append(ran.reuse_times)
+        if with_waits:
+            fills.add(ran.ends, ran.reuse_times)
         known.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
@@ -81,6 +84,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         np.array([match.distance for match in matches], np.float64),
         waits,
         np.concatenate(known),
+        fills,
     )
 
 
@@ -105,7 +109,7 @@ def trace_again(
     again.
     """
     chosen = representatives(found, settings, samples)
-    run = DetailedRun(machine, core, settings)
+    run = DetailedRun(machine, core, settings, found.fills)
     each = {
         number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
         for number in sorted(number for mine in chosen.values() for number in mine)

@@ -21,7 +21,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.predictors import predictor_named
-from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.reuse import FillHistory, WaitModel
 from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
@@ -120,6 +120,8 @@ class Tracer:
         self._samples: dict[int, PhaseSamples] = {}
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
         self._last: Sample | None = None
+        self._fills = FillHistory(core.config)
+        self._simulated_until = 0  # [instructions]
         self._detail = CoreObserver(core)
         self._profiled = profiling(settings, self._waits)
         asked = settings.warm_references > 0 or settings.warm_branches > 0
@@ -142,6 +144,7 @@ class Tracer:
             if before is not None:
                 machine.drain()
                 counted = (self.core.snapshot() - before).astype(np.float64)
+                self._simulated_until = machine.instructions
                 if not self.settings.everything:
                     machine.observe(self._profiled, watching)
             if len(ran) == 0:
@@ -166,7 +169,9 @@ class Tracer:
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
         if self.settings.warm_up == "lines" and not self.settings.everything:
-            self.core.warm_data(*self.machine.touched_lines(self.core.lines_to_warm))
+            now = self.machine.instructions
+            touched = self.machine.touched_lines(self.core.lines_to_warm)
+            self.core.warm_data(*touched, now - self._simulated_until, self._fills.before(now))
         self.machine.observe(self._profiled, [self._detail, *watching])
         return self.core.snapshot()
 
@@ -179,6 +184,7 @@ class Tracer:
         wait = 0.0
         if self.settings.wait_step:
             wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
+            self._fills.add(ran.ends, ran.reuse_times)
         match = self.table.classify(signature)
         phase = match.phase
         bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
