@@ -22,9 +22,9 @@ from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
 from measure.cycleclose.detail import DetailedRun
 from measure.cycleclose.reuse import FillHistory, WaitModel
-from measure.cycleclose.samples import PhaseSamples, Sample, spread
+from measure.cycleclose.samples import Sample, spread
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
-from measure.cycleclose.tracer import Category, Interval, Settings
+from measure.cycleclose.tracer import Category, Interval, Settings, samples_for, shares_of
 
 _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C is heard
 
@@ -90,7 +90,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
 
 def representatives(found: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
     """The intervals of each phase to simulate, at least ``samples`` if it has so many, by phase, ascending."""
-    shares = found.signatures / np.maximum(np.diff(found.ends), 1)[:, None]
+    shares = shares_of(found.signatures)
     chosen: dict[int, list[int]] = {}
     for phase in np.unique(found.phases).tolist():
         members = np.flatnonzero(found.phases == phase)
@@ -104,8 +104,8 @@ def trace_again(
 ) -> Iterator[Interval]:
     """Run the program a second time and yield its intervals when all samples are there.
 
-    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what is
-    between those that waited for memory nearly as long. Raises `MeasureError` when the program did not do the same
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the samples
+    with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
     again.
     """
     chosen = representatives(found, settings, samples)
@@ -114,18 +114,17 @@ def trace_again(
         number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
         for number in sorted(number for mine in chosen.values() for number in mine)
     }
-    by_wait: dict[int, PhaseSamples] = {}
-    for phase, mine in chosen.items():
-        by_wait[phase] = PhaseSamples()
-        for number in mine:
-            by_wait[phase].add(Sample(number, float(found.waits[number]), each[number]))
+    shares, samples = shares_of(found.signatures), samples_for(settings)
+    if settings.wait_step:
+        for number, events in each.items():
+            samples.add(Sample(number, events), shares[number], float(found.waits[number]))
+        estimated, sources = samples.estimates(shares, found.waits)
     for number, phase in enumerate(found.phases.tolist()):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
         if number in each:
             category, events, source = Category.SIMULATED, each[number], number
-        elif by_wait[phase].differ(settings.wait_step):
-            category = Category.MATCHED
-            events, source = by_wait[phase].estimate(float(found.waits[number]))
+        elif settings.wait_step:
+            category, events, source = Category.MATCHED, estimated[number], int(sources[number])
         else:
             category = Category.MATCHED
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))

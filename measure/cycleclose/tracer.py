@@ -7,8 +7,8 @@ interval gets the events of its phase's sample, or is *unsampled* when there is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal
 
@@ -22,7 +22,7 @@ from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.predictors import predictor_named
 from measure.cycleclose.reuse import FillHistory, WaitModel
-from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
+from measure.cycleclose.samples import Sample, Samples, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
@@ -117,7 +117,9 @@ class Tracer:
         self._signatures = SignatureMaker(settings.dimensions)
         self._known = KnownEvents()
         self._waits = WaitModel(core.config)
-        self._samples: dict[int, PhaseSamples] = {}
+        self._samples = samples_for(settings)
+        self._of_phase: dict[int, Sample] = {}  # the last one
+        self._seen = Seen()
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
         self._last: Sample | None = None
         self._fills = FillHistory(core.config)
@@ -185,21 +187,24 @@ class Tracer:
         if self.settings.wait_step:
             wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
             self._fills.add(ran.ends, ran.reuse_times)
+        share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
+        self._seen.add(share[None, :], np.array([wait]), known[None, :])
         match = self.table.classify(signature)
         phase = match.phase
         bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
         self._predictor.observe(phase * _BUCKETS + bucket)
         if counted is not None:
             category = Category.SIMULATED
-            sample = Sample(number, wait, counted / instructions)
-            self._samples.setdefault(phase, PhaseSamples()).add(sample)
+            sample = Sample(number, counted / instructions)
+            self._samples.add(sample, share, wait)
+            self._of_phase[phase] = sample
             self._sampled.add((phase, bucket))
             self.table.sampled(phase, signature)
-        elif phase in self._samples:
+        elif phase in self._of_phase:
             category = Category.MATCHED
-            sample = Sample(*self._estimate(phase, wait))
+            sample = self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
         else:
-            category, guessed = Category.UNSAMPLED, self._guess(signature, wait)
+            category, guessed = Category.UNSAMPLED, self._guess(signature, share, wait)
             if guessed is None:
                 nothing = np.full(len(self.core.counters), np.nan)
                 return Interval(number, begin, end, phase, category, -1, match.distance, nothing)
@@ -207,22 +212,80 @@ class Tracer:
         self._last = sample
         events = sample.events_each * instructions
         if category is not Category.SIMULATED:
-            events = with_known(events, self._known.count(self.machine.facts, ran)[0])
+            events = with_known(events, known)
         return Interval(number, begin, end, phase, category, sample.number, match.distance, events)
 
-    def _estimate(self, phase: int, wait: float) -> tuple[int, float, NDArray[np.float64]]:
-        events_each, source = self._samples[phase].estimate(wait)
-        return source, wait, events_each
+    def settled(self, found: list[Interval]) -> list[Interval]:
+        """``found``, all that `intervals` gave, with what the samples that came later say, too.
 
-    def _guess(self, signature: NDArray[np.int64], wait: float) -> Sample | None:
+        Without ``wait_step``, as in the paper, an interval keeps what was known when it ended.
+        """
+        if self.settings.everything or not self.settings.wait_step:
+            return found
+        none = self.settings.unsampled == "none"
+        return settle(found, self._samples, self._seen, keep={Category.UNSAMPLED} if none else set())
+
+    def _guess(
+        self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
+    ) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
-        if self.settings.unsampled == "closest" and self._samples:
+        if self.settings.unsampled == "closest" and self._of_phase:
+            if self.settings.wait_step:
+                return self._samples.estimate(share, wait)
             sampled = np.zeros(self.table.phases, np.bool_)
-            sampled[list(self._samples)] = True
+            sampled[list(self._of_phase)] = True
             closest = self.table.closest(signature, sampled)
-            return None if closest is None else Sample(*self._estimate(closest, wait))
+            return None if closest is None else self._of_phase[closest]
         return None
+
+
+class Seen:
+    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the events
+    that follow from its blocks."""
+
+    def __init__(self) -> None:
+        self._shares: list[NDArray[np.float64]] = []
+        self._waits: list[NDArray[np.float64]] = []
+        self._known: list[NDArray[np.int64]] = []
+
+    def add(self, shares: NDArray[np.float64], waits: NDArray[np.float64], known: NDArray[np.int64]) -> None:
+        """The next intervals: (n, d), (n,), (n, N_STATIC)."""
+        self._shares.append(shares)
+        self._waits.append(waits)
+        self._known.append(known)
+
+    def all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Those of all intervals."""
+        return np.concatenate(self._shares), np.concatenate(self._waits), np.concatenate(self._known)
+
+
+def settle(
+    found: list[Interval], samples: Samples, seen: Seen, keep: Collection[Category] = ()
+) -> list[Interval]:
+    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as they
+    are. ``seen``: of the first intervals of the program, at least those of ``found``."""
+    if not len(samples) or not found:
+        return found
+    shares, waits, known = (part[: len(found)] for part in seen.all())
+    events, sources = samples.estimates(shares, waits)
+    return [
+        one
+        if one.category is Category.SIMULATED or one.category in keep
+        else replace(one, source=int(source), events=with_known(each * one.instructions, blocks))
+        for one, each, source, blocks in zip(found, events, sources, known, strict=True)
+    ]
+
+
+def samples_for(settings: Settings) -> Samples:
+    """No samples yet. Signatures half as far apart as those of one phase may be differ as much as ``wait_step``."""
+    reach = settings.threshold / 2 * (2 if settings.base == "2L" else 1)
+    return Samples(settings.dimensions, reach, settings.wait_step or 1.0)
+
+
+def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Signatures, (..., d), that sum to 1."""
+    return np.asarray(signatures / np.maximum(signatures.sum(axis=-1, keepdims=True), 1))
 
 
 def profiling(settings: Settings, waits: WaitModel) -> TraceSelection:
