@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,26 +27,39 @@ class Fills:
     l2: NDArray[np.float64]
 
 
-def warm_data(
-    config: MachineConfig, longs: NDArray[np.int64], words: NDArray[np.uint32], addresses: NDArray[np.uint32],
-    ages: NDArray[np.uint32], written: NDArray[np.uint32], since: int, fills: Fills | None,
+@dataclass(frozen=True)
+class Touched:
+    """Lines of memory, (n,) each: ``addresses``, instructions since they were accessed last, and since they were written
+    last, `emulator.lines_kernel.NEVER` for not at all. In any order."""
+
+    addresses: NDArray[np.uint32]
+    ages: NDArray[np.uint32]
+    written: NDArray[np.uint32]
+
+
+def warm_caches(
+    config: MachineConfig, longs: NDArray[np.int64], words: NDArray[np.uint32], data: Touched, code: Touched,
+    since: int, fills: Fills | None,
 ) -> None:  # fmt: skip
-    """`InOrderCore.warm_data`, on the core's arrays."""
-    youngest_first = np.argsort(ages, kind="stable")
-    at = addresses[youngest_first].astype(np.int64)
-    touched = _Touched(
-        ages[youngest_first].astype(np.float64),
-        np.where(written == NEVER, np.inf, written.astype(np.float64))[youngest_first],
-        float(since),
-    )
-    l1d, l2 = (touched, touched) if fills is None else (touched.by(fills.ago, fills.l1d), touched.by(fills.ago, fills.l2))
-    dirty_l1d = l1d if config.l1d.write_policy == "write_back" else l1d.clean()
-    _warm(longs, words, lay.L1D, at >> longs[lay.P_L1D_SHIFT], dirty_l1d, _FILLED_BY_LAST_L1)
+    """`InOrderCore.warm_caches`, on the core's arrays."""
+    line = lay.P_L1D_SHIFT, lay.P_L1I_SHIFT, lay.P_PAGE_SHIFT, lay.P_L2_SHIFT
+    l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
+    l1d = _History.of([data], since)
+    if config.l1d.write_policy != "write_back":
+        l1d = l1d.clean()
+    _warm(longs, words, lay.L1D, l1d.addresses >> l1d_shift, l1d.by(fills, "l1d"), _FILLED_BY_LAST_L1)
     if config.dtlb is not None:
-        _warm(longs, words, lay.DTLB, at >> longs[lay.P_PAGE_SHIFT], touched.clean(), _FILLED_BY_LAST_L1)
+        _warm(longs, words, lay.DTLB, l1d.addresses >> page_shift, l1d.clean(), _FILLED_BY_LAST_L1)
+    if len(code.addresses):
+        l1i = _History.of([code], since).clean()
+        _warm(longs, words, lay.L1I, l1i.addresses >> l1i_shift, l1i, _FILLED_BY_LAST_L1)
+        if config.itlb is not None:
+            _warm(longs, words, lay.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
     if config.l2 is not None:
-        _warm(longs, words, lay.L2, physical(longs, words, at) >> longs[lay.P_L2_SHIFT], l2, _FILLED_BY_LAST_L2)
-    longs[lay.S_DATA_PAGE] = -1
+        both = _History.of([data, code], since)
+        lines = physical(longs, words, both.addresses) >> l2_shift
+        _warm(longs, words, lay.L2, lines, both.by(fills, "l2"), _FILLED_BY_LAST_L2)
+    longs[[lay.S_FETCH_LINE, lay.S_FETCH_PAGE, lay.S_DATA_PAGE]] = -1
 
 
 def physical(
@@ -59,34 +72,51 @@ def physical(
 
 
 @dataclass(frozen=True)
-class _Touched:
-    """Ages of the last accesses, ascending, and of the last writes, (n,), and of what the core has seen last."""
+class _History:
+    """``addresses``, their ages, ascending, and ages of their last writes, (n,); and of the last that the core has seen."""
 
+    addresses: NDArray[np.int64]
     ages: NDArray[np.float64]
     written: NDArray[np.float64]
     since: float
 
-    def by(self, ago: NDArray[np.float64], fills: NDArray[np.float64]) -> _Touched:
+    @classmethod
+    def of(cls, parts: list[Touched], since: int) -> _History:
+        addresses, ages, written = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
+        )
+        youngest_first = np.argsort(ages, kind="stable")
+        written = np.where(written == NEVER, np.inf, written.astype(np.float64))[youngest_first]
+        return cls(
+            addresses[youngest_first].astype(np.int64), ages[youngest_first].astype(np.float64), written, float(since)
+        )
+
+    def by(self, fills: Fills | None, level: str) -> _History:
         """In fills instead of instructions; the oldest go on at the mean rate. Of equal ones the order is kept."""
-        scale = (fills[-1] + 1) / (ago[-1] + 1)
+        if fills is None:
+            return self
+        ago, since = fills.ago, getattr(fills, level)
+        scale = (since[-1] + 1) / (ago[-1] + 1)
 
         def convert(ages: NDArray[np.float64]) -> NDArray[np.float64]:
             inside = np.minimum(ages, ago[-1])
-            return np.interp(inside, ago, fills) + scale * (ages - inside) + 1e-6 * scale * inside
+            return np.asarray(
+                np.interp(inside, ago, since) + scale * (ages - inside) + 1e-6 * scale * inside, np.float64
+            )
 
         ages = np.concatenate([self.ages, self.written, [self.since]])
         finite = np.isfinite(ages)
         ages[finite] = convert(ages[finite])
         n = len(self.ages)
-        return _Touched(ages[:n], ages[n : 2 * n], float(ages[-1]))
+        return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]))
 
-    def clean(self) -> _Touched:
+    def clean(self) -> _History:
         """As if nothing had been written."""
-        return _Touched(self.ages, np.full(len(self.ages), np.inf), self.since)
+        return replace(self, written=np.full(len(self.ages), np.inf))
 
 
 def _warm(
-    longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int, lines: NDArray[np.int64], touched: _Touched,
+    longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int, lines: NDArray[np.int64], touched: _History,
     filled_by_last: float,
 ) -> None:  # fmt: skip
     """Let one cache or TLB hold what it would had ``lines`` been touched so."""

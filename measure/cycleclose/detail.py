@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.warm import Touched
+from measure.cycleclose.code_lines import NO_CODE
 from measure.cycleclose.reuse import FillHistory, WaitModel
 from measure.cycleclose.tracer import CoreObserver, Settings
 from measure.errors import MeasureError
@@ -47,8 +49,8 @@ class DetailedRun:
         if machine.instructions < begin - self._window:
             self.advance(begin - self._window)
             if self._exact_lines:
-                now, touched = machine.instructions, machine.touched_lines(core.lines_to_warm)
-                core.warm_data(*touched, now - self._simulated_until, self._fills.before(now))
+                now, touched = machine.instructions, Touched(*machine.touched_lines(core.lines_to_warm))
+                core.warm_caches(touched, NO_CODE, now - self._simulated_until, self._fills.before(now))
         machine.observe(self._fast, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()

@@ -19,7 +19,9 @@ from emulator.events import BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.warm import Touched
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
+from measure.cycleclose.code_lines import CodeLines
 from measure.cycleclose.predictors import predictor_named
 from measure.cycleclose.reuse import FillHistory, WaitModel
 from measure.cycleclose.samples import Sample, Samples, wait_bucket
@@ -123,6 +125,7 @@ class Tracer:
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
         self._last: Sample | None = None
         self._fills = FillHistory(core.config)
+        self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
         self._detail = CoreObserver(core)
         self._profiled = profiling(settings, self._waits)
@@ -172,8 +175,9 @@ class Tracer:
             self.core.consume(self.machine.facts, tail)
         if self.settings.warm_up == "lines" and not self.settings.everything:
             now = self.machine.instructions
-            touched = self.machine.touched_lines(self.core.lines_to_warm)
-            self.core.warm_data(*touched, now - self._simulated_until, self._fills.before(now))
+            touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
+            code = self._code.before(now, self.machine.facts)
+            self.core.warm_caches(touched, code, now - self._simulated_until, self._fills.before(now))
         self.machine.observe(self._profiled, [self._detail, *watching])
         return self.core.snapshot()
 
@@ -187,6 +191,7 @@ class Tracer:
         if self.settings.wait_step:
             wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
             self._fills.add(ran.ends, ran.reuse_times)
+        self._code.add(begin, ran)
         share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
         self._seen.add(share[None, :], np.array([wait]), known[None, :])
         match = self.table.classify(signature)
