@@ -143,12 +143,12 @@ class InOrderCore:
         """
         warm_caches(self.config, self._longs, self._words, data, code, since, fills)
 
-    def train(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
-        """Let branch prediction learn from whole blocks in execution order, as in `consume`. Takes no time; what it
-        mispredicts counts."""
+    def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
+        """Let branch prediction learn from whole blocks in execution order, as in `consume`, but those in the first
+        ``skipped_words``. Takes no time; what it mispredicts counts."""
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
-        learn(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]))
+        learn(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]), skipped_words)
 
     def add_overhead(self, cycles: int) -> None:
         """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""

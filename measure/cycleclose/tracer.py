@@ -29,6 +29,7 @@ from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
+_NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
 WarmUp = Literal["queues", "lines"]
@@ -97,6 +98,23 @@ class CoreObserver:
         self.core.consume(facts, stream)
 
 
+class KeptRecord:
+    """An observer that keeps the record of an interval until it has ended."""
+
+    selection = _RECORD
+
+    def __init__(self) -> None:
+        self._parts: list[NDArray[np.uint32]] = []
+
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        self._parts.append(stream.copy())
+
+    def take(self) -> NDArray[np.uint32]:
+        """All of it; begins anew."""
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+
+
 class Tracer:
     """Traces ``machine``, which has no timing core of its own, with ``core`` for what is simulated.
 
@@ -127,7 +145,9 @@ class Tracer:
         self._fills = FillHistory(core.config)
         self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
-        self._detail = CoreObserver(core)
+        self._kept = KeptRecord()
+        self._detail: CoreObserver | KeptRecord = CoreObserver(core)
+        self._before = core.snapshot()
         self._profiled = profiling(settings, self._waits)
         asked = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
@@ -143,13 +163,14 @@ class Tracer:
         machine.observe(self._profiled, watching)
         while machine.ending is None:
             begin = machine.instructions
-            before = self._enter_detail(watching) if self.wants_detail() else None
+            detailed = self.wants_detail()
+            if detailed:
+                self._enter_detail(watching)
             ran = machine.run_intervals(self.settings.interval_instructions, 1)
             counted = None
-            if before is not None:
+            if detailed:
                 machine.drain()
-                counted = (self.core.snapshot() - before).astype(np.float64)
-                self._simulated_until = machine.instructions
+                counted = self._simulate()
                 if not self.settings.everything:
                     machine.observe(self._profiled, watching)
             if len(ran) == 0:
@@ -167,8 +188,9 @@ class Tracer:
         phase, bucket = divmod(predicted, _BUCKETS)
         return self.table.knows(phase) and (phase, bucket) not in self._sampled
 
-    def _enter_detail(self, watching: list[RecordQueue]) -> NDArray[np.int64]:
-        """Warm the core up; its counters where the interval begins."""
+    def _enter_detail(self, watching: list[RecordQueue]) -> None:
+        """Warm the core up for the interval that begins here."""
+        self._detail = CoreObserver(self.core)
         if self._queue is not None:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
@@ -178,8 +200,22 @@ class Tracer:
             touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
             code = self._code.before(now, self.machine.facts)
             self.core.warm_caches(touched, code, now - self._simulated_until, self._fills.before(now))
+            self._detail = self._kept
         self.machine.observe(self._profiled, [self._detail, *watching])
-        return self.core.snapshot()
+        self._before = self.core.snapshot()
+
+    def _simulate(self) -> NDArray[np.float64]:
+        """Events of the interval that has just run in detail, (N_EVENTS,)."""
+        core, facts = self.core, self.machine.facts
+        if self._detail is self._kept:
+            # What branch prediction has learnt before a phase is sampled is not recorded. The second half of the interval
+            # is as much like what came before it as anything is.
+            record = self._kept.take()
+            core.train(facts, record, int(len(record) * _NOT_LEARNT))
+            self._before = core.snapshot()
+            core.consume(facts, record)
+        self._simulated_until = self.machine.instructions
+        return (core.snapshot() - self._before).astype(np.float64)
 
     def _classify(
         self, number: int, begin: int, ran: Intervals, counted: NDArray[np.float64] | None
