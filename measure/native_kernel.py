@@ -34,7 +34,7 @@ class Native:
         self.relaxed = relaxed
         self._entries: dict[str, Callable[[int], None]] = {}
 
-    def __call__(self, *arguments: Any) -> int:
+    def __call__(self, *arguments: Any) -> Any:
         kinds = ", ".join(_kind(argument) for argument in arguments)
         entry = self._entries.get(kinds)
         if entry is None:
@@ -55,14 +55,16 @@ class Native:
         return prototype(address)
 
     def digest(self) -> str:
-        """Hash of the function's code, of the numbers that it uses, and of all functions that it calls."""
+        """Hash of the function's code, of the numbers that it uses, and of all functions that it calls.
+
+        The compiler adds the version of LLVM's binding, which a release of numba has one of.
+        """
         code = self.function.__code__
         parts = [
             code.co_code.hex(),
             repr(code.co_consts),
             repr(code.co_names),
             repr(self.relaxed),
-            _numba_version(),
         ]
         for name in code.co_names:
             value = self.function.__globals__.get(name)
@@ -107,13 +109,6 @@ def native_relaxed(function: Callable[..., Any]) -> Native:
 @functools.cache
 def _compiler() -> Compiler:
     return Compiler()
-
-
-@functools.cache
-def _numba_version() -> str:
-    from importlib.metadata import version
-
-    return version("numba")
 
 
 def _kind(argument: Any) -> str:

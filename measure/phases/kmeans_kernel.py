@@ -137,7 +137,7 @@ def _iterate(
         assign_with(blocks, centres, largest, labels, state.margins, scratch)
         moved = False
         if repair and has_empty(labels, state.counts):
-            moved = fill_empty(points, weights, centres, labels, state.margins, state.counts)
+            moved = bool(fill_empty(points, weights, centres, labels, state.margins, state.counts))
         for cluster in range(k):
             state.mass_before[cluster] = mass[cluster]
             for j in range(dimensions):
