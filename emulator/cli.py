@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from emulator.cache_command import clear_cache, show_cache
+from emulator.guest_options import Guest, guest_options
 
 if TYPE_CHECKING:
     from emulator.analyzers.session import Session
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 USAGE_ERROR, WORK_FAILED = 2, 1
 KILLED = 128 + 9
-
-
-def _mapping(value: str) -> tuple[str, Path]:
-    guest, separator, host = value.partition("=")
-    if not separator or not guest.startswith("/"):
-        raise click.BadParameter(
-            f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map"
-        )
-    return guest, Path(host)
 
 
 def _count(value: str, hint: str = "--limit") -> int:
@@ -76,13 +68,7 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 )
 @click.option("--machine", "machine_path", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate this machine's timing (caches, predictor, pipeline) and count its events.")  # fmt: skip
-@click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False),
-              help="Directory that the guest sees as /. Default: it sees no files at all.")  # fmt: skip
-@click.option("--map", "maps", multiple=True, metavar="GUEST=HOST",
-              help="Show the host file or directory HOST to the guest as GUEST. Repeatable.")  # fmt: skip
-@click.option("--writable", multiple=True, metavar="GUEST",
-              help="Let the guest write below this mapped path. Repeatable.")  # fmt: skip
-@click.option("--env", multiple=True, metavar="NAME=VALUE", help="Environment of the guest. Repeatable.")
+@guest_options
 @click.option("--seed", default=0, show_default=True, help="Seed of page placement, getrandom and AT_RANDOM.")
 @click.option("--limit", metavar="N", help="Stop after N instructions (k, M, G, T). Default: never.")
 @click.option("--stats", is_flag=True, help="Print instruction and event counts to stderr at the end.")
@@ -108,10 +94,7 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(
     machine_path: Path | None,
-    root: Path | None,
-    maps: tuple[str, ...],
-    writable: tuple[str, ...],
-    env: tuple[str, ...],
+    guest: Guest,
     seed: int,
     limit: str | None,
     stats: bool,
@@ -130,8 +113,6 @@ def main(
     """
     if gdb_port is not None and names:
         raise click.UsageError("--gdb and --analyzer both stop the program where they want: use one of them")
-    mapped = dict(_mapping(value) for value in maps)
-    environment = dict(item.partition("=")[::2] for item in env)
     limit_instructions = _count(limit) if limit else None
     with _starting():
         from emulator.errors import EmulatorError
@@ -142,10 +123,16 @@ def main(
         try:
             core, clock_hz = _timing(machine_path, seed)
             files = VirtualFiles(
-                root=root, mapped=mapped, writable=writable, stdin=0, stdout=1, stderr=2, seed=seed
+                root=guest.root,
+                mapped=guest.mapped,
+                writable=guest.writable,
+                stdin=0,
+                stdout=1,
+                stderr=2,
+                seed=seed,
             )
             machine = Machine(
-                program, arguments, environment=environment, files=files, core=core, clock_hz=clock_hz, seed=seed,
+                program, arguments, environment=guest.environment, files=files, core=core, clock_hz=clock_hz, seed=seed,
                 limit_instructions=limit_instructions, engine=engine, keep_translations=True,
             )  # fmt: skip
             if stats and core is None:

@@ -5,10 +5,7 @@ Which run draws which layout is left to `measure.plan`, how one program is made 
 
 from __future__ import annotations
 
-import concurrent.futures
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -19,6 +16,8 @@ import numpy as np
 
 from measure.campaign import Campaign, Program
 from measure.errors import CampaignError, MeasureError, nearest
+from measure.interrupts import TERMINATED, Terminated, terminable
+from measure.processes import end_now, worker_pool
 from measure.types import BASELINE
 from measure.yaml_positions import Document
 
@@ -97,15 +96,15 @@ class Builds:
             self._collect(others, [partial(self._recipe.build, *self._ordered(one)) for one in others])
             return
         self._notify(f"Building {len(missing)} programs, one for each set of counters and code layout")
-        pool = concurrent.futures.ProcessPoolExecutor(
-            min(len(others), workers or os.cpu_count() or 1), multiprocessing.get_context("spawn"),
-            _prepare_worker, (self._recipe,),
-        )  # fmt: skip
-        with pool:
+        count = min(len(others), workers or os.cpu_count() or 1)
+        with worker_pool(count, _prepare_worker, (self._recipe,)) as pool:
             try:
                 self._collect(others, [pool.submit(_build, *self._ordered(one)).result for one in others])
-            except BaseException:
+            except Exception:
                 pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            except BaseException:
+                end_now(pool)
                 raise
 
     def _specs(self, group: str) -> dict[str, MetricSpec]:
@@ -151,15 +150,17 @@ _worker_recipe: Recipe | ProjectRecipe | None = None
 
 
 def _prepare_worker(recipe: Recipe | ProjectRecipe) -> None:
-    # Ctrl-C reaches every process of the terminal: the parent decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     global _worker_recipe
     _worker_recipe = recipe
 
 
 def _build(metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
     assert _worker_recipe is not None
-    return _worker_recipe.build(metrics, code_offset_bytes)
+    try:
+        with terminable():  # for the compiler to be ended, too
+            return _worker_recipe.build(metrics, code_offset_bytes)
+    except Terminated:
+        os._exit(TERMINATED)  # the next build that the pool has for this process is not wanted either
 
 
 def _recipe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,13 @@ import click
 
 from measure.cycleclose.cli import check_sampling, cycleclose
 from measure.foreign.cli import perturb
+from measure.interrupts import Terminated, exit_status, terminable
 from measure.merge.cli import merge
 from measure.partition.cli import partition
 from measure.phases.cli import phases
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -26,14 +26,19 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         from measure.errors import MeasureError
 
+        # As soon as numpy is loaded, the threads of its linear algebra would spin for tens of milliseconds in case that
+        # there is work for them: they shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         try:
-            return super().invoke(context)
+            with terminable():
+                return super().invoke(context)
         except MeasureError as error:
             click.echo(f"measure: {error}", err=True)
             raise SystemExit(error.exit_status) from None
-        except KeyboardInterrupt:
-            click.echo("measure: interrupted; finished runs are kept, the same command goes on", err=True)
-            raise SystemExit(INTERRUPTED) from None
+        except KeyboardInterrupt as interrupt:
+            how = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
+            click.echo(f"measure: {how}; finished runs are kept, the same command goes on", err=True)
+            raise SystemExit(exit_status(interrupt)) from None
 
 
 @click.group(
@@ -44,7 +49,7 @@ class _Commands(click.Group):
   measure run configs/campaigns/quickstart.yaml
 
 Exit status: 0 done; 1 the work failed (finished runs are kept); 2 bad input, with file, line and what was
-expected; 130 interrupted.""",
+expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from measure.errors import MeasureError, RunError
 from measure.plan import content_key
+from measure.processes import end_now, worker_pool
 from measure.store import Store
 from measure.types import Run, RunSpec
 
@@ -35,20 +32,6 @@ class Outcome:
     warnings: tuple[str, ...]
 
 
-def _prepare_worker() -> None:
-    # Ctrl-C reaches every process of the terminal: the parent decides, workers finish or are ended by it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever: nobody closes its queue."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    multiprocessing.connection.wait([parent.sentinel])
-    os._exit(1)
-
-
 def _execute(spec: RunSpec) -> Run | str:
     """In a worker: the run, or the reason why there is none."""
     from measure.targets import target_named
@@ -66,16 +49,13 @@ class Workers:
     """
 
     def __init__(self, count: int | None = None) -> None:
-        self._count = count or os.cpu_count() or 1
+        self.count = count or os.cpu_count() or 1
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
 
     def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
         """Make a run: the run, or the reason why there is none."""
         if self._pool is None:
-            # Fresh processes: the emulator has threads and signal handlers, which a fork would copy in mid-air.
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                self._count, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_worker
-            )
+            self._pool = worker_pool(self.count)
         return self._pool.submit(_execute, spec)
 
     def close(self) -> None:
@@ -87,11 +67,8 @@ class Workers:
     def end(self) -> None:
         """Stop them now: nothing that they are in the middle of is kept anyway."""
         if self._pool is not None:
-            processes = list((self._pool._processes or {}).values())
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
-            self._pool = None
+            pool, self._pool = self._pool, None
+            end_now(pool)
 
 
 def execute_plan(
@@ -99,13 +76,15 @@ def execute_plan(
     store: Store,
     *,
     workers: Workers | int | None = None,
-    started: Callable[[int, int], None] = lambda to_do, there: None,
+    started: Callable[[int, int, int], None] = lambda to_do, there, at_once: None,
     progress: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Make what is missing of ``specs``. Every finished run is stored before the next is waited for.
 
     A run that fails does not stop the others; after three failures and no success the rest is given up.
-    ``workers``: how many at once (default: one a processor), or `Workers` that are used again.
+    ``workers``: how many at once (default: one a processor), or `Workers` that are used again. ``started`` is told how
+    many runs are to be made, how many are there already, and how many are made at once; ``progress`` that a run ended.
+    Ctrl-C, SIGTERM and a time limit end the workers and keep what they finished.
     """
     done: dict[str, Run] = {}
     warnings: list[str] = []
@@ -120,13 +99,17 @@ def execute_plan(
         else:
             done[key] = run
     reused = len(done)
-    started(len(missing), reused)
+    own = (
+        workers
+        if isinstance(workers, Workers)
+        else Workers(min(len(missing), workers or os.cpu_count() or 1))
+    )
+    started(len(missing), reused, own.count)
     failures: list[Failure] = []
     if missing:
-        if isinstance(workers, Workers):
-            _run_all(missing, store, workers, done, failures, progress)
+        if own is workers:
+            _run_all(missing, store, own, done, failures, progress)
         else:
-            own = Workers(min(len(missing), workers or os.cpu_count() or 1))
             try:
                 _run_all(missing, store, own, done, failures, progress)
             finally:
@@ -167,6 +150,20 @@ def _run_all(
                 done[key] = result
                 successes += 1
             progress()
-    except BaseException:
+    except BaseException as error:
+        finished = [
+            (key, future) for future, (key, _) in futures.items() if key not in done and future.done()
+        ]
         workers.end()
+        if isinstance(error, KeyboardInterrupt):
+            _keep(finished, store)
         raise
+
+
+def _keep(finished: Sequence[tuple[str, concurrent.futures.Future[Run | str]]], store: Store) -> None:
+    """Store the runs that ended before an interruption and were not looked at yet."""
+    for key, future in finished:
+        if not future.cancelled() and not future.exception():
+            result = future.result()
+            if isinstance(result, Run):
+                store.save(key, result)

@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from measure.perturbation_types import FEWEST_BASELINES, Pair, Perturbation
 
 SHOWN_PAIRS = 3
+INNER_ADVICE = (
+    "Do not reason about these pairs within such a run; spread the software metrics over several runs."
+)
+OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
 
 
 def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tuple[str, ...]:
@@ -51,11 +55,7 @@ def _changes(result: Perturbation) -> list[str]:
     told = [f"{_change(pair)}." for pair in perturbed[:SHOWN_PAIRS]]
     if len(perturbed) > SHOWN_PAIRS:
         told.append(f"{len(perturbed) - SHOWN_PAIRS} more pairs are perturbed.")
-    told.append(
-        "Do not reason about these pairs within such a run; spread the software metrics over several runs."
-        if result.kind == "inner"
-        else "Do not join these runs with others; collect fewer or other metrics in one run and try again."
-    )
+    told.append(INNER_ADVICE if result.kind == "inner" else OUTER_ADVICE)
     return told
 
 

@@ -18,7 +18,7 @@ from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.plan import Plan, make_plan
 from measure.plan_file import load_plan, save_plan
 from measure.programs import ProgramError
-from measure.progress import RunsBar
+from measure.progress import RunsBar, Status
 from measure.report.html import write_page
 from measure.report.model import ReportData
 from measure.store import Store, write_text_atomically
@@ -118,7 +118,7 @@ def _finish(made: Campaigned, outcome: Outcome, directory: Path, console: Consol
         if not any(run.spec.group != first.spec.group for run in outcome.runs):
             raise RunError(message)
         console.print(message, style="red")
-    with console.status("comparing runs") as status:
+    with Status(console, "comparing runs") as status:
         data = analyse(made.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
         if made.truth is not None:
             data = with_ground_truth(data, made.truth, outcome.runs, status.update)

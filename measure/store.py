@@ -58,6 +58,12 @@ def write_text_atomically(path: Path, text: str) -> None:
     write_atomically(path, lambda to: to.write_text(text, encoding="utf-8"))
 
 
+def remove_leftovers(directory: Path) -> None:
+    """Remove what processes that were killed had half-written into ``directory``."""
+    for leftover in directory.glob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
 class Store:
     """The results of one campaign. One process at a time: `StoreError` when another one holds it."""
 
@@ -83,8 +89,7 @@ class Store:
             raise StoreError(
                 f"{directory / 'ledger.sqlite'} is damaged ({error}): delete it; the traces are kept"
             ) from None
-        for leftover in (directory / "traces").glob(".*.part"):
-            leftover.unlink(missing_ok=True)
+        remove_leftovers(directory / "traces")
 
     def close(self) -> None:
         """Let other processes have it."""

@@ -21,6 +21,7 @@ from measure.cycleclose.predictors import predictor_named
 from measure.errors import MeasureError
 from measure.executor import Outcome
 from measure.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation_findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation_types import Perturbation, Verdict
 from measure.plan import Plan, content_key, make_plan
 from measure.stats.correlation import spearman
@@ -29,6 +30,10 @@ from measure.yaml_positions import Document
 
 SIMULATED = "simulated_millionths"
 SUMMARY_FORMAT = "perturbation-check-1"
+_ADVICE = (
+    "Do not reason about these metrics from such traces; simulate more: roll_back or samples leave nothing unsampled, "
+    "warm_up: lines and a lower threshold bring estimates closer."
+)
 
 
 class Way(StrictModel):
@@ -230,8 +235,16 @@ def analyse_check(
         )  # fmt: skip
         simulated = float(np.mean([run.trace.columns((SIMULATED,))[0, 0] for run in runs])) / 1e6
         seconds = float(np.mean([run.seconds for run in runs]))
-        results.append(WayResult(name, way, simulated, seconds, full_seconds / seconds, inner, outer))
+        results.append(
+            WayResult(name, way, simulated, seconds, full_seconds / seconds, _advised(inner), _advised(outer))
+        )
     return results
+
+
+def _advised(found: Perturbation) -> Perturbation:
+    """With advice about sampling where that about software metrics stands: there are none."""
+    told = [_ADVICE if text in (INNER_ADVICE, OUTER_ADVICE) else text for text in found.findings]
+    return replace(found, findings=tuple(told))
 
 
 def _skipped(run: Run, length: int) -> int:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from emulator.guest_options import Guest, guest_options
+
 if TYPE_CHECKING:
     from rich.console import Console
-
-INTERRUPTED = 130
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -55,6 +55,7 @@ INTERRUPTED = 130
 @click.option(
     "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
 )
+@guest_options
 @click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
 @click.option("--gdb-port", default=0, type=click.IntRange(0, 65535), metavar="PORT",
               help="Where the key g waits for gdb, on the loopback. Default: any free port.")  # fmt: skip
@@ -79,6 +80,7 @@ def cycleclose(
     samples: int | None,
     validate: bool,
     stdin: Path | None,
+    guest: Guest,
     seed: int,
     gdb_port: int,
     program: Path,
@@ -87,7 +89,8 @@ def cycleclose(
     """Trace PROGRAM with ARGUMENTS cycle-close: CPI, energy and hit rates of every interval.
 
     The program is emulated fast; its phases are found as it runs, and only some intervals of each are simulated
-    in detail. PROGRAM is a static riscv64 Linux executable, or a C file. Leaves DIR/trace.parquet, trace.png and
+    in detail. PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root), or a
+    C file. Leaves DIR/trace.parquet, trace.png and
     summary.json. In a terminal the trace is shown as it grows: p pauses, any key goes on, g pauses and lets gdb
     look (breakpoints, watchpoints, steps; the trace stays the same, and goes on when gdb detaches), q or Ctrl-C
     ends the trace and keeps it.
@@ -95,7 +98,7 @@ def cycleclose(
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
     """
-    from measure.campaign import parse_count
+    from measure.counts import parse_interval
     from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
     from measure.cycleclose.predictors import predictor_named
     from measure.cycleclose.tracer import Settings
@@ -105,9 +108,7 @@ def cycleclose(
         by_lines = warm_up == "lines" and not paper
         references, branches = (50_000, 50_000) if by_lines or paper else parse_warm_up(warm_up)
         predictor_named(predictor)
-        length = parse_count(interval)
-        if length < 1000:
-            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+        length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if roll_back and samples:
@@ -125,10 +126,10 @@ def cycleclose(
             "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"
         )
     directory = out or Path("results") / f"cycleclose-{program.stem}"
-    job = Job(program, arguments, machine, stdin, seed, samples or 0)
+    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest)
     interrupted, ending = run_cycleclose(job, settings, directory, validate, console, gdb_port)
     if interrupted:
-        raise SystemExit(INTERRUPTED)
+        raise SystemExit(interrupted)
     if ending is not None:
         raise RunError(f"{program}: {ending}")
 
@@ -154,7 +155,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     from measure.errors import CampaignError, MeasureError
     from measure.executor import execute_plan
     from measure.programs import ProgramError
-    from measure.progress import RunsBar
+    from measure.progress import RunsBar, Status
     from measure.store import Store, write_text_atomically
 
     check, document = load_check(campaign)
@@ -171,7 +172,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
             f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}",
             style="red",
         )
-    with console.status("comparing runs") as status:
+    with Status(console, "comparing runs") as status:
         results = analyse_check(check, outcome, lambda what: status.update(f"comparing runs: {what}"))
     text = json.dumps(summary_of(check, results, outcome), indent=1, allow_nan=False)
     write_text_atomically(directory / "summary.json", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,21 +13,21 @@ import numpy as np
 
 from emulator.errors import EmulatorError
 from emulator.gdb.debugger import Killed
-from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.timing.config import MachineConfig
 from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
-from instrumenter.build import build_program
-from instrumenter.errors import InstrumenterError
+from measure.cycleclose.job import Job, check_length, machine_for, program_file
 from measure.cycleclose.metrics import ENERGY, RATES, deviations, table_of
 from measure.cycleclose.rerun import profile, trace_again
 from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.cycleclose.watch import Watch
 from measure.errors import CampaignError, MeasureError
-from measure.store import write_atomically
+from measure.interrupts import INTERRUPTED, exit_status
+from measure.progress import Status, WorkBar
+from measure.store import remove_leftovers, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,50 +37,29 @@ SUMMARY_FORMAT = "perturbation-cycleclose-1"
 
 
 @dataclass(frozen=True)
-class Job:
-    """A program to trace; ``stdin``: host file. ``samples``: 0 to sample as phases are predicted, while the
-    program runs; otherwise the program is run twice and each phase simulated so many times."""
-
-    program: Path
-    arguments: tuple[str, ...]
-    machine: Path
-    stdin: Path | None = None
-    seed: int = 1
-    samples: int = 0
-
-
-@dataclass(frozen=True)
 class Traced:
-    """A trace and what it took."""
+    """A trace and what it took. ``interrupted``: the exit status of what ended it early, 0 if nothing did."""
 
     table: pd.DataFrame
     phases: int
     seconds: float
-    interrupted: bool
+    interrupted: int
     ending: str | None  # what ended the guest, when that was no success
 
 
-def program_file(program: Path, console: Console) -> Path:
-    """The executable itself, or the one that a C source compiles to."""
-    if program.suffix != ".c":
-        return program
-    if not program.exists():
-        raise CampaignError(f"no such file: {program}")
-    try:
-        return build_program(
-            [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")
-        ).elf_path
-    except InstrumenterError as error:
-        raise CampaignError(str(error)) from None
+def trace_job(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None,
+    each: Callable[[Interval], None] = lambda interval: None,
+) -> Traced:  # fmt: skip
+    """Run the program once under ``settings``. Ctrl-C, SIGTERM and gdb's ``kill`` end the run and keep what there is.
 
-
-def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None) -> Traced:
-    """Run the program once under ``settings``. Ctrl-C, and gdb's ``kill``, end the run and keep what there is."""
+    ``each`` is called with every interval, unless the program is run twice.
+    """
     core = InOrderCore(config, job.seed)
     if job.samples and not settings.everything:
         return _trace_twice(job, elf, core, settings)
     found: list[Interval] = []
-    interrupted = False
+    interrupted = 0
     started = time.perf_counter()
     with machine_for(job, elf) as machine:
         rolls_back = settings.roll_back and not settings.everything
@@ -87,11 +67,12 @@ def trace_job(job: Job, elf: Path, config: MachineConfig, settings: Settings, wa
         try:
             for interval in tracer.intervals():
                 found.append(interval)
+                each(interval)
                 if watch is not None and not watch.show(machine, interval, config):
-                    interrupted = True
+                    interrupted = INTERRUPTED
                     break
-        except (KeyboardInterrupt, Killed):
-            interrupted = True
+        except (KeyboardInterrupt, Killed) as error:
+            interrupted = exit_status(error)
         finally:
             if watch is not None:
                 watch.leave()
@@ -112,14 +93,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
     with machine_for(job, elf) as machine:
         found = list(trace_again(machine, core, settings, known, job.samples))
     seconds = time.perf_counter() - started
-    return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, False, problem)
-
-
-def machine_for(job: Job, elf: Path) -> Machine:
-    """A fresh machine that runs the program of ``job``."""
-    stdin = job.stdin.read_bytes() if job.stdin is not None else b""
-    files = VirtualFiles(stdin=stdin, seed=job.seed)
-    return Machine(elf, job.arguments, files=files, seed=job.seed, keep_translations=True)
+    return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, 0, problem)
 
 
 def _bad_ending(machine: Machine) -> str | None:
@@ -137,32 +111,85 @@ def _table(found: list[Interval], config: MachineConfig) -> pd.DataFrame:
 
 def run_cycleclose(
     job: Job, settings: Settings, directory: Path, validate: bool, console: Console, gdb_port: int = 0
-) -> tuple[bool, str | None]:
+) -> tuple[int, str | None]:
     """Trace, validate if asked, write DIR/trace.parquet, trace.png and summary.json, and print.
 
-    ``gdb_port``: where the live view lets gdb in, 0 for any port.
-    Returns whether it was interrupted, and what ended the guest when that was no success.
+    ``gdb_port``: where the live view lets gdb in, 0 for any port. The trace is on the disk before the full simulation
+    begins. Returns the exit status of what interrupted it, or 0, and what ended the guest, when that was no success.
+    Raises `CampaignError` for bad input, and where not one interval could be simulated.
     """
     try:
         config = load_machine(job.machine)
         elf = program_file(job.program, console)
-        if job.stdin is not None and not job.stdin.is_file():
-            raise CampaignError(f"no such file: {job.stdin}")
-        directory.mkdir(parents=True, exist_ok=True)
-        if console.is_terminal:
-            with Watch(console, gdb_port=gdb_port) as watch:
-                traced = trace_job(job, elf, config, settings, watch)
-        else:
-            traced = trace_job(job, elf, config, settings, None)
-        full = None
+        job.check_input()
+        traced = _traced(job, elf, config, settings, console, gdb_port)
+        if not traced.interrupted:
+            _check(job, settings, traced)
+        remove_leftovers(directory)
+        _write_trace(job, settings, directory, traced, None)
+        full, skipped = None, traced.interrupted
         if validate and not traced.interrupted:
-            with console.status("simulating everything, to compare"):
-                full = trace_job(job, elf, config, _full(settings), None)
+            full = _simulated_in_full(job, elf, config, settings, traced, console)
+            skipped = full.interrupted
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    _write(job, settings, directory, traced, full)
+    if skipped:
+        full = None
+    if full is not None:
+        _write_trace(job, settings, directory, traced, full)
+    _write_picture(job, directory, traced, full)
     _print(console, directory, traced, full)
-    return traced.interrupted, traced.ending
+    if validate and skipped:
+        console.print(
+            "--validate was skipped: the full simulation "
+            + ("was not begun" if traced.interrupted else "was interrupted")
+            + ", and nothing is known of the deviation.",
+            style="yellow",
+        )
+    return skipped, traced.ending
+
+
+def _traced(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, console: Console, gdb_port: int
+) -> Traced:
+    """The trace, shown as it grows."""
+    if console.is_terminal:
+        with Watch(console, gdb_port=gdb_port) as watch:
+            return trace_job(job, elf, config, settings, watch)
+    with Status(console, "tracing") as status:
+
+        def show(interval: Interval) -> None:
+            status.update(
+                f"tracing: interval {interval.number:,}, {interval.end_instructions / 1e6:,.1f} M instructions"
+            )
+
+        return trace_job(job, elf, config, settings, None, show)
+
+
+def _simulated_in_full(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, traced: Traced, console: Console
+) -> Traced:
+    """The full simulation of the same intervals, with a bar."""
+    with WorkBar(console, "full simulation, to compare", percent=True) as bar:
+        bar.begin(int(traced.table["end_instructions"].iloc[-1]))
+
+        def show(interval: Interval) -> None:
+            bar.advance(interval.end_instructions - interval.begin_instructions)
+
+        return trace_job(job, elf, config, _full(settings), None, show)
+
+
+def _check(job: Job, settings: Settings, traced: Traced) -> None:
+    """Raise `CampaignError` where the trace says nothing."""
+    table = traced.table
+    if traced.ending is None:
+        check_length(job, settings.interval_instructions, int(table["end_instructions"].iloc[-1]))
+        if not (table["category"] == Category.SIMULATED.name.lower()).any():
+            raise CampaignError(
+                f"{job.program}: none of its {len(table)} intervals was simulated, so nothing is known of it: no "
+                "phase was predicted before it was over. Expected a shorter --interval, or --roll-back or --twice 1, "
+                "which leave nothing unsampled"
+            )
 
 
 def _full(settings: Settings) -> Settings:
@@ -216,23 +243,22 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
     return about
 
 
-def _write(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
-    from measure.cycleclose.figure import trace_figure
-
+def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
     table = traced.table
     if full is not None:
         actual = full.table[[name for name in (*RATES, ENERGY) if name in full.table]].add_prefix("actual_")
         actual["actual_cycles"] = full.table[Event.CYCLES.name.lower()]
         table = table.join(actual)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
+    text = json.dumps(summary_of(job, settings, traced, full), indent=1, allow_nan=False)
+    write_text_atomically(directory / "summary.json", text)
+
+
+def _write_picture(job: Job, directory: Path, traced: Traced, full: Traced | None) -> None:
+    from measure.cycleclose.figure import trace_figure
+
     figure = trace_figure(traced.table, full.table if full is not None else None, f"{job.program.stem}")
     write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))
-    text = json.dumps(summary_of(job, settings, traced, full), indent=1, allow_nan=False)
-
-    def write_text(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-
-    write_atomically(directory / "summary.json", write_text)
 
 
 def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:

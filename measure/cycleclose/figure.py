@@ -31,6 +31,7 @@ def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str
         9.5, 1.45 * len(shown) + 1.7, len(shown) + 1, sharex=True,
         height_ratios=[1.0] * len(shown) + [0.9],
     )  # fmt: skip
+    axes = np.atleast_1d(axes)  # of the phases alone, where nothing is known but them
     at = (estimated["begin_instructions"] + estimated["end_instructions"]).to_numpy() / 2e6
     for axis, metric in zip(axes, shown, strict=False):
         if actual is not None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
+from measure.progress import Status
 from measure.report.html import write_page
 from measure.store import write_text_atomically
 from measure.terminal import print_result
@@ -27,7 +28,7 @@ def run_perturb(
 ) -> None:
     """Compare traces; leaves ``directory``/summary.json and report.html. Raises `MeasureError`."""
     paths = [path for pattern in baseline for path in matching(pattern)]
-    with console.status("reading traces") as status:
+    with Status(console, "reading traces") as status:
         gathered = gather(paths, grouped(runs), metrics=metrics, format=format)
         data = compare(
             gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}")

@@ -21,7 +21,8 @@ The fewest runs that collect all software metrics of a campaign:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME-partition.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
-              help="Stop searching after so long. Default: when nothing more is found.")  # fmt: skip
+              help="Be done after so long, validation and report included, with the best so far. Default: when "
+                   "nothing more is found.")  # fmt: skip
 @click.option("--exact/--anytime", default=None,
               help="Prove the fewest groups, or search without. Default: prove it for up to 10 metrics.")  # fmt: skip
 @click.option("--resume/--no-resume", default=True, show_default=True,
@@ -57,8 +58,9 @@ def partition(
     """Split the software metrics of CAMPAIGN.yaml into the fewest runs that do not perturb.
 
     A group of metrics is good when the runs that collect it are shown not to differ from the baselines, within
-    runs and aligned across them. Ctrl-C stops the search, keeps all that was found, and reports the best; the same
-    command goes on. Leaves DIR/partition.yaml (the campaign by that partition), partition.json and partition.html.
+    runs and aligned across them. Ctrl-C, SIGTERM and the end of --minutes stop it anywhere, keep all that was found,
+    and report the best so far, saying which groups fresh runs confirmed; the same command goes on. Leaves
+    DIR/partition.yaml (the campaign by that partition), partition.json and partition.html.
     """
     from rich.console import Console
 
@@ -69,5 +71,5 @@ def partition(
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,
         memory=memory, target=target,
     )  # fmt: skip
-    if run_partition(request, Console(highlight=False)):
-        raise SystemExit(130)
+    if status := run_partition(request, Console(highlight=False)):
+        raise SystemExit(status)

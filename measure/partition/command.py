@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from measure.campaign import load_campaign
 from measure.errors import CampaignError
 from measure.executor import Workers
+from measure.partition.budget import Budget
 from measure.partition.cover import EXACT_METRICS
 from measure.partition.hardware import counting_everything, events_of, split_hardware
 from measure.partition.memory import Memory, Remembering, default_path
 from measure.partition.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
 from measure.partition.page import render_page
 from measure.partition.result import Outcome, summary_text, write_campaigns
-from measure.partition.search import PartitionSearch
-from measure.partition.types import Group, Oracle, Progress, Verdict
+from measure.partition.session import Asked, Found, Session
+from measure.partition.types import Group, Oracle, Verdict
+from measure.progress import Status
 from measure.store import Store, write_text_atomically
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 REPLICATES_FACTOR = 4
 VALIDATION = 1  # the round of runs that have nothing to do with the search's
+VALIDATION_MARGIN = 1.5  # over what the search's own tests took: other layouts may have to be built
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ class Request:
     target: str = "emulated"
 
 
-def run_partition(request: Request, console: Console) -> bool:
-    """Search and report; True when it was interrupted. Raises `MeasureError`."""
+def run_partition(request: Request, console: Console) -> int:
+    """Search and report; the exit status: that of an interruption, or 0. Raises `MeasureError`.
+
+    Results are written whatever ends the search, a time limit included: the files say what was validated.
+    """
+    budget = Budget(60 * request.minutes if request.minutes else None)
     campaign, document = load_campaign(request.campaign)
     names = tuple(campaign.software_metrics)
     if not names:
@@ -70,17 +77,17 @@ def run_partition(request: Request, console: Console) -> bool:
     settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
     with ExitStack() as stack:
         store = stack.enter_context(Store(directory))
-        session = _Session(request, asked, document, store, settings, console)
-        stack.callback(session.close)
-        interrupted = session.search_and_validate()
-        outcome = session.outcome(hardware)
+        work = _Work(request, asked, document, store, settings, console)
+        stack.callback(work.close)
+        session = work.search(budget)
+    outcome = _outcome(session.found(), campaign, settings, hardware, work.runs_made)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
-    write_text_atomically(directory / "partition.html", render_page(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
+    write_text_atomically(directory / "partition.html", render_page(outcome))
     _tell(outcome, console)
     written = ", ".join(str(path) for path in [directory / "partition.html", *files])
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
-    return interrupted
+    return session.exit_status
 
 
 def _hardware_sets(request: Request, campaign: Campaign, document: Document) -> tuple[tuple[str, ...], ...]:
@@ -100,8 +107,8 @@ def _hardware_sets(request: Request, campaign: Campaign, document: Document) -> 
         raise CampaignError(f"{where}: {error}") from None
 
 
-class _Session:
-    """One search with its validation."""
+class _Work:
+    """The oracles of a session, with the processes and the memory that they need."""
 
     def __init__(
         self,
@@ -113,128 +120,95 @@ class _Session:
         console: Console,
     ) -> None:
         self._request, self._campaign, self._settings = request, campaign, settings
-        self._console = console
-        count = request.workers or os.cpu_count() or 1
-        self._workers = Workers(count)
+        self._document, self._store, self._console = document, store, console
+        self._at_once = request.workers or os.cpu_count() or 1
+        self._workers = Workers(self._at_once)
+        self._oracles: list[CampaignOracle] = []
+        self._memories: list[Memory] = []
 
-        def oracle(round_: int) -> CampaignOracle:
-            return CampaignOracle(
-                campaign, document, store, settings, round_=round_, workers=self._workers,
-                target=request.target, notify=lambda message: console.print(message, style="dim"),
-            )  # fmt: skip
-
-        self._oracles = [oracle(0), oracle(VALIDATION)]
-        path = request.memory or default_path()
-        self._memories = [Memory(path, one.context(), one.definitions) for one in self._oracles]
-        self._asked: list[Oracle] = [
-            Remembering(one, memory, read=request.resume)
-            for one, memory in zip(self._oracles, self._memories, strict=True)
-        ]
-        first = min(FIRST_REPLICATES, settings.most_replicates)
-        known = self._memories[0].all() if request.resume else {}
-        self.search = PartitionSearch(
-            len(campaign.software_metrics), self._asked[0], seed=campaign.seed,
-            width=max(1, -(-count // first)), known=known, exact=request.exact,
-        )  # fmt: skip
-        self.progress: Progress | None = None
-        self.validated: dict[Group, Verdict] = {}
-        self.revoked: dict[Group, Verdict] = {}
-        self.remembered = len(known)
-        self._deadline = time.monotonic() + 60 * request.minutes if request.minutes else None
+    @property
+    def runs_made(self) -> int:
+        """Runs that were made now."""
+        return sum(oracle.runs_made for oracle in self._oracles)
 
     def close(self) -> None:
         self._workers.close()
         for memory in self._memories:
             memory.close()
 
-    def search_and_validate(self) -> bool:
-        """Until the best is confirmed by fresh runs, or Ctrl-C (True)."""
-        try:
-            while True:
-                self._search()
-                if self._validate():
-                    return False
-        except KeyboardInterrupt:
-            self._console.print("Interrupted; the best so far, and all verdicts are kept.", style="yellow")
-            return True
+    def search(self, budget: Budget) -> Session:
+        """A session that has ended."""
+        names = tuple(self._campaign.software_metrics)
+        shown: object = None
 
-    def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        def describe() -> str:
+            return f"{session.describe()} {self.runs_made} runs made."
 
-    def _search(self) -> None:
-        shown = None
-        with self._console.status("measuring baselines and all metrics together") as status:
-            for progress in self.search.run():
-                self.progress = progress
-                said = self._line(progress)
-                status.update(said)
-                state = (progress.best.rank, progress.stage)
-                if not self._console.is_terminal and state != shown:
-                    self._console.print(said, markup=False, soft_wrap=True)
-                shown = state
-                if self._late():
-                    break
-        self.progress = self.search.conclude(self.progress.stage if self.progress else "stopped")
+        def changed() -> None:
+            nonlocal shown
+            if session.state != shown:
+                status.say()
+            shown = session.state
 
-    def _line(self, progress: Progress) -> str:
-        best = progress.best
-        count = len(best.groups)
-        lacking = f", {len(best.uncovered)} metrics in none" if best.uncovered else ""
-        runs = sum(one.runs_made for one in self._oracles)
-        return (
-            f"{progress.stage}: {count} group{'s' if count != 1 else ''}{lacking}; {progress.calls} tested, "
-            f"{runs} runs. {progress.outlook.describe(progress.proof)}"
-        )
-
-    def _validate(self) -> bool:
-        """Test the best partition's groups on fresh runs; False when some did not stand, and are marked."""
-        groups = [group for group in self.search.reported.groups if group not in self.validated]
-        if not groups:
-            return True
-        with self._console.status(f"validating {len(groups)} groups on fresh runs"):
-            verdicts = self._asked[1].test(groups)
-        stood = True
-        for group, verdict in zip(groups, verdicts, strict=True):
-            if verdict.good:
-                self.validated[group] = verdict
-                continue
-            stood = False
-            failed = Verdict(
-                verdict.state, f"good at first, but not on fresh runs: {verdict.reason}", verdict.worst,
-                verdict.change, verdict.kind, verdict.runs,
+        with Status(self._console, describe) as status:
+            session = Session(
+                len(names), self._prepare, budget, seed=self._campaign.seed, exact=self._request.exact,
+                width=max(1, -(-self._at_once // min(FIRST_REPLICATES, self._settings.most_replicates))),
+                changed=changed, tell=lambda text: self._console.print(text, style="yellow", markup=False),
+                names=lambda group: ", ".join(names[metric] for metric in sorted(group)),
             )  # fmt: skip
-            self._memories[0].put(group, failed)
-            self.search.revoke(group, failed)
-            self.revoked[group] = failed
-            self._console.print(
-                f"{', '.join(self._names(group))}: {failed.reason}", style="yellow", markup=False
-            )
-        return stood
+            session.run()
+        return session
 
-    def _names(self, group: Group) -> list[str]:
-        return [self._oracles[0].names[metric] for metric in sorted(group)]
+    def _prepare(self) -> Asked:
+        """Build what the baselines need; everything else is built when it is asked for."""
+        request, memory = self._request, self._request.memory or default_path()
+        asked: list[Oracle] = []
+        known: list[dict[Group, Verdict]] = []
+        for round_ in (0, VALIDATION):
+            oracle = CampaignOracle(
+                self._campaign, self._document, self._store, self._settings, round_=round_,
+                workers=self._workers, target=request.target,
+                notify=lambda message: self._console.print(message, style="dim"),
+            )  # fmt: skip
+            self._oracles.append(oracle)
+            self._memories.append(Memory(memory, oracle.context(), oracle.definitions))
+            asked.append(Remembering(oracle, self._memories[-1], read=request.resume))
+            known.append(self._memories[-1].all() if request.resume else {})
+        search, fresh = self._oracles
 
-    def outcome(self, hardware: tuple[tuple[str, ...], ...]) -> Outcome:
-        """All there is to report."""
-        standing = self.search.conclude()
-        stage = self.progress.stage if self.progress else "baselines"
-        return Outcome(
-            name=self._campaign.name,
-            metrics=self._oracles[0].names,
-            best=standing.best,
-            proof=standing.proof,
-            stage=stage,
-            outlook=standing.outlook,
-            tested=dict(self.search.known),
-            validated=dict(self.validated),
-            calls=self.search.calls,
-            remembered=self.remembered,
-            runs=sum(one.runs_made for one in self._oracles),
-            hardware=hardware,
-            delta=self._campaign.delta,
-            alpha=self._campaign.alpha,
-            accept=self._settings.accept,
-        )
+        def validation_seconds(groups: Mapping[Group, Verdict]) -> float:
+            runs = [verdict.runs for group, verdict in groups.items() if group not in known[VALIDATION]]
+            baselines = 0 if fresh.runs_made else self._campaign.baselines
+            seconds = search.seconds_of(len(runs), baselines + sum(runs), self._at_once) if runs else 0.0
+            return VALIDATION_MARGIN * seconds
+
+        return Asked(asked[0], asked[1], known[0], validation_seconds, self._memories[0].put)
+
+
+def _outcome(
+    found: Found, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int
+) -> Outcome:
+    """All there is to report."""
+    standing = found.standing
+    return Outcome(
+        name=campaign.name,
+        metrics=tuple(campaign.software_metrics),
+        best=standing.best,
+        proof=standing.proof,
+        stage=standing.stage,
+        outlook=standing.outlook,
+        tested=found.tested,
+        validated=found.validated,
+        calls=found.calls,
+        remembered=found.remembered,
+        stopped=found.stopped,
+        runs=runs,
+        hardware=hardware,
+        delta=campaign.delta,
+        alpha=campaign.alpha,
+        accept=settings.accept,
+    )
 
 
 def _tell(outcome: Outcome, console: Console) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from measure.campaign import Campaign
 from measure.errors import RunError
-from measure.executor import Workers, execute_plan
+from measure.executor import Outcome, Workers, execute_plan
 from measure.partition.memory import digest
 from measure.partition.types import Group, Verdict
 from measure.perturbation import Memo, inner_perturbation, outer_perturbation
@@ -100,6 +101,9 @@ class CampaignOracle:
         self._correlations: list[Correlations] = []
         self._values: list[NDArray[np.float64]] = []
         self._memo: Memo = {}
+        self._running_seconds = 0.0
+        self._judging_seconds = 0.0
+        self._judged = 0
         self._baseline_plan = self._plan({}, self._campaign.replicates)
 
     @property
@@ -147,10 +151,21 @@ class CampaignOracle:
                 break
             self._measure(pending, replicates)
             last = look == len(self._settings.looks) - 1
+            started = time.perf_counter()
             for one in pending:
                 if one.verdict is None:
                     one.verdict = self._judge(one, look, last)
+            self._judging_seconds += time.perf_counter() - started
+        self._judged += len(tests)
         return [one.verdict for one in tests if one.verdict is not None]
+
+    def seconds_of(self, groups: int, runs: int, at_once: int) -> float:
+        """How long testing so many groups by so many runs in all takes, about, judged by what was tested so far."""
+        if self.runs_made:
+            each = self._running_seconds / self.runs_made
+        else:  # all was there already
+            each = sum(run.seconds for run in self._baselines) / max(1, len(self._baselines)) / at_once
+        return runs * each + groups * self._judging_seconds / max(1, self._judged)
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
@@ -164,8 +179,7 @@ class CampaignOracle:
         return list(zip(plan.specs, plan.keys, strict=True))
 
     def _measure_baselines(self) -> None:
-        outcome = execute_plan([spec for spec, _ in self._baseline_plan], self._store, workers=self._workers)
-        self.runs_made += len(outcome.runs) - outcome.reused
+        outcome = self._execute([spec for spec, _ in self._baseline_plan])
         runs = sorted(outcome.runs, key=lambda run: run.spec.replicate)
         if outcome.failures:
             first = outcome.failures[0]
@@ -174,6 +188,17 @@ class CampaignOracle:
         self._values = [run.trace.columns(hardware) for run in runs]
         self._correlations = [spearman(values, hardware) for values in self._values]
         self._baselines = runs
+
+    def _execute(self, specs: Sequence[RunSpec]) -> Outcome:
+        """Make what is missing of the runs."""
+        started = time.perf_counter()
+        try:
+            return execute_plan(specs, self._store, workers=self._workers, progress=self._ended)
+        finally:
+            self._running_seconds += time.perf_counter() - started
+
+    def _ended(self) -> None:
+        self.runs_made += 1
 
     def _measure(self, tests: Sequence[_Open], replicates: int) -> None:
         """Bring every test to ``replicates`` runs."""
@@ -184,8 +209,7 @@ class CampaignOracle:
         by_group = {self.variant_of(one.group)[0]: one for one in tests}
         missing = [spec for spec, _ in self._plan(variants, replicates) if spec.group != BASELINE]
         while missing:
-            outcome = execute_plan(missing, self._store, workers=self._workers)
-            self.runs_made += len(outcome.runs) - outcome.reused
+            outcome = self._execute(missing)
             for run in outcome.runs:
                 by_group[run.spec.group].runs.append(run)
             for failure in outcome.failures:

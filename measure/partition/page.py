@@ -16,6 +16,7 @@ _COLOURS = {
     "bad": VERDICTS["perturbed"],
     "undecided": VERDICTS["inconclusive"],
 }
+_STATUS_COLOURS = {"validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "not tested": MUTED}
 _WORDS = {"good": "good", "bad": "perturbs", "undecided": "undecided"}
 _STYLE = """
 body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1c2733; max-width: 1060px; margin: 2em auto;
@@ -62,8 +63,9 @@ within runs and across aligned ones.</p>
 def _pictures(outcome: Outcome) -> str:
     """Pictures with what they show, as far as there is something to show."""
     told = []
-    if outcome.best.groups and len(outcome.metrics) <= _MOST_METRICS_DRAWN:
-        told.append((membership(outcome), "Which metrics are collected together."))
+    if outcome.groups and len(outcome.metrics) <= _MOST_METRICS_DRAWN:
+        words = "Which metrics are collected together; green: validated on fresh runs, yellow: not, grey: not tested."
+        told.append((membership(outcome), words))
     if any(np.isfinite(verdict.change) for verdict in outcome.tested.values()):
         told.append(
             (
@@ -80,17 +82,16 @@ def _pictures(outcome: Outcome) -> str:
 
 
 def membership(outcome: Outcome) -> Any:
-    """A row each metric, a column each chosen group."""
-    groups = outcome.best.groups
+    """A row each metric, a column each group of the result."""
+    groups = outcome.groups
     figure, axes = new_figure(2.6 + 0.5 * len(groups), 0.9 + 0.22 * len(outcome.metrics))
-    for column, group in enumerate(groups):
-        colour = _COLOURS["good"] if group in outcome.validated else _COLOURS["undecided"]
-        axes.plot([column] * len(group), sorted(group), "s", color=colour, markersize=8)
+    for column, one in enumerate(groups):
+        colour = _STATUS_COLOURS[one.status]
+        axes.plot([column] * len(one.group), sorted(one.group), "s", color=colour, markersize=8)
     axes.set_yticks(range(len(outcome.metrics)), outcome.metrics, fontsize=8)
-    axes.set_xticks(
-        range(len(groups)), [f"group{number}" for number in range(1, len(groups) + 1)], fontsize=8
-    )
-    for metric in outcome.best.uncovered:
+    axes.set_xticks(range(len(groups)), [one.name for one in groups], fontsize=8)
+    placed = frozenset[int]().union(*(one.group for one in groups))
+    for metric in outcome.best.uncovered - placed:
         axes.text(0, metric, "in no good group", color=_COLOURS["bad"], fontsize=8, va="center", ha="center")
     axes.set_xlim(-0.6, max(len(groups), 2) - 0.4)
     axes.set_ylim(len(outcome.metrics) - 0.4, -0.6)

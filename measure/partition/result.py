@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from measure.partition.types import Group, Outlook, Partition, Proof, Verdict
 from measure.store import write_text_atomically
@@ -23,10 +23,31 @@ _PROOFS = {
 }
 
 
+Status = Literal["validated", "not validated", "not tested"]
+_STATUS_WORDS: dict[Status, str] = {
+    "validated": "good, validated on fresh runs",
+    "not validated": "good, not validated on fresh runs",
+    "not tested": "not tested",
+}
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A group of the result. ``status``: good on fresh runs, too; good, by the search's runs alone; not tested at all.
+    ``verdict``: of the search's runs, ``fresh``: of fresh ones."""
+
+    name: str
+    group: Group
+    status: Status
+    verdict: Verdict | None
+    fresh: Verdict | None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The end of a search. ``validated``: verdicts of fresh runs; ``remembered``: verdicts from before;
-    ``hardware``: sets of hardware metrics that the machine can count at once."""
+    ``hardware``: sets of hardware metrics that the machine can count at once; ``stopped``: what ended it early, or
+    ""."""
 
     name: str
     metrics: tuple[str, ...]
@@ -43,6 +64,23 @@ class Outcome:
     delta: float
     alpha: float
     accept: str
+    stopped: str = ""
+
+    @property
+    def groups(self) -> tuple[Collected, ...]:
+        """The best so far: groups tested good, and each metric of which nothing is known yet in a group of its own."""
+        alone = [frozenset({metric}) for metric in sorted(self.best.uncovered)]
+        untested = [group for group in alone if group not in self.tested]
+        found = []
+        for number, group in enumerate([*self.best.groups, *untested], start=1):
+            verdict, fresh = self.tested.get(group), self.validated.get(group)
+            status: Status = "not tested" if verdict is None else "validated" if fresh else "not validated"
+            found.append(Collected(f"group{number}", group, status, verdict, fresh))
+        return tuple(found)
+
+    def with_status(self, status: Status) -> list[str]:
+        """Names of the groups of this status."""
+        return [one.name for one in self.groups if one.status == status]
 
     def names(self, group: Group) -> tuple[str, ...]:
         """The group's metrics, in the campaign's order."""
@@ -51,37 +89,47 @@ class Outcome:
     @property
     def confirmed(self) -> bool:
         """Whether fresh runs confirmed every group."""
-        return all(group in self.validated for group in self.best.groups)
+        return all(one.status == "validated" for one in self.groups)
 
     @property
     def headline(self) -> str:
         """The result in a sentence."""
         count = len(self.best.groups)
         if not count:
-            return f"{self.name}: no group of software metrics was shown to be good."
+            return f"{self.name}: no group of software metrics was shown to be good{self._untested}."
         collected = len(self.metrics) - len(self.best.uncovered)
         kinds = max(count, len(self.hardware))
         return (
             f"{self.name}: {collected} of {len(self.metrics)} software metrics in {kinds} kind"
-            f"{'s' if kinds > 1 else ''} of run ({self.proof})."
+            f"{'s' if kinds > 1 else ''} of run ({self.proof}){self._untested}."
         )
+
+    @property
+    def _untested(self) -> str:
+        count = len(self.with_status("not tested"))
+        return f"; {count} more not tested yet, each in a group of its own" if count else ""
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Group, metrics, reason, and what fresh runs said."""
         return [
             (
-                f"group{number}",
-                ", ".join(self.names(group)),
-                self.tested[group].reason,
-                self.validated[group].reason if group in self.validated else "not validated",
+                one.name,
+                ", ".join(self.names(one.group)),
+                one.verdict.reason if one.verdict else "not tested",
+                one.fresh.reason if one.fresh else one.status,
             )
-            for number, group in enumerate(self.best.groups, start=1)
+            for one in self.groups
         ]
 
     def alone(self) -> dict[str, Verdict]:
         """Metrics that were tested alone and are not good even so."""
         found = {m: self.tested.get(frozenset({k})) for k, m in enumerate(self.metrics)}
         return {metric: verdict for metric, verdict in found.items() if verdict and not verdict.good}
+
+    def _validation(self) -> str:
+        """Which groups are validated, and which are not."""
+        states: tuple[Status, ...] = ("validated", "not validated", "not tested")
+        return "; ".join(f"{state}: {', '.join(self.with_status(state)) or 'none'}" for state in states)
 
     def rejected(self) -> list[tuple[Group, Verdict]]:
         """Groups that are not good, the largest first."""
@@ -93,12 +141,14 @@ class Outcome:
     def sentences(self) -> list[str]:
         """What was proved, what is left open, and what to do about it."""
         told = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {self.outlook.describe(self.proof)}"]
-        if self.best.groups and not self.confirmed:
-            told.append("Not all groups were validated on fresh runs: the same command goes on with that.")
+        if self.stopped:
+            told.append(f"Stopped by {self.stopped}: this is the best so far; the same command goes on.")
+        if not self.confirmed:
+            told.append(f"Fresh runs: {self._validation()}.")
         for metric, verdict in self.alone().items():
             told.append(f"{metric} is {verdict.state} even alone: {verdict.reason}.")
         if self.best.uncovered:
-            told.append(f"In no good group: {', '.join(self.names(self.best.uncovered))}.")
+            told.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")
         undecided = sum(verdict.state == "undecided" for verdict in self.tested.values())
         if undecided:
             told.append(
@@ -138,17 +188,19 @@ def summary_text(outcome: Outcome) -> str:
         "software_metrics": list(outcome.metrics),
         "groups": [
             {
-                "name": f"group{number}",
-                "metrics": list(outcome.names(group)),
-                "verdict": plain(outcome.tested[group]),
-                "fresh_runs": plain(outcome.validated.get(group)),
+                "name": one.name,
+                "metrics": list(outcome.names(one.group)),
+                "status": one.status,
+                "verdict": plain(one.verdict),
+                "fresh_runs": plain(one.fresh),
             }
-            for number, group in enumerate(outcome.best.groups, start=1)
+            for one in outcome.groups
         ],
         "uncovered": list(outcome.names(outcome.best.uncovered)),
         "bad_alone": {metric: plain(verdict) for metric, verdict in outcome.alone().items()},
         "proved": outcome.proof,
         "confirmed": outcome.confirmed,
+        "stopped_by": outcome.stopped or None,
         "lower_bound": outcome.outlook.lower_bound,
         "outlook": outcome.outlook.describe(outcome.proof),
         "hardware_sets": [list(one) for one in outcome.hardware],
@@ -166,20 +218,16 @@ def summary_text(outcome: Outcome) -> str:
 def write_campaigns(
     outcome: Outcome, campaign: Campaign, document: Document, directory: Path
 ) -> tuple[Path, ...]:
-    """Write ``partition.yaml``: the campaign with one variant a group; none when there is no group.
+    """Write ``partition.yaml``: the campaign with one variant a group, and baselines alone when there is no group.
 
     With several sets of hardware metrics, one file a set (``partition-1.yaml`` and so on), the groups dealt out
     over them: every group and every set is then measured, and each file has the baselines of its set.
     """
     import yaml
 
-    if not outcome.best.groups:
-        return ()
     several = len(outcome.hardware) > 1
-    variants = {
-        f"group{number}": list(outcome.names(group))
-        for number, group in enumerate(outcome.best.groups, start=1)
-    }
+    variants = {one.name: list(outcome.names(one.group)) for one in outcome.groups}
+    status = {one.name: one.status for one in outcome.groups}
     written = []
     for index, hardware in enumerate(outcome.hardware):
         mine = [name for number, name in enumerate(variants) if number % len(outcome.hardware) == index]
@@ -198,10 +246,11 @@ def write_campaigns(
             },
             "variants": {name: variants[name] for name in mine},
         }
-        header = f"# Found by `measure partition {document.path.name}`: {outcome.proof}" + (
-            "" if outcome.confirmed else ", not validated on fresh runs"
-        )
-        text = f"{header}.\n" + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        header = f"# Found by `measure partition {document.path.name}`: {outcome.proof}.\n"
+        if outcome.stopped:
+            header += f"# Stopped by {outcome.stopped}: the best so far.\n"
+        header += "".join(f"# {name}: {_STATUS_WORDS[status[name]]}.\n" for name in mine)
+        text = header + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
         path = directory / f"partition{suffix}.yaml"
         write_text_atomically(path, text)
         written.append(path)

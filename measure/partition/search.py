@@ -84,10 +84,10 @@ class PartitionSearch:
 
     def revoke(self, group: Group, verdict: Verdict) -> None:
         """Fresh runs showed otherwise: the group is what ``verdict`` says now, and the best without it is next."""
-        self._learn(group, verdict)
-        self.known[group] = verdict
-        self.best = Partition((), self.everything)
+        self.best = Partition((), self.everything)  # first: an interruption leaves nothing that has the group
         self._bound, self._proved, self._barren, self._current = 1, False, 0, []
+        self.known[group] = verdict
+        self._learn(group, verdict)
         self._adopt_cover()
         self.conclude()
 

@@ -1,9 +1,11 @@
-"""Killed at random moments, campaigns and searches lose no finished run, and end as if they had not been."""
+"""Killed or ended at any moment, campaigns and searches lose no finished run, and end as if they had not been."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -54,7 +56,7 @@ def start(folder: Path, command: str, out: str, *options: str) -> subprocess.Pop
     ]
     return subprocess.Popen(
         [sys.executable, "-c", "from measure.cli import main; main()", *arguments, *options],
-        cwd=ROOT, stdout=subprocess.DEVNULL,
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=(folder / "stderr").open("wb"), start_new_session=True,
     )  # fmt: skip
 
 
@@ -115,3 +117,37 @@ def test_a_search_killed_at_random(folder: Path) -> None:
     for key in ("groups", "uncovered", "proved", "confirmed", "bad_alone"):
         assert found[key] == expected[key]
     assert len(found["tested"]) == len(expected["tested"])
+
+
+def running(session: int) -> list[str]:
+    """The processes of a session that have not ended."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, its_session = place.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(its_session) == session and state != "Z":
+            found.append(place.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("whole_group", [False, True], ids=["process", "process group"])
+def test_sigterm_ends_a_campaign_and_its_workers_with_a_message(folder: Path, whole_group: bool) -> None:
+    """As `kill` does to a job in the background, or a service manager to all processes of a job."""
+    (folder / "c.yaml").write_text(CAMPAIGN.format(arguments=", args: [sleep]"))
+    process = start(folder, "run", "out")
+    while len(finished(folder / "out")) < 3:
+        assert process.poll() is None
+        time.sleep(0.05)
+    (os.killpg if whole_group else os.kill)(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    told = (folder / "stderr").read_text()
+    assert told == "measure: ended by SIGTERM; finished runs are kept, the same command goes on\n"
+    deadline = time.monotonic() + 10  # multiprocessing's resource tracker notices the end, and ends
+    while running(process.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    kept = finished(folder / "out")
+    assert len(kept) >= 3
+    assert not list((folder / "out" / "traces").glob(".*"))

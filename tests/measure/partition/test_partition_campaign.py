@@ -78,6 +78,7 @@ def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
             else:
                 store.save(key, result)
                 done[key] = result
+            progress()
 
     monkeypatch.setattr(executor, "_run_all", run_all)
 
