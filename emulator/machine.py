@@ -213,8 +213,11 @@ class Machine:
         last, ``(REUSE_BINS,)``: entry b counts times from 2**(b - 1) to 2**b - 1."""
         return self.hart.reuses.sum(axis=0)[::-1]
 
-    def touched_lines(self, at_most: int = 1 << 20) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Addresses of the lines touched last while ``line_bits`` was selected, (n,), and instructions since, (n,).
+    def touched_lines(
+        self, at_most: int = 1 << 20
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+        """Addresses of the lines touched last while ``line_bits`` was selected, (n,), instructions since, (n,), and
+        instructions since they were written, (n,), `emulator.lines_kernel.NEVER` if they were not.
 
         All that were touched within a power of two instructions, the largest with which there are not more than
         ``at_most``; in mapped memory, in no order.

@@ -131,7 +131,7 @@ class Snapshot:
     """What `Machine.snapshot` gives; good for as many returns as one likes.
 
     ``state``: of the hart, before the counts; ``counts``: of the blocks known then; ``pages``, ``touches``: the pages
-    mapped then and when their lines were touched last, a row a page, if that is kept.
+    mapped then and when their lines were touched and written last, a row a page each, if that is kept.
     """
 
     memory: MemoryState
@@ -149,7 +149,7 @@ def take_snapshot(
 ) -> Snapshot:  # fmt: skip
     """Copy all of it. ``without``: objects that are no part of the guest. Raises `EmulatorError`."""
     pages = np.flatnonzero(memory.perm & MAPPED)
-    touches = None if lines is None else _rows(lines)[pages].copy()
+    touches = None if lines is None else _rows(lines)[:, pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
         hart.counts[:n_blocks].copy(), pages, touches, instructions,
@@ -161,9 +161,9 @@ def return_to(
 ) -> None:
     """Put everything back; blocks met since, up to ``n_blocks``, have run no times."""
     if lines is not None:
-        _rows(lines)[np.flatnonzero(memory.perm & MAPPED)] = 0
+        _rows(lines)[:, np.flatnonzero(memory.perm & MAPPED)] = 0
         if saved.touches is not None:
-            _rows(lines)[saved.pages] = saved.touches
+            _rows(lines)[:, saved.pages] = saved.touches
     restore_memory(memory, saved.memory)
     saved.objects.restore()
     ours = {name: hart.get(name) for name in HOST_FIELDS}
@@ -175,5 +175,5 @@ def return_to(
 
 
 def _rows(lines: LineTable) -> NDArray[np.uint32]:
-    """The table with a row for each page."""
-    return lines.times.reshape(-1, 1 << (PAGE_SHIFT - lines.line_bits))
+    """The tables of touches and of writes with a row for each page."""
+    return lines.times.reshape(2, -1, 1 << (PAGE_SHIFT - lines.line_bits))

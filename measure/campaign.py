@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from instrumenter.spec import MetricSpec
+from measure.quantities import NUMBER, parse_count
 from measure.errors import CampaignError, nearest
 from measure.perturbation_types import DEFAULT_DELTA
 from measure.types import BASELINE
@@ -26,16 +27,6 @@ from measure.yaml_positions import Document, problem_at
 
 # Columns of every trace beside its metrics.
 _COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
-_NUMBER = r"\d[\d_]*(?:\.\d+)?"
-_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def parse_count(text: str) -> int:
-    """``2G`` and the like as a number. Raises ValueError."""
-    match = re.fullmatch(rf"({_NUMBER})\s*([kMGT]?)", text.strip())
-    if match is None:
-        raise ValueError("expected a count such as 500000, 500k or 2G")
-    return round(float(match[1].replace("_", "")) * _FACTORS[match[2]])
 
 
 def _count(value: Any) -> Any:
@@ -46,7 +37,7 @@ Count = Annotated[
     int,
     BeforeValidator(_count),
     WithJsonSchema(
-        {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{_NUMBER}\s*[kMGT]?\s*$"}]}
+        {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{NUMBER}\s*[kMGT]?\s*$"}]}
     ),
 ]
 SHORTEST_INTERVAL = 100
@@ -154,7 +145,7 @@ class Sampling(StrictModel):
 
 
 def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
-    match = re.fullmatch(rf"({_NUMBER}\s*[kMG]?)\s*(cycles|instructions)", text.strip())
+    match = re.fullmatch(rf"({NUMBER}\s*[kMG]?)\s*(cycles|instructions)", text.strip())
     if match is None:
         raise ValueError(
             f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'"

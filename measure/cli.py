@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,9 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         from measure.errors import MeasureError
 
+        # As soon as numpy is loaded, the threads of its linear algebra would spin for tens of milliseconds in case that
+        # there is work for them: they shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
+        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         try:
             with terminable():
                 return super().invoke(context)

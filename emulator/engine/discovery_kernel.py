@@ -47,7 +47,7 @@ def discover(  # type: ignore[no-untyped-def]
     ``memory``: the guest's, uint8; ``perm``: by page; ``blocks``, ``instructions``: the facts; ``operations``,
     ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit instruction,
     the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row.
-    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register. ``latest``,
+    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register, twice and one more for stores. ``latest``,
     ``older``: of `SameBlocks`, whose numbers are for blocks that are among them.
     """
     start = job[PC]
@@ -140,10 +140,12 @@ def discover(  # type: ignore[no-untyped-def]
             noted = 0
             if about[ACCESS] and rs1 != 2:
                 noted = n + 1
+                store = about[ACCESS] >> 1  # ACCESS_STORE
                 for place in range(made[rs1, 0]):
-                    if abs(imm - made[rs1, 1 + place]) < numbers[NEARBY]:
+                    before = made[rs1, 1 + place]
+                    if abs(imm - (before >> 1)) < numbers[NEARBY] and store <= (before & 1):
                         noted = 0
-                made[rs1, 1 + made[rs1, 0]] = imm
+                made[rs1, 1 + made[rs1, 0]] = imm << 1 | store
                 made[rs1, 0] += 1
             if about[KIND_RD] == KIND_X:
                 made[rd, 0] = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from emulator.engine.lines import writes_offset
 from emulator.engine.state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
 from emulator.events import TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
@@ -225,8 +226,8 @@ class Emitter:
         before = self.let(f"load i64, ptr {pointer}")
         self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
 
-    def touch(self, address: V, time: V, selection: TraceSelection) -> None:
-        """Note that the line at ``address`` is touched at ``time`` (an i32), and how long it was not.
+    def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
+        """Note that the line at ``address`` is touched at ``time`` (an i32), whether written, and how long it was not.
 
         An address may lie in a guard when the access is about to fail: the table covers all of 32 bits.
         """
@@ -234,6 +235,9 @@ class Emitter:
         line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.line_bits}')} to i64")
         table = self.let(f"load ptr, ptr {self.state_pointer('touches')}, {INVARIANT}")
         place = self.let(f"getelementptr i32, ptr {table}, i64 {line}")
+        if is_store:
+            offset = writes_offset(selection.line_bits)
+            self.say(f"store i32 {time}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 {offset}')}")
         if not selection.reuse_times:
             self.say(f"store i32 {time}, ptr {place}")
             return

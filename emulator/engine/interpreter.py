@@ -24,7 +24,7 @@ from emulator.engine.operations import (
     SET_ROUNDING,
 )
 from emulator.engine.state import COUNTS_OFFSET, OFFSETS, Exit
-from emulator.events import InlineCall, TraceSelection
+from emulator.events import ACCESS_STORE, InlineCall, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING, ONE_WAY
 from emulator.isa.softfloat import F32, F64, Format
 from emulator.isa.table import TABLE, Row
@@ -418,7 +418,8 @@ class InterpreterEmitter(FloatEmitter):
             later = self.let(
                 f"add i32 {self.let('load i32, ptr %vt')}, {self.let(f'trunc i64 {place} to i32')}"
             )
-            self.touch(address, self.let(f"sub i32 {later}, 1"), self.selection)
+            is_store = bool(self._row.access & ACCESS_STORE)
+            self.touch(address, self.let(f"sub i32 {later}, 1"), is_store, self.selection)
             self.say(f"br label %{on}")
             self.start(on)
         if self.selection.addresses:

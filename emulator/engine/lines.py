@@ -5,6 +5,9 @@ with one word a line, and count how long the line had not been touched. (Barr, P
 timestamp record, ISPASS 2005, which serves caches of every size and associativity at once.) Times are 32 bits: a
 line not touched for 4.3 G instructions looks younger than it is.
 
+Stores write their time into a second table, too, which lies behind the first: a line that has stayed in a cache since
+it was written is dirty.
+
 Accesses that all but surely touch what was touched a moment ago are left out (`noted`).
 """
 
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.state import REUSE_BINS, Hart
 from emulator.engine.tables import Table
+from emulator.events import ACCESS_STORE
 from emulator.isa.decode import Instruction
 
 _STACK_POINTER = 2
@@ -27,21 +31,28 @@ def noted(instructions: Sequence[Instruction]) -> list[bool]:
     """Which instructions of a block have their access noted.
 
     Not those of the stack pointer's frame, and not those within 32 bytes of one that the block made before
-    through the same register with the same value.
+    through the same register with the same value; of a store, of one that was a store, too.
     """
-    made: dict[int, list[int]] = {}
+    made: dict[int, list[tuple[int, bool]]] = {}
     found = []
     for instruction in instructions:
         base, offset = instruction.rs1, instruction.imm
         is_noted = bool(instruction.row.access) and base != _STACK_POINTER
         if is_noted:
-            before = made.setdefault(base, [])
-            is_noted = all(abs(offset - other) >= NEARBY_BYTES for other in before)
-            before.append(offset)
+            before, is_store = made.setdefault(base, []), bool(instruction.row.access & ACCESS_STORE)
+            is_noted = all(
+                abs(offset - other) >= NEARBY_BYTES or (is_store and not stored) for other, stored in before
+            )
+            before.append((offset, is_store))
         found.append(is_noted)
         if instruction.row.register_kinds[0] == "x":
             made.pop(instruction.rd, None)
     return found
+
+
+def writes_offset(line_bits: int) -> int:
+    """Where the times of writes begin in the table, in bytes."""
+    return 4 << (32 - line_bits)
 
 
 class LineTable:
@@ -52,19 +63,19 @@ class LineTable:
             raise ValueError(f"lines of {1 << line_bits} bytes, expected 4 to 4096")
         self.line_bits = line_bits
         self._hart = hart
-        self._table = Table(4 << (32 - line_bits))
-        self._times: NDArray[np.uint32] = self._table.view("u4")
+        self._table = Table(2 * writes_offset(line_bits))
+        self._times: NDArray[np.uint32] = self._table.view("u4").reshape(2, -1)
         hart.set("touches", self._table.address)
 
-    def touch(self, address: int, time: int, reuse_times: bool) -> None:
+    def touch(self, address: int, time: int, is_store: bool, reuse_times: bool) -> None:
         """What a translated access does, for one that the oracle makes."""
         line = (address & 0xFFFFFFFF) >> self.line_bits
-        age = (time - int(self._times[line])) & 0xFFFFFFFF
-        self._times[line] = time & 0xFFFFFFFF
+        age = (time - int(self._times[0, line])) & 0xFFFFFFFF
+        self._times[: 1 + is_store, line] = time & 0xFFFFFFFF
         if reuse_times:
             self._hart.reuses[0, REUSE_BINS - 1 - age.bit_length()] += 1
 
     @property
     def times(self) -> NDArray[np.uint32]:
-        """When each line was touched last, by line number; 0 for never."""
+        """When each line was touched last, and when it was written last, ``(2, lines)``, by line number; 0 for never."""
         return self._times

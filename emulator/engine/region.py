@@ -23,7 +23,7 @@ from emulator.engine.lines import noted
 from emulator.engine.registers import BOX, RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.engine.ways import Ways, branch_to
-from emulator.events import ColumnSet, InlineCall, TraceSelection
+from emulator.events import ACCESS_STORE, ColumnSet, InlineCall, TraceSelection
 from emulator.isa.decode import Instruction
 
 V = Any
@@ -470,7 +470,8 @@ class RegionEmitter(RegisterEmitter):
     def record_access(self, address: V) -> None:
         if self.selection.line_bits and self._noted[self._place_in_block]:
             time = self.let(f"add i32 {self._time}, {self._place_in_block}")
-            self.touch(address, time, self.selection)
+            is_store = bool(self.instruction.row.access & ACCESS_STORE)
+            self.touch(address, time, is_store, self.selection)
         self._accesses += 1
         if not (self._recorded and self.selection.addresses):
             return

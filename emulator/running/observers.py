@@ -59,19 +59,19 @@ class Observers:
 
     def touched_lines(
         self, instructions: int, perm: NDArray[np.uint8], at_most: int
-    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
         """`Machine.touched_lines`, after ``instructions``, with the page table ``perm``."""
         from emulator.lines_kernel import recent_lines
 
-        addresses, ages = np.zeros(at_most, np.uint32), np.zeros(at_most, np.uint32)
+        addresses, ages, written = (np.zeros(at_most, np.uint32) for _ in range(3))
         if self.lines is None:
-            return addresses[:0], ages[:0]
+            return addresses[:0], ages[:0], written[:0]
         bits = self.lines.line_bits
         found = recent_lines(
-            self.lines.times, perm.view(np.uint64), MAPPED, 1 << (PAGE_SHIFT - bits),
-            (instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, np.empty(len(perm), np.int64),
+            self.lines.times[0], self.lines.times[1], perm.view(np.uint64), MAPPED, 1 << (PAGE_SHIFT - bits),
+            (instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, written, np.empty(len(perm), np.int64),
         )  # fmt: skip
-        return addresses[:found] << np.uint32(bits), ages[:found]
+        return addresses[:found] << np.uint32(bits), ages[:found], written[:found]
 
     def _listen(self, selection: TraceSelection, consumers: Sequence[Consumer]) -> None:
         """Take the consumers and make room for what is selected."""

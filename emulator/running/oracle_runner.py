@@ -14,7 +14,7 @@ from emulator.engine.oracle import Environment, Oracle
 from emulator.engine.state import TOUCH_EPOCH
 from emulator.engine.translator import is_hooked
 from emulator.errors import GuestFault
-from emulator.events import TraceSelection
+from emulator.events import ACCESS_STORE, TraceSelection
 from emulator.isa.decode import Instruction
 from emulator.memory import MemoryFault
 from emulator.running.guest import Guest
@@ -104,8 +104,9 @@ class OracleRunner:
                     for address in self._accesses:
                         record.append(address & 0xFFFFFFFF)
                 if observers.lines is not None and self._accesses and places and places[place]:
+                    is_store = bool(instruction.row.access & ACCESS_STORE)
                     observers.lines.touch(
-                        self._accesses[0], touch_time + place, observers.selection.reuse_times
+                        self._accesses[0], touch_time + place, is_store, observers.selection.reuse_times
                     )
         record.commit_events()
 

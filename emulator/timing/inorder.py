@@ -34,9 +34,10 @@ from emulator.timing import layout as lay
 from emulator.timing.build import build_core, class_timing, with_room
 from emulator.timing.config import MachineConfig
 from emulator.timing.counters import N_EVENTS, N_STATIC, Event, static_events
-from emulator.timing.inorder_kernel import decode, run
+from emulator.timing.inorder_kernel import decode, learn, run
 from emulator.timing.issue_kernel import elapse
-from emulator.timing.memory_kernel import pollute, touch_data
+from emulator.timing.memory_kernel import pollute
+from emulator.timing.warm import Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # how many different lines the other address spaces have
 _SETS_ARE_FULL = (
@@ -132,14 +133,22 @@ class InOrderCore:
         lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
         return _SETS_ARE_FULL * lines
 
-    def warm_data(self, addresses: NDArray[np.uint32], ages: NDArray[np.uint32]) -> None:
-        """Put into data caches and TLB what they would hold had the guest touched ``addresses`` so long ago.
+    def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
+        """Put into caches and TLBs what they would hold had the guest accessed ``data`` and fetched ``code`` so long ago.
 
-        ``addresses``, ``ages`` [instructions]: (n,), of the `lines_to_warm` lines touched last, in any order. As exact
-        as the ages are for LRU replacement, but for dirty lines: all are clean. Takes no time; loading them counts.
+        ``data``: the `lines_to_warm` lines accessed last; ``code``: the ones fetched last, none for leaving the caches of
+        instructions as they are. ``since``: instructions that the core has not seen; what it holds beside those lines was
+        accessed before. ``fills``: without it lines are taken to come in evenly. Exact for LRU replacement, for random
+        replacement a draw of the caches' generators. Takes no time and counts nothing.
         """
-        oldest_first = np.argsort(ages, kind="stable")[::-1]
-        touch_data(self._longs, self._words, addresses[oldest_first])
+        warm_caches(self.config, self._longs, self._words, data, code, since, fills)
+
+    def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
+        """Let branch prediction learn from whole blocks in execution order, as in `consume`, but those in the first
+        ``skipped_words``. Takes no time; what it mispredicts counts."""
+        if facts.n_blocks > self._decoded_blocks:
+            self._decode(facts)
+        learn(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]), skipped_words)
 
     def add_overhead(self, cycles: int) -> None:
         """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""

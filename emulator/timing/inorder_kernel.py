@@ -296,3 +296,20 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
     longs[S_DATA_PAGE] = data_page
     add_static_events(longs, words, ledger)
     return position
+
+
+@kernel
+def learn(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, skipped: int) -> None:
+    """Resolve the control transfers between the blocks of ``stream`` but those in its first ``skipped`` words."""
+    blocks = longs[P_BLOCKS]
+    previous = np.int64(-1)
+    position = np.int64(0)
+    while position < len(stream):
+        block = np.int64(stream[position])
+        row = blocks + block * BLOCK_COLUMNS
+        if previous >= 0 and position >= skipped:
+            terminator = np.int64(words[blocks + previous * BLOCK_COLUMNS + TERMINATOR])
+            if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
+                resolve(longs, words, previous, np.int64(words[row + PC]))
+        previous = block
+        position += 1 + np.int64(words[row + ACCESSES])

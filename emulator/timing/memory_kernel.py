@@ -151,12 +151,3 @@ def pollute(longs: np.ndarray, words: np.ndarray, cache: int, lines: np.ndarray)
             else:
                 longs[L2_WRITEBACKS] += 1
                 longs[MEMORY_WRITES] += 1
-
-
-@kernel
-def touch_data(longs: np.ndarray, words: np.ndarray, addresses: np.ndarray) -> None:
-    """Load from each address in order, in no time."""
-    for address in addresses:
-        at = np.int64(address)
-        translate_data(longs, words, at >> longs[P_PAGE_SHIFT])
-        access_data(longs, words, at, 0)

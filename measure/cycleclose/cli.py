@@ -98,7 +98,7 @@ def cycleclose(
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
     """
-    from measure.campaign import parse_count
+    from measure.quantities import parse_interval
     from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
     from measure.cycleclose.predictors import predictor_named
     from measure.cycleclose.tracer import Settings
@@ -108,9 +108,7 @@ def cycleclose(
         by_lines = warm_up == "lines" and not paper
         references, branches = (50_000, 50_000) if by_lines or paper else parse_warm_up(warm_up)
         predictor_named(predictor)
-        length = parse_count(interval)
-        if length < 1000:
-            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+        length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if roll_back and samples:

@@ -81,7 +81,7 @@ def trace_job(
         problem = _bad_ending(machine)
     if not found:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
-    return Traced(_table(found, config), tracer.table.phases, seconds, interrupted, problem)
+    return Traced(_table(tracer.settled(found), config), tracer.table.phases, seconds, interrupted, problem)
 
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
-from measure.cycleclose.reuse import WaitModel
+from emulator.timing.warm import Touched
+from measure.cycleclose.code_lines import NO_CODE
+from measure.cycleclose.reuse import FillHistory, WaitModel
 from measure.cycleclose.tracer import CoreObserver, Settings
 from measure.errors import MeasureError
 
@@ -16,15 +18,17 @@ _INSTRUCTIONS_A_REFERENCE = 3  # about; the window before an interval is in inst
 
 
 class DetailedRun:
-    """Runs ``machine`` forward, from one chosen interval to the next."""
+    """Runs ``machine`` forward, from one chosen interval to the next. ``fills``: of the intervals up to there."""
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
+    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, fills: FillHistory) -> None:
         self.machine = machine
+        self._fills = fills
         self._core = core
         self._detail = CoreObserver(core)
         self._exact_lines = settings.warm_up == "lines"
         line_bits = WaitModel(core.config).line_bits
         self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        self._simulated_until = 0  # [instructions]
         branches, references = settings.warm_branches, settings.warm_references
         self._window = _INSTRUCTIONS_A_REFERENCE * (
             branches if self._exact_lines else max(references, branches)
@@ -45,13 +49,15 @@ class DetailedRun:
         if machine.instructions < begin - self._window:
             self.advance(begin - self._window)
             if self._exact_lines:
-                core.warm_data(*machine.touched_lines(core.lines_to_warm))
+                now, touched = machine.instructions, Touched(*machine.touched_lines(core.lines_to_warm))
+                core.warm_caches(touched, NO_CODE, now - self._simulated_until, self._fills.before(now))
         machine.observe(self._fast, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()
         before = core.snapshot()
         machine.advance_to_instructions(end)
         machine.drain()
+        self._simulated_until = machine.instructions
         if machine.instructions != end:
             raise MeasureError(
                 f"the program did not do the same again: the interval from {begin} ends after {machine.instructions} "

@@ -21,10 +21,10 @@ from emulator.timing.counters import N_STATIC
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
 from measure.cycleclose.detail import DetailedRun
-from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.samples import PhaseSamples, Sample, spread
+from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.samples import Sample, spread
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
-from measure.cycleclose.tracer import Category, Interval, Settings
+from measure.cycleclose.tracer import Category, Interval, Settings, samples_for, shares_of
 
 _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C is heard
 
@@ -33,7 +33,7 @@ _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
     ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked;
-    ``known``: (n, N_STATIC) events that follow from the blocks.
+    ``known``: (n, N_STATIC) events that follow from the blocks; ``fills``: how many lines came into the data caches.
     """
 
     ends: NDArray[np.int64]
@@ -42,6 +42,7 @@ class Profile:
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
     known: NDArray[np.int64]
+    fills: FillHistory
 
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
@@ -55,7 +56,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     line_bits = model.line_bits if with_waits else 0
     machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
-    counter = KnownEvents()
+    counter, fills = KnownEvents(), FillHistory(config)
     ends, signatures, reuses, matches = [np.zeros(1, np.int64)], [], [], []
     known = [np.zeros((0, N_STATIC), np.int64)]
     while machine.ending is None:
@@ -64,6 +65,8 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
             break
         ends.append(ran.ends)
         reuses.append(ran.reuse_times)
+        if with_waits:
+            fills.add(ran.ends, ran.reuse_times)
         known.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
@@ -81,12 +84,13 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         np.array([match.distance for match in matches], np.float64),
         waits,
         np.concatenate(known),
+        fills,
     )
 
 
 def representatives(found: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
     """The intervals of each phase to simulate, at least ``samples`` if it has so many, by phase, ascending."""
-    shares = found.signatures / np.maximum(np.diff(found.ends), 1)[:, None]
+    shares = shares_of(found.signatures)
     chosen: dict[int, list[int]] = {}
     for phase in np.unique(found.phases).tolist():
         members = np.flatnonzero(found.phases == phase)
@@ -100,28 +104,27 @@ def trace_again(
 ) -> Iterator[Interval]:
     """Run the program a second time and yield its intervals when all samples are there.
 
-    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what is
-    between those that waited for memory nearly as long. Raises `MeasureError` when the program did not do the same
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the samples
+    with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
     again.
     """
     chosen = representatives(found, settings, samples)
-    run = DetailedRun(machine, core, settings)
+    run = DetailedRun(machine, core, settings, found.fills)
     each = {
         number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
         for number in sorted(number for mine in chosen.values() for number in mine)
     }
-    by_wait: dict[int, PhaseSamples] = {}
-    for phase, mine in chosen.items():
-        by_wait[phase] = PhaseSamples()
-        for number in mine:
-            by_wait[phase].add(Sample(number, float(found.waits[number]), each[number]))
+    shares, samples = shares_of(found.signatures), samples_for(settings)
+    if settings.wait_step:
+        for number, events in each.items():
+            samples.add(Sample(number, events), shares[number], float(found.waits[number]))
+        estimated, sources = samples.estimates(shares, found.waits)
     for number, phase in enumerate(found.phases.tolist()):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
         if number in each:
             category, events, source = Category.SIMULATED, each[number], number
-        elif by_wait[phase].differ(settings.wait_step):
-            category = Category.MATCHED
-            events, source = by_wait[phase].estimate(float(found.waits[number]))
+        elif settings.wait_step:
+            category, events, source = Category.MATCHED, estimated[number], int(sources[number])
         else:
             category = Category.MATCHED
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))

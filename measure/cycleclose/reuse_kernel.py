@@ -49,3 +49,52 @@ def fill_misses(
                 break
             between += more
             above -= inside
+
+
+@kernel
+def add_evictions(
+    ends: NDArray[np.int64], reuse_times: NDArray[np.int64], first: int, lines: float, fills: NDArray[np.float64]
+) -> None:
+    """Misses of a cache of so many lines with random replacement: ``fills[k]``, (n + 1,), since the first interval up to
+    ``ends[k]``, (n + 1,), for the intervals from ``first`` on.
+
+    ``reuse_times``: of those intervals, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line is still there after
+    as many evictions as follow an access with probability exp(-evictions / lines). Here the evictions before an interval
+    are those of the intervals before it, and the ones inside come evenly; nothing is thrown out before the cache is
+    full. misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above come ever closer to
+    the largest solution.
+    """
+    bins = reuse_times.shape[1]
+    before = np.zeros(bins)
+    inside = np.zeros(bins)
+    for row in range(reuse_times.shape[0]):
+        done = first + row
+        begin, length = ends[done], ends[done + 1] - ends[done]
+        old = max(fills[done] - lines, 0.0)  # evictions
+        is_full = fills[done] >= lines
+        misses = 0.0
+        at = done
+        for bin_ in range(bins):
+            misses += reuse_times[row, bin_]
+            time = 0.75 * 2.0**bin_  # the middle of the bin
+            inside[bin_] = min(time, 0.5 * length) / max(length, 1) / lines if is_full else 0.0
+            moment = begin + 0.5 * length - time
+            while at > 0 and ends[at] > moment:
+                at -= 1
+            was = fills[at]
+            if at < done:
+                was += (fills[at + 1] - was) * min(max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0)
+            before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
+        never = float(reuse_times[row, bins - 1])
+        for _ in range(50):
+            difference, slope = misses - never, 1.0
+            for bin_ in range(bins - 1):
+                accesses = reuse_times[row, bin_]
+                if accesses:
+                    stays = np.exp(-before[bin_] - inside[bin_] * misses)
+                    difference -= accesses * (1.0 - stays)
+                    slope -= accesses * inside[bin_] * stays
+            if slope <= 0.0 or difference < 1e-3 * misses:
+                break
+            misses -= difference / slope
+        fills[done + 1] = fills[done] + max(misses, 0.0)

@@ -17,10 +17,19 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import Match, SignatureTable
 from measure.cycleclose.detail import DetailedRun
-from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
+from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.samples import Sample, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
-from measure.cycleclose.tracer import Category, Interval, Settings, profiling
+from measure.cycleclose.tracer import (
+    Category,
+    Interval,
+    Seen,
+    Settings,
+    profiling,
+    samples_for,
+    settle,
+    shares_of,
+)
 
 _STRETCH_INSTRUCTIONS = (
     200_000_000  # emulated before looking back: some 40 ms, to a few for keeping the state
@@ -41,8 +50,11 @@ class RollBackTracer:
         self._known = KnownEvents()
         self._waits = WaitModel(core.config)
         self._profiled = profiling(settings, self._waits)
-        self._run = DetailedRun(machine, core, settings)
-        self._samples: dict[int, PhaseSamples] = {}
+        self._fills = FillHistory(core.config)
+        self._run = DetailedRun(machine, core, settings, self._fills)
+        self._samples = samples_for(settings)
+        self._of_phase: dict[int, Sample] = {}  # the last one
+        self._seen = Seen()
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
 
     def intervals(self) -> Iterator[Interval]:
@@ -58,30 +70,42 @@ class RollBackTracer:
             ran = machine.run_intervals(length, at_most)
             begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
             found = self._look(ran, begins)
-            wanted = self._wanted(found)
+            wanted, simulated = self._wanted(found), dict[int, Sample]()
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
                 for place in wanted:
                     match, signature, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))
-                    self._samples.setdefault(match.phase, PhaseSamples()).add(
-                        Sample(number + place, wait, events)
-                    )
+                    sample = Sample(number + place, events)
+                    simulated[number + place] = sample
+                    self._of_phase[match.phase] = sample
+                    self._samples.add(sample, shares_of(signature), wait)
                     self._sampled.add((match.phase, wait_bucket(wait, self.settings.wait_step)))
                     self.table.sampled(match.phase, signature)
                 self._run.advance(int(ran.ends[-1]) + int(ended))
             known = self._known.count(machine.facts, ran)
+            shares = shares_of(np.array([signature for _, signature, _ in found]).reshape(len(found), -1))
+            self._seen.add(shares, np.array([wait for _, _, wait in found]), known)
             for place, (match, _, wait) in enumerate(found):
-                events_each, source = self._samples[match.phase].estimate(wait)
                 begin, end = int(begins[place]), int(ran.ends[place])
-                simulated = source == number + place
-                events = with_known(events_each * (end - begin), known[place])
-                category = Category.SIMULATED if simulated else Category.MATCHED
+                if number + place in simulated:
+                    category, sample = Category.SIMULATED, simulated[number + place]
+                else:
+                    category = Category.MATCHED
+                    with_waits = self.settings.wait_step > 0
+                    sample = (
+                        self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
+                    )
+                events = with_known(sample.events_each * (end - begin), known[place])
                 yield Interval(
-                    number + place, begin, end, match.phase, category, source, match.distance, events
+                    number + place, begin, end, match.phase, category, sample.number, match.distance, events
                 )
             number += len(found)
+
+    def settled(self, found: list[Interval]) -> list[Interval]:
+        """As `Tracer.settled`."""
+        return settle(found, self._samples, self._seen) if self.settings.wait_step else found
 
     def _look(self, ran: Intervals, begins: np.ndarray) -> list[tuple[Match, np.ndarray, float]]:
         """Phase, signature and waiting of each interval of the stretch."""
@@ -89,6 +113,7 @@ class RollBackTracer:
         waits = np.zeros(len(ran))
         if self.settings.wait_step:
             waits = self._waits.cycles_each(ran.reuse_times, ran.ends - begins)
+            self._fills.add(ran.ends, ran.reuse_times)
         return [
             (self.table.classify(signature), signature, float(wait))
             for signature, wait in zip(signatures, waits, strict=True)

@@ -1,17 +1,20 @@
-"""What the simulated intervals of a phase say about its others.
+"""What the simulated intervals of a program say about its others.
 
-A phase is code. Where its data matter, too, intervals have a second coordinate, how many cycles an instruction waits
-for memory (`measure.cycleclose.reuse`), and the events of an interval are interpolated between the two samples that
-waited least more and least less.
+A phase is code, and has the events of its sample. Where data matter, too, intervals have a second coordinate, how many
+cycles an instruction waits for memory (`measure.cycleclose.reuse`), and an interval's events are those of the samples
+that are closest to it in both: in its own signature, not in its phase's, which moves as the phase is sampled.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from emulator.timing.counters import N_EVENTS, Event
+
+_LEAST = 0.5  # of the least that any of the closest samples has
 
 
 def wait_bucket(wait: float, step: float) -> int:
@@ -22,48 +25,68 @@ def wait_bucket(wait: float, step: float) -> int:
 
 @dataclass(frozen=True)
 class Sample:
-    """A simulated interval: its number, its waiting [cycles an instruction], and events an instruction."""
+    """A simulated interval: its number, and events an instruction, (N_EVENTS,)."""
 
     number: int
-    wait: float
     events_each: NDArray[np.float64] = field(repr=False)
 
 
-class PhaseSamples:
-    """The samples of one phase, by their waiting."""
+class Samples:
+    """All samples of a program.
 
-    def __init__(self) -> None:
-        self.samples: list[Sample] = []
+    ``step``: difference of waiting, as `wait_bucket` has it, that counts as much as a difference of ``reach`` in
+    signatures that sum to 1.
+    """
 
-    def add(self, sample: Sample) -> None:
-        """Keep a sample; it takes the place of one that waited as long."""
-        waits = [one.wait for one in self.samples]
-        place = bisect_left(waits, sample.wait)
-        if place < len(waits) and waits[place] == sample.wait:
-            self.samples[place] = sample
-        else:
-            self.samples.insert(place, sample)
+    def __init__(self, dimensions: int, reach: float, step: float) -> None:
+        self._reach, self._step = reach, step
+        self._shares = np.zeros((64, dimensions))
+        self._waits = np.zeros(64)
+        self._events = np.zeros((64, N_EVENTS))
+        self._numbers = np.zeros(64, np.int64)
+        self._n = 0
 
-    def differ(self, step: float) -> bool:
-        """Whether they tell what waiting for memory does: it differs by more than a quarter of ``step``."""
-        scale = [float(np.log1p(one.wait)) for one in (self.samples[0], self.samples[-1])]
-        return step > 0 and scale[1] - scale[0] > step / 4
+    def __len__(self) -> int:
+        return self._n
 
-    def estimate(self, wait: float) -> tuple[NDArray[np.float64], int]:
-        """Events an instruction of an interval that waits so long, and the number of the sample closest to it.
+    def add(self, sample: Sample, share: NDArray[np.float64], wait: float) -> None:
+        """Keep a sample with its own signature, (d,), that sums to 1, and waiting."""
+        n = self._n
+        if n == len(self._waits):
+            self._shares, self._waits, self._events, self._numbers = (
+                np.concatenate([part, np.zeros_like(part)])
+                for part in (self._shares, self._waits, self._events, self._numbers)
+            )  # type: ignore[assignment]
+        self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
+        self._numbers[n] = sample.number
+        self._n = n + 1
 
-        Between two samples in proportion; beyond the outermost one, as that one.
-        """
-        samples = self.samples
-        place = bisect_left([one.wait for one in samples], wait)
-        if place == 0:
-            return samples[0].events_each, samples[0].number
-        if place == len(samples):
-            return samples[-1].events_each, samples[-1].number
-        less, more = samples[place - 1], samples[place]
-        share = (wait - less.wait) / (more.wait - less.wait)
-        events = less.events_each + share * (more.events_each - less.events_each)
-        return events, (less if share < 0.5 else more).number
+    def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
+        """What the samples, at least one, say of an interval; with the number of the closest one."""
+        events, sources = self.estimates(share[None, :], np.array([wait]))
+        return Sample(int(sources[0]), events[0])
+
+    def estimates(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Events an instruction, (k, N_EVENTS), of intervals with signatures ``shares``, (k, d), and ``waits``, (k,), and
+        the numbers of the closest samples, (k,). There is at least one sample."""
+        from measure.cycleclose.samples_kernel import NEIGHBOURS, neighbours_of_all
+
+        n, k = self._n, len(waits)
+        places, weights, more = np.empty((k, NEIGHBOURS), np.int64), np.empty((k, NEIGHBOURS)), np.empty(k)
+        own = self._waits[:n]
+        neighbours_of_all(
+            self._shares[:n], own, np.log1p(own) / self._step, shares, waits, self._reach, self._step, places,
+            weights, more,
+        )  # fmt: skip
+        events = np.zeros((k, N_EVENTS))
+        for column in range(NEIGHBOURS):
+            events += weights[:, column, None] * self._events[places[:, column]]
+        events[:, Event.CYCLES] += more
+        # What the slope of a few samples says has a limit.
+        least = _LEAST * self._events[places].min(axis=1)
+        return np.maximum(events, least), self._numbers[places[:, 0]]
 
 
 def spread(

@@ -7,8 +7,8 @@ interval gets the events of its phase's sample, or is *unsampled* when there is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal
 
@@ -19,14 +19,17 @@ from emulator.events import BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.warm import Touched
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
+from measure.cycleclose.code_lines import CodeLines
 from measure.cycleclose.predictors import predictor_named
-from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.samples import PhaseSamples, Sample, wait_bucket
+from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.samples import Sample, Samples, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
+_NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
 WarmUp = Literal["queues", "lines"]
@@ -95,6 +98,23 @@ class CoreObserver:
         self.core.consume(facts, stream)
 
 
+class KeptRecord:
+    """An observer that keeps the record of an interval until it has ended."""
+
+    selection = _RECORD
+
+    def __init__(self) -> None:
+        self._parts: list[NDArray[np.uint32]] = []
+
+    def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
+        self._parts.append(stream.copy())
+
+    def take(self) -> NDArray[np.uint32]:
+        """All of it; begins anew."""
+        parts, self._parts = self._parts, []
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint32)
+
+
 class Tracer:
     """Traces ``machine``, which has no timing core of its own, with ``core`` for what is simulated.
 
@@ -117,10 +137,17 @@ class Tracer:
         self._signatures = SignatureMaker(settings.dimensions)
         self._known = KnownEvents()
         self._waits = WaitModel(core.config)
-        self._samples: dict[int, PhaseSamples] = {}
+        self._samples = samples_for(settings)
+        self._of_phase: dict[int, Sample] = {}  # the last one
+        self._seen = Seen()
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
         self._last: Sample | None = None
-        self._detail = CoreObserver(core)
+        self._fills = FillHistory(core.config)
+        self._code = CodeLines(core.config)
+        self._simulated_until = 0  # [instructions]
+        self._kept = KeptRecord()
+        self._detail: CoreObserver | KeptRecord = CoreObserver(core)
+        self._before = core.snapshot()
         self._profiled = profiling(settings, self._waits)
         asked = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
@@ -136,12 +163,14 @@ class Tracer:
         machine.observe(self._profiled, watching)
         while machine.ending is None:
             begin = machine.instructions
-            before = self._enter_detail(watching) if self.wants_detail() else None
+            detailed = self.wants_detail()
+            if detailed:
+                self._enter_detail(watching)
             ran = machine.run_intervals(self.settings.interval_instructions, 1)
             counted = None
-            if before is not None:
+            if detailed:
                 machine.drain()
-                counted = (self.core.snapshot() - before).astype(np.float64)
+                counted = self._simulate()
                 if not self.settings.everything:
                     machine.observe(self._profiled, watching)
             if len(ran) == 0:
@@ -159,16 +188,34 @@ class Tracer:
         phase, bucket = divmod(predicted, _BUCKETS)
         return self.table.knows(phase) and (phase, bucket) not in self._sampled
 
-    def _enter_detail(self, watching: list[RecordQueue]) -> NDArray[np.int64]:
-        """Warm the core up; its counters where the interval begins."""
+    def _enter_detail(self, watching: list[RecordQueue]) -> None:
+        """Warm the core up for the interval that begins here."""
+        self._detail = CoreObserver(self.core)
         if self._queue is not None:
             self.machine.drain()
             tail = self._queue.tail(self.machine.facts)
             self.core.consume(self.machine.facts, tail)
         if self.settings.warm_up == "lines" and not self.settings.everything:
-            self.core.warm_data(*self.machine.touched_lines(self.core.lines_to_warm))
+            now = self.machine.instructions
+            touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
+            code = self._code.before(now, self.machine.facts)
+            self.core.warm_caches(touched, code, now - self._simulated_until, self._fills.before(now))
+            self._detail = self._kept
         self.machine.observe(self._profiled, [self._detail, *watching])
-        return self.core.snapshot()
+        self._before = self.core.snapshot()
+
+    def _simulate(self) -> NDArray[np.float64]:
+        """Events of the interval that has just run in detail, (N_EVENTS,)."""
+        core, facts = self.core, self.machine.facts
+        if self._detail is self._kept:
+            # What branch prediction has learnt before a phase is sampled is not recorded. The second half of the interval
+            # is as much like what came before it as anything is.
+            record = self._kept.take()
+            core.train(facts, record, int(len(record) * _NOT_LEARNT))
+            self._before = core.snapshot()
+            core.consume(facts, record)
+        self._simulated_until = self.machine.instructions
+        return (core.snapshot() - self._before).astype(np.float64)
 
     def _classify(
         self, number: int, begin: int, ran: Intervals, counted: NDArray[np.float64] | None
@@ -179,21 +226,26 @@ class Tracer:
         wait = 0.0
         if self.settings.wait_step:
             wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
+            self._fills.add(ran.ends, ran.reuse_times)
+        self._code.add(begin, ran)
+        share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
+        self._seen.add(share[None, :], np.array([wait]), known[None, :])
         match = self.table.classify(signature)
         phase = match.phase
         bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
         self._predictor.observe(phase * _BUCKETS + bucket)
         if counted is not None:
             category = Category.SIMULATED
-            sample = Sample(number, wait, counted / instructions)
-            self._samples.setdefault(phase, PhaseSamples()).add(sample)
+            sample = Sample(number, counted / instructions)
+            self._samples.add(sample, share, wait)
+            self._of_phase[phase] = sample
             self._sampled.add((phase, bucket))
             self.table.sampled(phase, signature)
-        elif phase in self._samples:
+        elif phase in self._of_phase:
             category = Category.MATCHED
-            sample = Sample(*self._estimate(phase, wait))
+            sample = self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
         else:
-            category, guessed = Category.UNSAMPLED, self._guess(signature, wait)
+            category, guessed = Category.UNSAMPLED, self._guess(signature, share, wait)
             if guessed is None:
                 nothing = np.full(len(self.core.counters), np.nan)
                 return Interval(number, begin, end, phase, category, -1, match.distance, nothing)
@@ -201,22 +253,80 @@ class Tracer:
         self._last = sample
         events = sample.events_each * instructions
         if category is not Category.SIMULATED:
-            events = with_known(events, self._known.count(self.machine.facts, ran)[0])
+            events = with_known(events, known)
         return Interval(number, begin, end, phase, category, sample.number, match.distance, events)
 
-    def _estimate(self, phase: int, wait: float) -> tuple[int, float, NDArray[np.float64]]:
-        events_each, source = self._samples[phase].estimate(wait)
-        return source, wait, events_each
+    def settled(self, found: list[Interval]) -> list[Interval]:
+        """``found``, all that `intervals` gave, with what the samples that came later say, too.
 
-    def _guess(self, signature: NDArray[np.int64], wait: float) -> Sample | None:
+        Without ``wait_step``, as in the paper, an interval keeps what was known when it ended.
+        """
+        if self.settings.everything or not self.settings.wait_step:
+            return found
+        none = self.settings.unsampled == "none"
+        return settle(found, self._samples, self._seen, keep={Category.UNSAMPLED} if none else set())
+
+    def _guess(
+        self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
+    ) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
-        if self.settings.unsampled == "closest" and self._samples:
+        if self.settings.unsampled == "closest" and self._of_phase:
+            if self.settings.wait_step:
+                return self._samples.estimate(share, wait)
             sampled = np.zeros(self.table.phases, np.bool_)
-            sampled[list(self._samples)] = True
+            sampled[list(self._of_phase)] = True
             closest = self.table.closest(signature, sampled)
-            return None if closest is None else Sample(*self._estimate(closest, wait))
+            return None if closest is None else self._of_phase[closest]
         return None
+
+
+class Seen:
+    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the events
+    that follow from its blocks."""
+
+    def __init__(self) -> None:
+        self._shares: list[NDArray[np.float64]] = []
+        self._waits: list[NDArray[np.float64]] = []
+        self._known: list[NDArray[np.int64]] = []
+
+    def add(self, shares: NDArray[np.float64], waits: NDArray[np.float64], known: NDArray[np.int64]) -> None:
+        """The next intervals: (n, d), (n,), (n, N_STATIC)."""
+        self._shares.append(shares)
+        self._waits.append(waits)
+        self._known.append(known)
+
+    def all(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Those of all intervals."""
+        return np.concatenate(self._shares), np.concatenate(self._waits), np.concatenate(self._known)
+
+
+def settle(
+    found: list[Interval], samples: Samples, seen: Seen, keep: Collection[Category] = ()
+) -> list[Interval]:
+    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as they
+    are. ``seen``: of the first intervals of the program, at least those of ``found``."""
+    if not len(samples) or not found:
+        return found
+    shares, waits, known = (part[: len(found)] for part in seen.all())
+    events, sources = samples.estimates(shares, waits)
+    return [
+        one
+        if one.category is Category.SIMULATED or one.category in keep
+        else replace(one, source=int(source), events=with_known(each * one.instructions, blocks))
+        for one, each, source, blocks in zip(found, events, sources, known, strict=True)
+    ]
+
+
+def samples_for(settings: Settings) -> Samples:
+    """No samples yet. Signatures half as far apart as those of one phase may be differ as much as ``wait_step``."""
+    reach = settings.threshold / 2 * (2 if settings.base == "2L" else 1)
+    return Samples(settings.dimensions, reach, settings.wait_step or 1.0)
+
+
+def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Signatures, (..., d), that sum to 1."""
+    return np.asarray(signatures / np.maximum(signatures.sum(axis=-1, keepdims=True), 1))
 
 
 def profiling(settings: Settings, waits: WaitModel) -> TraceSelection:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from emulator.guest_options import Guest, guest_options
+
 _EPILOG = """\b
 The phases of a program, and how well the points stand for it on a machine:
   measure phases --interval 1M --machine configs/machines/strongarm.yaml experiments/workloads/bwtzip.c medium
@@ -67,42 +69,46 @@ Points that another tool found, against full simulation:
 @click.option(
     "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
 )
+@guest_options
+@click.option("--picture/--no-picture", default=None,
+              help="Draw phases.png (similarity matrix, metrics over time, phases). Default: of programs, not of "
+                   "FILE.bb, where drawing takes longer than all else.")  # fmt: skip
 @click.option("--seed", type=int, metavar="N",
               help="Of the projection, of k-means and of the machine. Default: 1. With --compat of k-means "
                    "(-seedkm) and of the machine.")  # fmt: skip
 @click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM|FILE.bb")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def phases(program: Path, arguments: tuple[str, ...], machine: Path | None, out: Path | None, interval: str,
-           stdin: Path | None, points: Path | None, weights: Path | None, **told: Any) -> None:  # fmt: skip
+@click.pass_context
+def phases(context: click.Context, program: Path, arguments: tuple[str, ...], machine: Path | None, out: Path | None,
+           interval: str, stdin: Path | None, guest: Guest, points: Path | None, weights: Path | None,
+           **told: Any) -> None:  # fmt: skip
     """Find the phases of PROGRAM, and the intervals that stand for it (SimPoint).
 
-    PROGRAM is a static riscv64 Linux executable or a C file; FILE.bb[.gz] holds basic block vectors. Intervals that
-    run the same code in the same proportions are of one phase: vectors are projected to a few dimensions, clustered
-    by k-means for k = 1 to --max-k, and scored (BIC). The interval nearest to the centre of its phase stands for it.
+    PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root) or a C file;
+    FILE.bb[.gz] holds basic block vectors, and takes no options about running a program. Intervals that run the same
+    code in the same proportions are of one phase: vectors are projected to a few dimensions, clustered by k-means for
+    k = 1 to --max-k, and scored (BIC). The interval nearest to the centre of its phase stands for it.
 
-    Leaves DIR/NAME.bb, .simpoints, .weights and .labels, which SimPoint's users know, phases.png (similarity matrix,
-    metrics over time, phases) and summary.json; with --machine trace.parquet and homogeneity.csv, too.
+    Leaves DIR/NAME.bb, .simpoints, .weights and .labels, which SimPoint's users know, phases.png and summary.json; with
+    --machine trace.parquet and homogeneity.csv, too.
     """
     from rich.console import Console
 
-    from measure.campaign import parse_count
-    from measure.cycleclose.command import Job
+    from measure.quantities import parse_interval
+    from measure.cycleclose.job import Job
     from measure.errors import RunError
     from measure.phases.command import Options, is_vectors_file, run_phases, run_points
 
+    of_vectors = is_vectors_file(program)
+    if of_vectors:
+        _refuse_what_runs_programs(context, program, arguments)
     try:
-        length = parse_count(interval)
-        if length < 1000:
-            raise ValueError(f"an interval of {interval} instructions, expected at least 1000")
+        length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     compat = told.pop("compat") is not None
     if compat and told["start_method"] == "kmeans++":
         raise click.UsageError("SimPoint 3.2 has no kmeans++: give --start-method sample or furthest")
-    if is_vectors_file(program) and (machine is not None or points is not None):
-        raise click.UsageError(
-            f"{program} is a file of vectors: --machine and --points need the program itself"
-        )
     if (points is None) != (weights is None):
         raise click.UsageError(
             "--points and --weights go together: which intervals, and how much each stands for"
@@ -111,9 +117,11 @@ def phases(program: Path, arguments: tuple[str, ...], machine: Path | None, out:
         told[share] /= 100
     if machine is None or compat:
         told["wait_step"] = 0.0
+    if told["picture"] is None:
+        told["picture"] = not of_vectors
     options = Options(length, compat=compat, **told)
     seed = 1 if options.seed is None else options.seed
-    job = Job(program, arguments, machine or Path(), stdin, seed)
+    job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest)
     directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
     console = Console(stderr=False, highlight=False)
     if points is not None and weights is not None:
@@ -124,3 +132,30 @@ def phases(program: Path, arguments: tuple[str, ...], machine: Path | None, out:
         ending = run_phases(job, machine, options, directory, console)
     if ending is not None:
         raise RunError(f"{program}: {ending}")
+
+
+def _refuse_what_runs_programs(context: click.Context, program: Path, arguments: tuple[str, ...]) -> None:
+    """Raise `click.UsageError` for what would be ignored with a file of vectors."""
+    if arguments:
+        given = " ".join(arguments)
+        raise click.UsageError(
+            f"got '{given}' after {program}, which is a file of vectors and takes no arguments; options go before it: "
+            f"measure phases {given} {program}"
+        )
+    for name in (
+        "machine",
+        "interval",
+        "stdin",
+        "points",
+        "weights",
+        "wait_step",
+        "root",
+        "maps",
+        "writable",
+        "env",
+    ):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            option = next(one.opts[0] for one in context.command.params if one.name == name)
+            raise click.UsageError(
+                f"{program} is a file of vectors: {option} is about running a program, so give the program itself"
+            )

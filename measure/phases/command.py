@@ -1,29 +1,26 @@
-"""What `measure phases` does: vectors, phases, simulation points, and how well they stand for the program."""
+"""What `measure phases` does: vectors, phases, simulation points, and how well they stand for the program.
+
+Files of vectors need little of what programs need (`measure.phases.program`), so that is loaded for programs alone.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.errors import EmulatorError
-from emulator.timing.load import load_machine
-from measure.cycleclose.command import Job, machine_for, program_file, trace_job
-from measure.cycleclose.metrics import ENERGY, RATES
-from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.tracer import Settings
-from measure.errors import CampaignError, MeasureError
+from measure.cycleclose.job import Job, check_length
+from measure.errors import CampaignError
 from measure.phases.bbv import BasicBlockVectors
 from measure.phases.choose import Phases, Search, find_phases
 from measure.phases.compat import find_phases_simpoint32
 from measure.phases.data import split_by_waits
-from measure.phases.estimates import estimates
 from measure.phases.formats import (
     PhaseFileError,
     read_bb,
@@ -33,13 +30,12 @@ from measure.phases.formats import (
     write_simpoints,
     write_weights,
 )
-from measure.phases.homogeneity import homogeneity, similarity
+from measure.phases.homogeneity import similarity
 from measure.phases.kmeans import Starts
 from measure.phases.points import SimulationPoints, simulation_points
-from measure.phases.profile import profile_blocks
 from measure.phases.projection import project
 from measure.phases.terminal import print_estimates, print_phases
-from measure.store import write_atomically, write_text_atomically
+from measure.store import remove_leftovers, write_atomically, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +50,8 @@ class Options:
 
     ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
     alike, else by their instructions; ``coverage``: the largest phases that make up this share get a point;
-    ``wait_step``: phases are cut where their intervals wait for memory differently by this share of time (0: not).
+    ``wait_step``: phases are cut where their intervals wait for memory differently by this share of time (0: not);
+    ``picture``: draw it.
     """
 
     interval_instructions: int = 10_000_000
@@ -70,12 +67,13 @@ class Options:
     seed: int | None = None
     compat: bool = False
     wait_step: float = 0.0
+    picture: bool = True
 
 
 @dataclass(frozen=True)
-class _Profiled:
-    """``waits``: as `BlockProfile` has them; ``table``: all intervals simulated in detail, if they were; ``ending``:
-    what ended the guest badly."""
+class Profiled:
+    """The vectors of a program. ``waits``: as `BlockProfile` has them; ``table``: all intervals simulated in detail, if
+    they were; ``ending``: what ended the guest badly."""
 
     vectors: BasicBlockVectors
     waits: NDArray[np.float64] | None
@@ -122,21 +120,25 @@ def run_phases(
     Returns what ended the guest, when that was no success.
     """
     started = time.perf_counter()
-    profiled = _profile(job, machine, options, console)
+    profiled = _profiled(job, machine, options, console)
     vectors, table = profiled.vectors, profiled.table
     vector_seconds = time.perf_counter() - started
     found = phases_of(vectors, options, profiled.waits)
     points = simulation_points(found, options.coverage)
     phase_seconds = time.perf_counter() - started - vector_seconds
     about = _summary(job, options, vectors, found, points)
+    told, uniform = None, None
     if table is not None:
-        about["estimates"] = _plain(estimates(table, points))
-    _write(directory, job, vectors, found, points, table)
+        from measure.phases.program import compared
+
+        told, uniform = compared(table, found, points)
+        about["estimates"] = _plain(told)
+    remove_leftovers(directory)
+    _write(directory, job, vectors, found, points, profiled, options, uniform)
     _write_summary(directory, about)
-    uniform = _homogeneity(found, table) if table is not None else None
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
-    if table is not None:
-        print_estimates(console, estimates(table, points))
+    if told is not None:
+        print_estimates(console, told)
     console.print(f"Results: {directory}", style="dim")
     return profiled.ending
 
@@ -149,8 +151,11 @@ def run_points(
     Simulates all of it on ``machine``, too, writes DIR/trace.parquet and summary.json, and prints. Returns what
     ended the guest, when that was no success.
     """
+    from measure.phases.estimates import estimates
+    from measure.phases.program import simulate
+
     points = read_points(*files)
-    table, ending = _simulate(job, machine, options, console)
+    table, ending = simulate(job, machine, options.interval_instructions, console)
     beyond = points.intervals >= len(table)
     if beyond.any():
         raise PhaseFileError(
@@ -158,67 +163,34 @@ def run_points(
             f"of {options.interval_instructions:,} instructions {job.program} has {len(table)}; "
             "give --interval the length that the points were made with"
         )
+    if ending is None:
+        check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
     told = estimates(table, points)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
-    _write_summary(directory, _described(job, options, points) | {"estimates": _plain(told)})
+    _write_summary(
+        directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(told)}
+    )
     print_estimates(console, told)
     console.print(f"Results: {directory}", style="dim")
     return ending
 
 
-def _profile(job: Job, machine: Path | None, options: Options, console: Console) -> _Profiled:
+def _profiled(job: Job, machine: Path | None, options: Options, console: Console) -> Profiled:
     if is_vectors_file(job.program):
-        return _Profiled(read_bb(job.program), None, None, None)
-    try:
-        elf = program_file(job.program, console)
-        model = None
-        if machine is not None and options.wait_step and not options.compat:
-            model = WaitModel(load_machine(machine))
-        with machine_for(job, elf) as emulated:
-            profile = profile_blocks(emulated, options.interval_instructions, model)
-            emulated.save_translations()
-            ending = emulated.ending
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    problem = None
-    if ending is not None and ending.status != 0:
-        problem = ending.message or f"exit status {ending.status}"
-    if profile.vectors.n_intervals == 0:
-        raise MeasureError(f"{job.program}: nothing was executed ({problem or 'it ended at once'})")
-    table = _simulate(job, machine, options, console)[0] if machine is not None else None
-    return _Profiled(profile.vectors, profile.waits, table, problem)
+        return Profiled(read_bb(job.program), None, None, None)
+    from measure.phases.program import profile
+
+    wait_step = 0.0 if options.compat else options.wait_step
+    return Profiled(*profile(job, machine, options.interval_instructions, wait_step, console))
 
 
-def _simulate(job: Job, machine: Path, options: Options, console: Console) -> tuple[pd.DataFrame, str | None]:
-    """All intervals in detail, and what ended the guest badly."""
-    try:
-        elf = program_file(job.program, console)
-        config = load_machine(machine)
-        with console.status("simulating everything in detail"):
-            full = Settings(options.interval_instructions, everything=True)
-            traced = trace_job(replace(job, samples=0), elf, config, full, None)
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    if traced.interrupted:
-        raise KeyboardInterrupt
-    return traced.table, traced.ending
-
-
-def _metrics(table: pd.DataFrame) -> pd.DataFrame:
-    return table[[name for name in (*RATES, ENERGY) if name in table and table[name].notna().any()]]
-
-
-def _homogeneity(found: Phases, table: pd.DataFrame) -> pd.DataFrame:
-    return homogeneity(found.labels, _metrics(table), table["instructions"])
-
-
-def _described(job: Job, options: Options, points: SimulationPoints) -> dict[str, Any]:
+def _described(job: Job, interval_instructions: int, points: SimulationPoints) -> dict[str, Any]:
     listed = zip(points.phases.tolist(), points.intervals.tolist(), points.weights.tolist(), strict=True)
     return {
         "format": SUMMARY_FORMAT,
         "program": str(job.program),
         "arguments": list(job.arguments),
-        "interval_instructions": options.interval_instructions,
+        "interval_instructions": interval_instructions,
         "simulation_points": [
             {"phase": phase, "interval": interval, "weight": weight} for phase, interval, weight in listed
         ],
@@ -228,7 +200,10 @@ def _described(job: Job, options: Options, points: SimulationPoints) -> dict[str
 def _summary(
     job: Job, options: Options, vectors: BasicBlockVectors, found: Phases, points: SimulationPoints
 ) -> dict[str, Any]:
-    return _described(job, options, points) | {
+    length = options.interval_instructions
+    if is_vectors_file(job.program):
+        length = int(np.sort(vectors.instructions)[vectors.n_intervals // 2])  # as whoever made them chose it
+    return _described(job, length, points) | {
         "rules": "simpoint-3.2" if options.compat else "own",
         "wait_step": options.wait_step,
         "intervals": vectors.n_intervals,
@@ -261,21 +236,38 @@ def _write(
     vectors: BasicBlockVectors,
     found: Phases,
     points: SimulationPoints,
-    table: pd.DataFrame | None,
+    profiled: Profiled,
+    options: Options,
+    uniform: pd.DataFrame | None,
 ) -> None:
-    from measure.phases.figure import phases_figure
-
     name = job.program.name.split(".")[0]
     if not is_vectors_file(job.program):
         write_bb(directory / f"{name}.bb", vectors)
     write_simpoints(directory / f"{name}.simpoints", points.intervals, points.phases)
     write_weights(directory / f"{name}.weights", points.weights, points.phases)
     write_labels(directory / f"{name}.labels", found.labels, found.distances)
+    if profiled.table is not None and uniform is not None:
+        shown = profiled.table.assign(phase=found.labels)
+        write_atomically(directory / "trace.parquet", lambda path: shown.to_parquet(path))
+        write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
+    if options.picture:
+        _draw(directory / "phases.png", name, vectors, found, points, profiled.table)
+
+
+def _draw(
+    path: Path,
+    name: str,
+    vectors: BasicBlockVectors,
+    found: Phases,
+    points: SimulationPoints,
+    table: pd.DataFrame | None,
+) -> None:
+    from measure.phases.figure import phases_figure
+
     metrics = None
     if table is not None:
-        shown, metrics = table.assign(phase=found.labels), _metrics(table)
-        write_atomically(directory / "trace.parquet", lambda path: shown.to_parquet(path))
-        uniform = _homogeneity(found, table)
-        write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
+        from measure.phases.program import metrics_of
+
+        metrics = metrics_of(table)
     figure = phases_figure(similarity(vectors), found, points, vectors.instructions, metrics, name)
-    write_atomically(directory / "phases.png", lambda path: figure.savefig(path, dpi=110, format="png"))
+    write_atomically(path, lambda part: figure.savefig(part, dpi=110, format="png"))

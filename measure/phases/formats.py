@@ -1,9 +1,10 @@
 """Files of basic block vectors and simulation points, as SimPoint, Valgrind's exp-bbv, QEMU and gem5 write them.
 
 ``.bb``: a line ``T:block:count :block:count ...`` an interval, plain or gzip'd; simpoints ``interval phase``; weights
-``weight phase``; labels ``phase distance``. A file cut off inside a number at its very end cannot be told from a whole
-one without a last newline, which is accepted; anything else that is not of the format is refused. A file is written
-whole or not at all; `measure.errors.StoreError` says when it cannot be.
+``weight phase``; labels ``phase distance``. What is not of the format is refused. So is a ``.bb`` whose last line has
+no newline: every tool that writes such files ends each line with one, so this one was cut off, perhaps inside a
+number (SimPoint 3.2 drops such a line without a word). A file cut off exactly behind a newline cannot be told from a
+whole one. A file is written whole or not at all; `measure.errors.StoreError` says when it cannot be.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from measure.store import write_atomically
 _INTERVAL = re.compile(rb"T(?:[ \t]*+:[ \t]*+\d{1,18}+[ \t]*+:[ \t]*+\d{1,18}+)++[ \t\r]*+")
 _PAIR = re.compile(rb"[ \t]*+:[ \t]*+\d{1,18}+[ \t]*+:[ \t]*+\d{1,18}+(?![^ \t\r:])")
 _BATCH = 256  # intervals whose text is parsed at once
+_CUT_OFF = (
+    ", and no newline behind: the file was cut off, so that its last interval may be wrong. Write it again; if it is "
+    "whole, end its last line with a newline"
+)
 
 
 class PhaseFileError(MeasureError):
@@ -41,6 +46,47 @@ def read_bb(path: Path | str) -> BasicBlockVectors:
     Raises `PhaseFileError`.
     """
     path = Path(path)
+    return _read_plain(path) or read_lines(path)
+
+
+def _read_plain(path: Path) -> BasicBlockVectors | None:
+    """As `read_lines`, fast; None for what is not written plainly, or not right: that says why."""
+    from measure.phases.text_kernel import has_twice, read_rows
+
+    try:
+        with path.open("rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b"
+        text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    except (OSError, EOFError, zlib.error):
+        return None
+    most = text.count(b":") // 2 + 1
+    numbers, counts, ends = (np.empty(size, np.int64) for size in (most, most, text.count(b"\n")))
+    rows = read_rows(np.frombuffer(text, np.uint8), numbers, counts, ends)
+    if rows < 1:
+        return None
+    del text
+    ends = ends[:rows]
+    numbers, counts = numbers[: ends[-1]], counts[: ends[-1]]
+    ids, indices = _dimensions(numbers)
+    if has_twice(indices, ends, np.full(len(ids), -1)):
+        return None
+    return BasicBlockVectors(counts, indices, np.concatenate(([0], ends)), len(ids), ids)
+
+
+def _dimensions(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The different block numbers, ascending, and which of them each of ``numbers`` is."""
+    largest = int(numbers.max())
+    if largest > 4 * len(numbers) + 1000:
+        ids, indices = np.unique(numbers, return_inverse=True)
+        return ids, indices.astype(np.int32)
+    there = np.zeros(largest + 1, np.bool_)
+    there[numbers] = True
+    places = np.cumsum(there, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(there), places[numbers]
+
+
+def read_lines(path: Path) -> BasicBlockVectors:
+    """As `read_bb`, line by line."""
     numbers: list[NDArray[np.int64]] = []
     counts: list[NDArray[np.int64]] = []
     lengths: list[NDArray[np.int64]] = []
@@ -63,8 +109,12 @@ def read_bb(path: Path | str) -> BasicBlockVectors:
     for number, line in _lines(path):
         if line.startswith(b"#"):
             continue
+        whole = line.endswith(b"\n")
+        line = line.rstrip(b"\n")
         if not _INTERVAL.fullmatch(line):
-            raise PhaseFileError(f"{path}:{number}: {_complaint(line)}")
+            raise PhaseFileError(f"{path}:{number}: {_complaint(line)}{'' if whole else _CUT_OFF}")
+        if not whole:
+            raise PhaseFileError(f"{path}:{number}: got '{_shown(line[-20:])}' as the last words{_CUT_OFF}")
         batch.append(line)
         at.append(number)
         if len(batch) == _BATCH:
@@ -154,7 +204,7 @@ def write_labels(path: Path | str, labels: NDArray[Any], distances: NDArray[Any]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Line numbers from 1 and lines that are not blank, without their ends, of a plain or gzip'd file."""
+    """Line numbers from 1 and lines that are not blank, with their ends, of a plain or gzip'd file."""
     number = 0
     try:
         with path.open("rb") as plain:
@@ -162,7 +212,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         with gzip.open(path, "rb") if packed else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield number, line.rstrip(b"\n")
+                    yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise PhaseFileError(
             f"{path}:{number + 1}: got compressed data that are cut off or corrupt ({error}), expected a whole file"
@@ -230,7 +280,8 @@ def _read_pairs(
             firsts.append(left(first))
             seconds.append(right(second))
         except ValueError:
-            raise PhaseFileError(f"{path}:{number}: got '{_shown(line)}', expected {expected}") from None
+            got = _shown(line.rstrip(b"\n"))
+            raise PhaseFileError(f"{path}:{number}: got '{got}', expected {expected}") from None
     if not firsts:
         raise PhaseFileError(f"{path}:1: got no lines, expected {expected}")
     return firsts, seconds

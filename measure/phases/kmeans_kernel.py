@@ -1,4 +1,4 @@
-"""Lloyd's iteration and its starts, compiled by numba and free of the interpreter lock.
+"""Lloyd's iteration and its starts, as machine code (`measure.native_kernel`), free of the interpreter lock.
 
 Every sum runs in the order of its index, so that a plain loop gives the same bits; the nearest centres come from
 `nearest_kernel`.
@@ -6,31 +6,85 @@ Every sum runs in the order of its index, so that a plain loop gives the same bi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
-from measure.phases.nearest_kernel import Blocks, Floats, Labels, assign, squared_distance
+from measure.native_kernel import native
+from measure.phases.nearest_kernel import (
+    Blocks,
+    Floats,
+    Labels,
+    Scratch,
+    assign_with,
+    scratch_for,
+    squared_distance,
+)
+
+Counts = NDArray[np.int64]
 
 
-@njit
-def weighted_points(points: Floats, weights: Floats) -> Floats:
-    """(n, width): each point times its weight, then the weight, then zeros up to a multiple of 8."""
+class State(NamedTuple):
+    """Of Lloyd's iteration over n points and k clusters: ``labels`` (n,), ``centres`` (k, d), ``mass`` (k,), the
+    same of one round before, ``sums`` (k, width) and ``counts`` (k,); ``table`` (n, width): each point times its
+    weight, then the weight, then zeros up to a multiple of 8; ``margins``: as `assign_with` has them."""
+
+    labels: Labels
+    centres: Floats
+    mass: Floats
+    before: Floats
+    mass_before: Floats
+    sums: Floats
+    counts: Counts
+    table: Floats
+    margins: Floats
+
+
+def lloyd(
+    points: Floats, weights: Floats, blocks: Blocks, starts: Floats, max_iterations: int, repair: bool
+) -> tuple[Labels, Floats, Floats, Floats, Floats, int, bool]:
+    """Lloyd's iteration until no centre moves.
+
+    ``points`` (n, d), ``weights`` (n,), ``blocks``: of the points, ``starts`` (k, d). With ``repair`` an empty cluster
+    gets a point, else its centre becomes the origin. Returns labels (n,), centres (k, d), mass of each cluster (k,),
+    the centres and masses one round before, the number of rounds, and whether the last one moved nothing.
+    """
     n, dimensions = points.shape
-    table = np.zeros((n, dimensions + 8 - dimensions % 8))
-    for i in range(n):
-        for j in range(dimensions):
-            table[i, j] = points[i, j] * weights[i]
-        table[i, dimensions] = weights[i]
-    return table
+    k = starts.shape[0]
+    width = dimensions + 8 - dimensions % 8
+    state = State(
+        np.zeros(n, np.int32), np.array(starts, order="C"), np.zeros(k), np.array(starts, order="C"), np.zeros(k),
+        np.empty((k, width)), np.zeros(k, np.int64), np.zeros((n, width)), np.full(blocks.exact.shape[0], -1.0),
+    )  # fmt: skip
+    rounds = _iterate(
+        np.ascontiguousarray(points), weights, blocks, state, scratch_for(blocks, k), max_iterations, repair
+    )
+    return (
+        state.labels, state.centres, state.mass, state.before, state.mass_before, abs(rounds), rounds > 0
+    )  # fmt: skip
 
 
-@njit
-def fill_empty(points: Floats, weights: Floats, centres: Floats, labels: Labels, margins: Floats) -> bool:
-    """Give each empty cluster the point that costs most where it is (the lowest on ties); whether any moved."""
-    counts = np.zeros(centres.shape[0], np.int64)
-    for label in labels:
-        counts[label] += 1
+def spread_starts(points: Floats, weights: Floats, draws: Floats, furthest: bool) -> Counts:
+    """(at most k,) indices of starts: the first drawn by weight, each next by weight x squared distance to the nearest
+    start (Arthur and Vassilvitskii, "k-means++", SODA 2007, section 2.2), or the furthest of all.
+
+    ``draws`` (k,): uniform numbers from 0 to 1. Fewer are returned when there are fewer distinct points.
+    """
+    chosen = np.empty(draws.size, np.int64)
+    squares, costs = np.full(points.shape[0], np.inf), weights.copy()
+    points = np.ascontiguousarray(points)
+    return chosen[: _choose(points, weights, draws, furthest, chosen, squares, costs)]
+
+
+@native
+def fill_empty(
+    points: Floats, weights: Floats, centres: Floats, labels: Labels, margins: Floats, counts: Counts
+) -> bool:
+    """Give each empty cluster the point that costs most where it is (the lowest on ties); whether any moved.
+
+    ``counts`` (k,): of the points of each cluster.
+    """
     moved = False
     for cluster in range(counts.size):
         if counts[cluster] > 0:
@@ -51,34 +105,43 @@ def fill_empty(points: Floats, weights: Floats, centres: Floats, labels: Labels,
     return moved
 
 
-@njit
-def lloyd(
-    points: Floats, weights: Floats, blocks: Blocks, starts: Floats, max_iterations: int, repair: bool
-) -> tuple[Labels, Floats, Floats, Floats, Floats, int, bool]:
-    """Lloyd's iteration until no centre moves.
+@native
+def has_empty(labels: Labels, counts: Counts) -> bool:
+    """Whether any of the clusters has no point; sets ``counts`` (k,)."""
+    counts[:] = 0
+    for label in labels:
+        counts[label] += 1
+    least = counts[0]
+    for count in counts:
+        least = min(least, count)
+    return least == 0
 
-    ``points`` (n, d), ``weights`` (n,), ``blocks``: of the points, ``starts`` (k, d). With ``repair`` an empty cluster
-    gets a point, else its centre becomes the origin. Returns labels (n,), centres (k, d), mass of each cluster (k,),
-    the centres and masses one round before, the number of rounds, and whether the last one moved nothing.
-    """
+
+@native
+def _iterate(
+    points: Floats, weights: Floats, blocks: Blocks, state: State, scratch: Scratch, max_iterations: int, repair: int
+) -> int:  # fmt: skip
+    """`lloyd` on ``state``, whose centres are the starts; the rounds, negative if the last one moved something."""
     n, dimensions = points.shape
-    k = starts.shape[0]
-    centres, before = starts.copy(), starts.copy()
-    mass, mass_before = np.zeros(k), np.zeros(k)
-    labels = np.zeros(n, np.int32)
-    margins = np.full(blocks.exact.shape[0], -1.0)
-    table = weighted_points(points, weights)
-    sums = np.empty((k, table.shape[1]))
+    k = state.centres.shape[0]
+    labels, centres, mass, before = state.labels, state.centres, state.mass, state.before
+    sums, table = state.sums, state.table
+    for i in range(n):
+        for j in range(dimensions):
+            table[i, j] = points[i, j] * weights[i]
+        table[i, dimensions] = weights[i]
     largest = 0.0
     iteration, converged = 0, False
     while iteration < max_iterations and not converged:
         iteration += 1
-        assign(blocks, centres, largest, labels, margins)
+        assign_with(blocks, centres, largest, labels, state.margins, scratch)
         moved = False
-        if repair and has_empty(labels, k):
-            moved = fill_empty(points, weights, centres, labels, margins)
-        before[:] = centres
-        mass_before[:] = mass
+        if repair and has_empty(labels, state.counts):
+            moved = bool(fill_empty(points, weights, centres, labels, state.margins, state.counts))
+        for cluster in range(k):
+            state.mass_before[cluster] = mass[cluster]
+            for j in range(dimensions):
+                before[cluster, j] = centres[cluster, j]
         sums[:] = 0.0
         for i in range(n):
             row, total = table[i], sums[labels[i]]
@@ -92,40 +155,22 @@ def lloyd(
                 for j in range(dimensions):
                     centres[cluster, j] = sums[cluster, j] / mass[cluster]
             elif not repair:
-                centres[cluster] = 0.0
+                for j in range(dimensions):
+                    centres[cluster, j] = 0.0
             step = squared_distance(centres[cluster], before[cluster])
             largest = max(largest, np.sqrt(step))
             for j in range(dimensions):
                 if centres[cluster, j] != before[cluster, j]:
                     converged = False
-    return labels, centres, mass, before, mass_before, iteration, converged
+    return iteration if converged else -iteration
 
 
-@njit
-def has_empty(labels: Labels, k: int) -> bool:
-    """Whether any of the ``k`` clusters has no point."""
-    seen = np.zeros(k, np.bool_)
-    found = 0
-    for label in labels:
-        if not seen[label]:
-            seen[label] = True
-            found += 1
-            if found == k:
-                return False
-    return True
-
-
-@njit
-def spread_starts(points: Floats, weights: Floats, draws: Floats, furthest: bool) -> NDArray[np.int64]:
-    """(at most k,) indices of starts: the first drawn by weight, each next by weight x squared distance to the nearest
-    start (Arthur and Vassilvitskii, "k-means++", SODA 2007, section 2.2), or the furthest of all.
-
-    ``draws`` (k,): uniform numbers from 0 to 1. Fewer are returned when there are fewer distinct points.
-    """
+@native
+def _choose(
+    points: Floats, weights: Floats, draws: Floats, furthest: int, chosen: Counts, squares: Floats, costs: Floats
+) -> int:  # fmt: skip
+    """`spread_starts` into ``chosen``; how many. ``squares`` (n,): infinite, ``costs`` (n,): the weights."""
     n = points.shape[0]
-    chosen = np.empty(draws.size, np.int64)
-    squares = np.full(n, np.inf)
-    costs = weights.copy()
     found = 0
     while found < draws.size:
         if found > 0:
@@ -150,4 +195,4 @@ def spread_starts(points: Floats, weights: Floats, draws: Floats, furthest: bool
                         break
         chosen[found] = best
         found += 1
-    return chosen[:found]
+    return found

@@ -1,4 +1,4 @@
-"""The nearest centre of every point, compiled by numba: estimated in single precision, decided in double.
+"""The nearest centre of every point, as machine code: estimated in single precision, decided in double.
 
 Points are measured 64 at a time, side by side, which is what a processor's vectors want. An estimate, half the square
 of the centre less the dot product, costs one multiply-add a dimension; only where the two best are closer than its
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit, njit_relaxed
+from measure.native_kernel import native, native_relaxed
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -41,13 +41,67 @@ class Blocks(NamedTuple):
     reach: float
 
 
-@njit
+class Scratch(NamedTuple):
+    """Room for `assign_with`: ``centres`` (k, padded d) and ``halves`` (k,) of the centres as estimates take them,
+    ``scores`` (WIDTH,), ``near`` (2 x WIDTH,), ``best`` (WIDTH,), ``exact_near`` (2 x WIDTH,), ``sums`` (WIDTH,)."""
+
+    centres: Singles
+    halves: Singles
+    scores: Singles
+    near: Singles
+    best: Labels
+    exact_near: Floats
+    sums: Floats
+
+
 def blocks_of(points: Floats) -> Blocks:
     """``points`` (n, d), n > 0, made ready for `assign`."""
     n, dimensions = points.shape
     padded = (dimensions + _CHUNK - 1) // _CHUNK * _CHUNK
     count = (n + WIDTH - 1) // WIDTH
-    shift = np.zeros(dimensions)
+    exact = np.empty((count, dimensions * WIDTH))
+    rough = np.zeros((count, padded * WIDTH), np.float32)
+    squares = np.empty((count, WIDTH), np.float32)
+    shift, about = np.zeros(dimensions), np.zeros(2)
+    _fill_blocks(np.ascontiguousarray(points), exact, rough, squares, shift, about)
+    return Blocks(exact, rough, squares, shift, float(about[0]), float(about[1]))
+
+
+def scratch_for(blocks: Blocks, k: int) -> Scratch:
+    """Room for ``k`` centres."""
+    single = np.float32
+    return Scratch(
+        np.zeros((k, blocks.rough.shape[1] // WIDTH), single), np.empty(k, single), np.empty(WIDTH, single),
+        np.empty(2 * WIDTH, single), np.empty(WIDTH, np.int32), np.empty(2 * WIDTH), np.empty(WIDTH),
+    )  # fmt: skip
+
+
+def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margins: Floats) -> None:
+    """Give each point its nearest centre, the lowest on ties; see `assign_with`."""
+    centres = np.ascontiguousarray(centres)
+    assign_with(blocks, centres, float(moved), labels, margins, scratch_for(blocks, len(centres)))
+
+
+def nearest_centres(points: Floats, blocks: Blocks, centres: Floats) -> tuple[Labels, Floats]:
+    """(n,) nearest centre of each point, the lowest on ties, and (n,) squared distance to it."""
+    labels = np.zeros(points.shape[0], np.int32)
+    assign(blocks, centres, 0.0, labels, np.full(blocks.exact.shape[0], -1.0))
+    return labels, squares_to(points, centres, labels)
+
+
+def squares_to(points: Floats, centres: Floats, labels: Labels) -> Floats:
+    """(n,) squared distance of each point to the centre that its label names."""
+    squares = np.empty(labels.size)
+    _fill_squares(np.ascontiguousarray(points), np.ascontiguousarray(centres), labels, squares)
+    return squares
+
+
+@native
+def _fill_blocks(
+    points: Floats, exact: Floats, rough: Singles, squares: Singles, shift: Floats, about: Floats
+) -> None:
+    """`Blocks` of ``points``; ``about``: scale and reach."""
+    n, dimensions = points.shape
     for i in range(n):
         for j in range(dimensions):
             shift[j] += points[i, j] / n
@@ -57,11 +111,8 @@ def blocks_of(points: Floats) -> Blocks:
             furthest = max(furthest, abs(points[i, j] - shift[j]))
     # Whose squares are beyond what double precision holds well is never estimated: all is nothing, and so in doubt.
     scale = 1.0 / furthest if 1e-130 < furthest < 1e130 else 0.0
-    exact = np.empty((count, dimensions * WIDTH))
-    rough = np.zeros((count, padded * WIDTH), np.float32)
-    squares = np.empty((count, WIDTH), np.float32)
     longest = 0.0
-    for place in range(count * WIDTH):
+    for place in range(exact.shape[0] * WIDTH):
         block, lane = place // WIDTH, place % WIDTH
         i = min(place, n - 1)
         square = 0.0
@@ -72,17 +123,18 @@ def blocks_of(points: Floats) -> Blocks:
             square += value * value
         squares[block, lane] = square
         longest = max(longest, square)
-    return Blocks(exact, rough, squares, shift, scale, np.sqrt(longest))
+    about[0] = scale
+    about[1] = np.sqrt(longest)
 
 
-@njit
+@native
 def fifteen(row: Singles, first: int) -> tuple[float, ...]:
     """``_CHUNK`` numbers from ``first`` on, to be kept in registers."""
     r = row[first : first + _CHUNK]
     return (r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13], r[14])
 
 
-@njit_relaxed
+@native_relaxed
 def dot(x: Singles, c: tuple[float, ...], i: int) -> float:
     """Of ``_CHUNK`` dimensions of the point at ``i`` and of a centre; three sums, for none to wait for another."""
     w = WIDTH
@@ -98,7 +150,7 @@ def dot(x: Singles, c: tuple[float, ...], i: int) -> float:
     return r + s + (t + x[14 * w + i] * c[14])
 
 
-@njit_relaxed
+@native_relaxed
 def estimate(
     block: Singles, centres: Singles, halves: Singles, scores: Singles, near: Singles, best: Labels
 ) -> None:
@@ -126,7 +178,7 @@ def estimate(
             best[i] = number if score < least else best[i]
 
 
-@njit_relaxed
+@native_relaxed
 def closest_call(near: Singles, squares: Singles, blur: np.float32) -> tuple[np.float32, np.float32]:
     """Of a block: the least difference of the two estimates in ``near``, and of the distances that they stand for.
 
@@ -144,15 +196,15 @@ def closest_call(near: Singles, squares: Singles, blur: np.float32) -> tuple[np.
     return gap, margin
 
 
-@njit
-def decide(block: Floats, centres: Floats, near: Floats, best: Labels) -> None:
+@native
+def decide(block: Floats, centres: Floats, near: Floats, best: Labels, sums: Floats) -> None:
     """As `estimate`, exactly: squared distances summed over the dimensions in order, the lowest centre on ties.
 
     ``block`` (d x WIDTH,), ``centres`` (k, d); ``near`` (2 x WIDTH,) gets the two least squared distances.
+    ``sums`` (WIDTH,) is scratch.
     """
     dimensions = centres.shape[1]
     whole = dimensions - dimensions % 5
-    sums = np.empty(WIDTH)
     near[:] = np.inf
     best[:] = 0
     for centre in range(centres.shape[0]):
@@ -180,8 +232,10 @@ def decide(block: Floats, centres: Floats, near: Floats, best: Labels) -> None:
             best[i] = number if square < least else best[i]
 
 
-@njit
-def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margins: Floats) -> None:
+@native
+def assign_with(
+    blocks: Blocks, centres: Floats, moved: float, labels: Labels, margins: Floats, scratch: Scratch
+) -> None:
     """Give each point its nearest centre, the lowest on ties.
 
     ``margins`` (blocks,): how much farther than the own centre the nearest other one is, at least, for every point of
@@ -190,8 +244,8 @@ def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margin
     ``labels`` (n,).
     """
     n, (k, dimensions) = labels.size, centres.shape
-    centres_rough = np.zeros((k, blocks.rough.shape[1] // WIDTH), np.float32)
-    halves = np.empty(k, np.float32)
+    centres_rough, halves = scratch.centres, scratch.halves
+    scores, near, best, exact_near = scratch.scores, scratch.near, scratch.best, scratch.exact_near
     farthest = 0.0
     for centre in range(k):
         square = 0.0
@@ -209,12 +263,6 @@ def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margin
     rounding = 1.5 * (dimensions + 4) * _SINGLE * (0.5 * farthest * farthest + reach * farthest)
     rounding += 4.0 * (dimensions + 4) * _DOUBLE * span
     blur = 2.0 * rounding + 8.0 * _SINGLE * span  # of an estimated squared distance
-    scores, near, best = (
-        np.empty(WIDTH, np.float32),
-        np.empty(2 * WIDTH, np.float32),
-        np.empty(WIDTH, np.int32),
-    )
-    exact_near = np.empty(2 * WIDTH)
     for block in range(margins.size):
         margins[block] -= 2.0 * moved * blocks.scale
         if margins[block] > 0.0:
@@ -222,7 +270,7 @@ def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margin
         estimate(blocks.rough[block], centres_rough, halves, scores, near, best)
         gap, margin = closest_call(near, blocks.squares[block], np.float32(blur))
         if gap <= 2.0 * rounding:
-            decide(blocks.exact[block], centres, exact_near, best)
+            decide(blocks.exact[block], centres, exact_near, best, scratch.sums)
             margin = np.inf
             for i in range(WIDTH):
                 margin = min(margin, np.sqrt(exact_near[WIDTH + i]) - np.sqrt(exact_near[i]))
@@ -233,7 +281,7 @@ def assign(blocks: Blocks, centres: Floats, moved: float, labels: Labels, margin
             labels[first + i] = best[i]
 
 
-@njit
+@native
 def squared_distance(a: Floats, b: Floats) -> float:
     """Squared Euclidean distance of two rows."""
     total = 0.0
@@ -243,18 +291,7 @@ def squared_distance(a: Floats, b: Floats) -> float:
     return total
 
 
-@njit
-def nearest_centres(points: Floats, blocks: Blocks, centres: Floats) -> tuple[Labels, Floats]:
-    """(n,) nearest centre of each point, the lowest on ties, and (n,) squared distance to it."""
-    labels = np.zeros(points.shape[0], np.int32)
-    assign(blocks, centres, 0.0, labels, np.full(blocks.exact.shape[0], -1.0))
-    return labels, squares_to(points, centres, labels)
-
-
-@njit
-def squares_to(points: Floats, centres: Floats, labels: Labels) -> Floats:
-    """(n,) squared distance of each point to the centre that its label names."""
-    squares = np.empty(labels.size)
+@native
+def _fill_squares(points: Floats, centres: Floats, labels: Labels, squares: Floats) -> None:
     for i in range(labels.size):
         squares[i] = squared_distance(points[i], centres[labels[i]])
-    return squares

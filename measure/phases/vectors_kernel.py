@@ -1,39 +1,46 @@
-"""Kernels over sparse vectors, compiled by numba: projection, and distances between them."""
+"""Kernels over sparse vectors, as machine code (`measure.native_kernel`): projection, and distances between them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.jit import njit
+from measure.native_kernel import native
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int32]
 
 
-@njit
 def project_rows(shares: Floats, indices: Labels, indptr: NDArray[np.int64], matrix: Floats) -> Floats:
     """(rows, d): sparse rows times ``matrix`` (n_dims, d), entries added in stored order."""
-    rows = indptr.size - 1
-    dimensions = matrix.shape[1]
-    out = np.zeros((rows, dimensions))
-    for row in range(rows):
-        for entry in range(indptr[row], indptr[row + 1]):
-            share = shares[entry]
-            index = indices[entry]
-            for column in range(dimensions):
-                out[row, column] += share * matrix[index, column]
+    out = np.zeros((indptr.size - 1, matrix.shape[1]))
+    _project(shares, indices, indptr, np.ascontiguousarray(matrix), out)
     return out
 
 
-@njit
 def manhattan(values: Floats, indices: Labels, indptr: NDArray[np.int64], n_dims: int) -> Floats:
     """(rows, rows): Manhattan distance of sparse non-negative rows, as the sums less twice what they share."""
     rows = indptr.size - 1
-    dense = np.zeros(n_dims)
-    sums = np.zeros(rows)
     out = np.zeros((rows, rows))
-    for a in range(rows):
+    _distances(values, indices, indptr, np.zeros(n_dims), np.zeros(rows), out)
+    return out
+
+
+@native
+def _project(shares: Floats, indices: Labels, indptr: NDArray[np.int64], matrix: Floats, out: Floats) -> None:
+    for row in range(indptr.size - 1):
+        for entry in range(indptr[row], indptr[row + 1]):
+            share = shares[entry]
+            index = indices[entry]
+            for column in range(matrix.shape[1]):
+                out[row, column] += share * matrix[index, column]
+
+
+@native
+def _distances(
+    values: Floats, indices: Labels, indptr: NDArray[np.int64], dense: Floats, sums: Floats, out: Floats
+) -> None:
+    for a in range(indptr.size - 1):
         for entry in range(indptr[a], indptr[a + 1]):
             dense[indices[entry]] = values[entry]
             sums[a] += values[entry]
@@ -44,4 +51,3 @@ def manhattan(values: Floats, indices: Labels, indptr: NDArray[np.int64], n_dims
             out[a, b] = out[b, a] = max(0.0, sums[a] + sums[b] - 2.0 * shared)
         for entry in range(indptr[a], indptr[a + 1]):
             dense[indices[entry]] = 0.0
-    return out

@@ -62,7 +62,7 @@ class CycleCloseTarget:
             else:
                 with make() as machine:
                     tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
-                    found = list(tracer.intervals())
+                    found = tracer.settled(list(tracer.intervals()))
             check_ending(machines[0], machines[0].files)
         except EmulatorError as error:
             raise RunError(str(error)) from error

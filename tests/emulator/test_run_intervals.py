@@ -10,9 +10,10 @@ import pytest
 
 from emulator.engine.lines import noted
 from emulator.engine.state import REUSE_BINS
-from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
+from emulator.events import ACCESS_STORE, FULL_RECORD, BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.isa.decode import decode
+from emulator.lines_kernel import NEVER
 from emulator.machine import Machine
 from instrumenter.build import build_program
 
@@ -35,6 +36,7 @@ class Twin:
         self.machine = machine
         self.noted: dict[int, list[bool]] = {}
         self.last: dict[int, int] = {}
+        self.written: dict[int, int] = {}
         self.reuses = np.zeros(REUSE_BINS, np.int64)
         self.executions: dict[int, int] = {}
         self.now = 0
@@ -54,7 +56,10 @@ class Twin:
                 if rows["access"][place]:
                     access += 1
                     if self.noted[number][place]:
-                        self.touch(int(stream[position + access]), self.now + place)
+                        address = int(stream[position + access])
+                        self.touch(address, self.now + place)
+                        if rows["access"][place] & ACCESS_STORE:
+                            self.written[address >> LINE_BITS] = self.now + place
             pc = int(block["pc"])
             self.executions[pc] = self.executions.get(pc, 0) + 1
             self.now += count
@@ -97,11 +102,15 @@ def test_every_tier_counts_what_the_record_says(mixture: Path, expected: Twin, t
         machine.run()
         assert by_pc(machine) == expected.executions
         assert machine.reuse_times.tolist() == expected.reuses.tolist()
-        addresses, ages = machine.touched_lines()
+        addresses, ages, written = machine.touched_lines()
         times = machine.instructions - ages.astype(np.int64)
         found = dict(zip((addresses >> LINE_BITS).tolist(), times.tolist(), strict=True))
         mapped = {line: time for line, time in expected.last.items() if line in found}
         assert found == mapped
+        was_written = written != NEVER
+        written_at = (machine.instructions - written[was_written].astype(np.int64)).tolist()
+        found = dict(zip((addresses[was_written] >> LINE_BITS).tolist(), written_at, strict=True))
+        assert found == {line: time for line, time in expected.written.items() if line in mapped}
         assert len(mapped) > 0.9 * len(expected.last)  # the rest was unmapped before the end
 
 
@@ -177,6 +186,13 @@ def test_accesses_that_are_left_out() -> None:
 
     code = [load(5, 2, 0), load(6, 10, 0), load(7, 10, 8), load(28, 10, 48), load(10, 10, 8), load(5, 10, 0)]
     assert noted(code) == [False, True, False, True, False, True]
+
+
+def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
+    load = decode(10 << 15 | 3 << 12 | 5 << 7 | 0x03)
+    store = decode(5 << 20 | 10 << 15 | 3 << 12 | 0x23)
+    assert load is not None and store is not None
+    assert noted([load, store, store, load]) == [True, True, False, False]
 
 
 def test_lines_of_two_sizes_are_refused() -> None:

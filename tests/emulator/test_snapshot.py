@@ -114,7 +114,7 @@ def test_counts_and_touches_go_back_too(program: Path, given: Path) -> None:
             machine.observe(everything)
             machine.count_from_here()
             ran = machine.run_intervals(50_000, 4)
-            addresses, ages = machine.touched_lines()
+            addresses, ages, written = machine.touched_lines()
             order = np.argsort(addresses)
             return [
                 part.tolist()
@@ -125,6 +125,7 @@ def test_counts_and_touches_go_back_too(program: Path, given: Path) -> None:
                     ran.reuse_times,
                     addresses[order],
                     ages[order],
+                    written[order],
                 )
             ]
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
 from measure.cli import main
+from measure.cycleclose import command
 
 ROOT = Path(__file__).parent.parent.parent.parent
 STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
@@ -103,3 +107,104 @@ def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--gdb-port", "1234", source)
     assert result.exit_code == 2
     assert "--gdb-port is for the key g while the trace is shown: in a terminal" in result.output
+
+
+TINY = """
+#include <stdio.h>
+int main(void) { puts("hello"); return 0; }
+"""
+
+
+def test_an_interval_longer_than_the_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tiny.c").write_text(TINY)
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path / "out", tmp_path / "tiny.c")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert re.search(
+        r"--interval: got intervals of 200,000 instructions, but .*tiny\.c executes [\d,]+ in all", said
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "out", source)
+    assert result.exit_code == 2, result.output
+    said = " ".join(result.output.split())
+    assert "none of its 2 intervals was simulated" in said
+    assert "--roll-back or --twice 1" in said
+    way_out = ["--roll-back", "--interval", "5M", "--out", tmp_path / "out"]
+    assert cycleclose("--machine", STRONGARM, *way_out, source).exit_code == 0
+
+
+def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path, source, "3")
+    assert result.exit_code == 1
+    assert "exit status 3: no more" in result.output
+    assert json.loads((tmp_path / "summary.json").read_text())["estimate"]["cpi"] is None
+    assert (tmp_path / "trace.png").exists()
+
+
+def test_what_an_interruption_leaves_out_is_said(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the trace, as by the key q; of the full simulation, as by Ctrl-C and SIGTERM."""
+    real = command.trace_job
+    for number, stage, status in ((0, "was not begun", 130), (1, "was interrupted", 143)):
+        asked: list[bool] = []
+
+        def interrupted(
+            *arguments: Any, number: int = number, status: int = status, asked: list[bool] = asked
+        ) -> Any:
+            asked.append(arguments[3].everything)
+            found = real(*arguments)
+            return replace(found, interrupted=status) if len(asked) == number + 1 else found
+
+        monkeypatch.setattr(command, "trace_job", interrupted)
+        out = tmp_path / str(number)
+        result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", out, "--validate", source)
+        assert result.exit_code == status, result.output
+        assert f"--validate was skipped: the full simulation {stage}" in " ".join(result.output.split())
+        assert asked == [False, True][: number + 1]
+        assert "actual_cpi" not in pd.read_parquet(out / "trace.parquet").columns
+        assert "validation" not in json.loads((out / "summary.json").read_text())
+
+
+def test_the_trace_is_there_before_the_full_simulation(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed there, it is kept, and what was half-written goes the next time."""
+    seen: list[list[str]] = []
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".trace.parquet.1.part").write_text("half")
+
+    def killed(*arguments: Any) -> Any:
+        seen.append(sorted(path.name for path in out.iterdir()))
+        raise SystemExit(9)
+
+    monkeypatch.setattr(command, "_simulated_in_full", killed)
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", out, "--validate", source)
+    assert result.exit_code == 9
+    assert seen == [["summary.json", "trace.parquet"]]
+    assert json.loads((out / "summary.json").read_text())["complete"]
+
+
+def test_the_guest_sees_what_is_mapped_and_a_device_is_an_input(tmp_path: Path) -> None:
+    (tmp_path / "reads.c").write_text(READS)
+    (tmp_path / "file").write_text("7")
+    guest = ["--map", f"/in={tmp_path / 'file'}", "--env", "WANTED=/in"]
+    common = ["--machine", STRONGARM, "--interval", "20k", "--out", tmp_path / "out", "--stdin", "/dev/null"]
+    assert cycleclose(*guest, *common, tmp_path / "reads.c").exit_code == 0
+    assert cycleclose(*guest[2:], *common, tmp_path / "reads.c").exit_code == 1
+
+
+READS = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  FILE *file = fopen(getenv("WANTED"), "r");
+  volatile long s = 0;
+  for (long i = 0; i < 100000; i++) s += i;
+  return !(file && fgetc(file) == '7' && getchar() == EOF);
+}
+"""

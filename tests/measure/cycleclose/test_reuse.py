@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emulator.timing.counters import N_EVENTS, Event
 from emulator.timing.load import load_machine
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.reuse_kernel import expected_misses
-from measure.cycleclose.samples import PhaseSamples, Sample, spread, wait_bucket
+from measure.cycleclose.samples import Sample, Samples, spread, wait_bucket
 
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 
@@ -81,30 +82,67 @@ def test_waiting_is_misses_times_latency() -> None:
     assert model.line_bits == 5
 
 
-def sample(number: int, wait: float, value: float) -> Sample:
-    return Sample(number, wait, np.array([value]))
+def samples_of(
+    shares: list[list[float]], waits: list[float], cycles: list[float], reach: float = 0.25, step: float = 0.2
+) -> Samples:
+    samples = Samples(len(shares[0]), reach, step)
+    for number, (share, wait, value) in enumerate(zip(shares, waits, cycles, strict=True)):
+        events = np.zeros(N_EVENTS)
+        events[Event.CYCLES] = value
+        samples.add(Sample(10 * number, events), np.array(share), wait)
+    return samples
 
 
-def test_events_between_two_samples_are_interpolated() -> None:
-    phase = PhaseSamples()
-    for one in (sample(7, 2.0, 30.0), sample(3, 0.0, 10.0), sample(9, 1.0, 14.0)):
-        phase.add(one)
-    expected = {
-        0.0: (10.0, 3),
-        0.25: (11.0, 3),
-        1.5: (22.0, 7),
-        1.9: (28.4, 7),
-        2.0: (30.0, 7),
-        5.0: (30.0, 7),
-    }
-    for wait, (value, source) in expected.items():
-        events, nearest = phase.estimate(wait)
-        assert events[0] == pytest.approx(value)
-        assert nearest == source
-    phase.add(sample(11, 1.0, 15.0))  # as long as another: takes its place
-    assert phase.estimate(1.0)[1] == 11
-    assert phase.differ(0.2)
-    assert not phase.differ(0)
+def naive_estimate(
+    shares: np.ndarray,
+    waits: np.ndarray,
+    cycles: np.ndarray,
+    share: np.ndarray,
+    wait: float,
+    reach: float,
+    step: float,
+) -> tuple[float, int]:
+    """Cycles an instruction as `Samples.estimate` has them, with numpy."""
+    apart = np.abs(shares - share).sum(axis=1) / reach + np.abs(np.log1p(waits) - np.log1p(wait)) / step
+    near = np.argsort(apart, kind="stable")[:4]
+    weights = 1 / (apart[near] + 0.02) ** 2
+    weights /= weights.sum()
+    x, y = waits[near], cycles[near]
+    inside = np.clip(wait, x.min(), x.max())
+    mean, value = weights @ x, weights @ y
+    spread = weights @ (x - mean) ** 2 + 0.01
+    slope = (weights @ ((x - mean) * (y - value)) + 0.5 * 0.01) / spread
+    return max(value + slope * (inside - mean) + 0.5 * (wait - inside), 0.5 * y.min()), int(near[0])
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shares = random.dirichlet(np.ones(dimensions), n)
+    waits, cycles = random.exponential(1.0, n), random.uniform(1, 5, n)
+    samples = samples_of(shares.tolist(), waits.tolist(), cycles.tolist())
+    share, wait = random.dirichlet(np.ones(dimensions)), float(random.exponential(1.0))
+    found = samples.estimate(share, wait)
+    value, nearest = naive_estimate(shares, waits, cycles, share, wait, 0.25, 0.2)
+    assert found.events_each[Event.CYCLES] == pytest.approx(value)
+    assert found.number == 10 * nearest
+    at_sample = samples.estimate(shares[0], float(waits[0]))
+    assert at_sample.number == 0
+    assert (at_sample.events_each >= 0).all()
+
+
+def test_a_sample_of_other_code_does_not_serve() -> None:
+    """Both were once samples of one phase; with waiting alone they would be interpolated: 3.5."""
+    samples = samples_of([[0.7, 0.3], [0.2, 0.8]], [0.1, 0.3], [6.0, 1.0])
+    assert samples.estimate(np.array([0.2, 0.8]), 0.2).events_each[Event.CYCLES] == pytest.approx(
+        1.0, abs=0.25
+    )
+
+
+def test_between_samples_of_the_same_code_events_go_with_waiting() -> None:
+    samples = samples_of([[1.0], [1.0]], [1.0, 3.0], [2.0, 4.0])
+    for wait, value in ((1.0, 2.0), (2.0, 3.0), (3.0, 4.0)):
+        assert samples.estimate(np.ones(1), wait).events_each[Event.CYCLES] == pytest.approx(value, abs=0.02)
 
 
 def test_samples_are_spread_over_waiting() -> None:

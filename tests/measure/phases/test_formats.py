@@ -69,7 +69,6 @@ def test_weights_labels_and_points_are_read_back(pairs, tmp_path_factory) -> Non
     ("text", "rows"),
     [
         ("T:0:4 :1:8 \nT:1:12 \n", [{0: 4, 1: 8}, {1: 12}]),  # QEMU numbers from 0
-        ("T:1:4 :2:8 \nT:2:12", [{1: 4, 2: 8}, {2: 12}]),  # no last newline
         (
             "T:45:1024   :189:99634   \n\n# Thread 1\n#   Total intervals: 1\n",
             [{45: 1024, 189: 99634}],
@@ -95,6 +94,11 @@ GOOD = "T:1:4 :2:8 \n" * 300
         ("", 1, "got no interval, expected lines such as 'T:1:48 :3:24'"),
         ("# only a comment\n", 1, "got no interval"),
         (GOOD + "T\n" + GOOD, 301, "got an interval without blocks"),
+        (
+            "T:1:4 :2:8 \nT:2:12",
+            2,
+            "got 'T:2:12' as the last words, and no newline behind: the file was cut off",
+        ),
         (GOOD + "T:1:4 :2", 301, "got ':2' at column 7"),
         (GOOD + "T:1:4 :2:", 301, "got ':2:' at column 7"),
         (GOOD + "T:1:4 :2:8x :3:1\n", 301, "got ':2:8x :3:1' at column 7"),
@@ -114,6 +118,64 @@ def test_refuses_by_line(text: str, line: int, message: str, tmp_path) -> None:
     path.write_text(text)
     with pytest.raises(PhaseFileError, match=re.escape(f"{path}:{line}: {message}")):
         read_bb(path)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=ROWS, share=st.floats(0, 1))
+def test_a_file_that_was_cut_off_is_refused_by_line(rows, share, tmp_path_factory) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    write_bb(folder / "whole.bb", from_rows(rows))
+    whole = (folder / "whole.bb").read_bytes()
+    kept = whole[: int(share * (len(whole) - 1))]
+    (folder / "cut.bb").write_bytes(kept)
+    if kept.endswith(b"\n"):
+        assert rows_of(read_bb(folder / "cut.bb")) == rows[: kept.count(b"\n")]
+    else:
+        line = kept.count(b"\n") + 1
+        with pytest.raises(PhaseFileError, match=rf"cut\.bb:{line}: ") as refused:
+            read_bb(folder / "cut.bb")
+        assert not kept or "no newline behind: the file was cut off" in str(refused.value)
+
+
+def from_rows(rows: list[dict[int, int]]) -> BasicBlockVectors:
+    ids = sorted({block for row in rows for block in row})
+    counts = [count for row in rows for count in row.values()]
+    indices = [ids.index(block) for row in rows for block in row]
+    indptr = np.cumsum([0, *(len(row) for row in rows)])
+    return BasicBlockVectors(np.array(counts), np.array(indices, np.int32), indptr, len(ids), np.array(ids))
+
+
+PIECES = [
+    "T",
+    ":",
+    "1",
+    "23",
+    "0",
+    " ",
+    "\t",
+    "\n",
+    "\r",
+    "#",
+    "x",
+    "T:1:4 ",
+    "\nT:3:2 ",
+    "T:7:1 :7:1 ",
+    "9" * 19,
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=st.lists(st.sampled_from(PIECES), max_size=14).map("".join), newline=st.booleans())
+def test_the_fast_reader_is_the_careful_one_or_leaves_it_to_it(text, newline, tmp_path_factory) -> None:
+    path = tmp_path_factory.mktemp("any") / "run.bb"
+    path.write_bytes((text + "\n" * newline).encode())
+    fast = formats._read_plain(path)
+    if fast is not None:
+        careful = formats.read_lines(path)
+        for name in ("data", "indices", "indptr", "block_ids"):
+            assert np.array_equal(getattr(fast, name), getattr(careful, name))
+            assert getattr(fast, name).dtype == getattr(careful, name).dtype
+        assert fast.n_dims == careful.n_dims
 
 
 def test_refuses_compressed_data_cut_off_or_corrupt(tmp_path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +100,11 @@ def test_points_made_elsewhere(traced: Path, tmp_path: Path) -> None:
         ((*files, traced / "two.c"), "--points needs --machine"),
         ((*files[:2], traced / "two.c"), "--points and --weights go together"),
         ((*files, "--machine", MACHINE, out / "two.bb"), "is a file of vectors"),
+        (("--interval", "20k", out / "two.bb"), "--interval is about running a program"),
+        (("--stdin", out / "two.bb", out / "two.bb"), "--stdin is about running a program"),
+        (("--map", "/x=.", out / "two.bb"), "--map is about running a program"),
+        ((out / "two.bb", "--k", "3"), "options go before it: measure phases --k 3 "),
+        ((out / "two.bb", "--machine", MACHINE), "a file of vectors and takes no arguments"),
     ):
         refused = measure(*arguments)
         assert refused.exit_code == 2
@@ -160,8 +168,74 @@ def test_bad_input_is_refused_with_status_2(tmp_path: Path) -> None:
             "has no kmeans++",
         ),
         (["--compat", "simpoint-3.2", "--seed", "1", vectors_file(tmp_path)], "got the seed 1"),
-        (["--interval", "10", vectors_file(tmp_path)], "expected at least 1000"),
+        (["--interval", "10", tmp_path / "none.c"], "expected at least 1000"),
     ):
         result = measure("--out", tmp_path / "out", *arguments)
         assert result.exit_code == 2, result.output
         assert message in " ".join(result.output.split())
+
+
+def test_the_interval_of_vectors_is_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "made.bb"
+    path.write_text("T:1:4000 :2:1010 \n" * 30 + "T:1:7 \n")
+    assert measure("--out", tmp_path / "out", path).exit_code == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["interval_instructions"] == 5010
+    assert not (tmp_path / "out" / "phases.png").exists()
+    assert measure("--out", tmp_path / "out", "--picture", path).exit_code == 0
+    assert (tmp_path / "out" / "phases.png").stat().st_size > 10_000
+
+
+def test_an_interval_longer_than_the_program_is_refused(traced: Path, tmp_path: Path) -> None:
+    for options in ([], ["--machine", MACHINE]):
+        result = measure("--interval", "50M", "--out", tmp_path / "out", *options, traced / "two.c")
+        assert result.exit_code == 2
+        assert re.search(
+            r"--interval: got intervals of 50,000,000 instructions, but .*two\.c executes [\d,]+ in all: expected a "
+            r"shorter interval, [\d,]+ for about a hundred",
+            " ".join(result.output.split()),
+        )
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_program_reads_what_is_mapped_for_it(tmp_path: Path) -> None:
+    """The options of `emulate`; a device is an input, too."""
+    (tmp_path / "reads.c").write_text(READS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("7")
+    guest = ["--map", f"/in={tmp_path / 'data'}", "--env", "WANTED=/in/file", "--stdin", "/dev/null"]
+    common = ["--interval", "20k", "--out", tmp_path / "out", tmp_path / "reads.c"]
+    assert measure(*guest, *common).exit_code == 0
+    assert measure(*guest[2:], *common).exit_code == 1
+    missing = measure("--stdin", tmp_path / "none", *common)
+    assert missing.exit_code == 2
+    assert "none: No such file or directory; expected a file" in " ".join(missing.output.split())
+
+
+READS = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  FILE *file = fopen(getenv("WANTED"), "r");
+  volatile long s = 0;
+  for (long i = 0; i < 100000; i++) s += i;
+  return !(file && fgetc(file) == '7' && getchar() == EOF);
+}
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["phases", "--help"], ["phases", "made.bb"]])
+def test_vectors_need_little(arguments: list[str], tmp_path: Path) -> None:
+    """Neither compilers of Python nor tables nor pictures nor the emulator are loaded, once kernels are kept."""
+    vectors_file(tmp_path)
+    assert measure("--out", tmp_path / "out", tmp_path / "made.bb").exit_code == 0  # now they are
+    code = (
+        "import sys; from measure.cli import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'numba', 'llvmlite.binding', 'scipy', 'pandas', 'matplotlib', 'pyarrow', 'pydantic', 'clang', "
+        "'emulator.machine'}\nprint('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "HEAVY []"

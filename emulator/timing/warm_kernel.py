@@ -1,0 +1,202 @@
+"""What a cache holds after accesses of which only the last one to each line is known, as numba kernels.
+
+A line is in its set at the moment of its last access: it was there, or was brought in then. What came after that
+decides whether it still is.
+
+LRU      The lines touched last are there.
+random   Each line that is brought into a set of w ways throws a given other line out with probability 1/w, so a line
+         touched ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten,
+         ISPASS 2004, has the same of whole caches). A set that is full holds w lines, so that the rate is the solution
+         of sum(exp(-rate * age)) = w.
+FIFO     A line is thrown out w fills after it was brought in: at its last access, or up to w fills before that. The
+         rate of fills follows from the number of lines, too.
+
+A line is dirty if it has not left the cache since it was written; the probability of that follows in the same way.
+Ages may be in any unit in which fills come evenly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.jit import Integer, inline_kernel, kernel
+from emulator.timing.cache_kernel import next_random
+from emulator.timing.layout import (
+    INVALID_TAG,
+    M_BASE,
+    M_CLOCK,
+    M_POLICY,
+    M_SET_MASK,
+    M_WAYS,
+    POLICY_LRU,
+    POLICY_RANDOM,
+    STAMPS,
+)
+
+Doubles = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+_HALVINGS = 40
+_STEPS = 30
+_CLOSE = 1e-3
+_INVALID_LINE = INVALID_TAG >> 1
+
+
+@inline_kernel
+def draw(longs: Longs, cache: int) -> float:
+    """A number from 0 to 1 of the cache's own generator."""
+    return float(next_random(longs, cache) >> 10) * 2.0**-53
+
+
+@kernel
+def random_rate(ages: Doubles, ways: int) -> float:
+    """The rate at which each line is thrown out of a set with random replacement that holds ``ways`` of more lines.
+
+    ``ages``: (n,) ascending. The sum of exp(-rate * age) is convex and falls, so that Newton's steps from the left come
+    ever closer.
+    """
+    rate = np.log(len(ages) / ways) / (ages[len(ages) - 1] + 1e-300)  # as if all were as old as the oldest
+    for _ in range(_STEPS):
+        total, slope = 0.0, 0.0
+        for index in range(len(ages)):
+            stays = np.exp(-rate * ages[index])
+            total += stays
+            slope += stays * ages[index]
+        if total - ways < _CLOSE * ways or slope == 0.0:
+            break
+        rate += (total - ways) / slope
+    return rate
+
+
+@kernel
+def fifo_rate(ages: Doubles, ways: int, filled_by_last: float) -> float:
+    """Fills of a FIFO set over its ways, in a unit of ``ages``, (n,) ascending, such that it holds ``ways`` of more
+    lines: of those whose last access was less than all its ways' fills ago, ``filled_by_last`` were brought in by it, and
+    the others at any time before."""
+    low, high = 0.0, 1.0 / (ages[0] + 1e-300)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        total = 0.0
+        for index in range(len(ages)):
+            since = middle * ages[index]
+            if since >= 1.0:
+                break
+            total += 1.0 - (1.0 - filled_by_last) * since
+        if total > ways:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@kernel
+def keep_residents(
+    longs: Longs, cache: int, ages: Doubles, written: Doubles, filled_by_last: float, filled: Doubles, order: Longs,
+    dirty: Longs,
+) -> Integer:  # fmt: skip
+    """Which lines of a set it holds, the one to leave first first, in ``order``, and whether each is ``dirty``; how many.
+
+    ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``filled``: scratch, (n,).
+    ``order``, ``dirty``: room for as many as there are ways.
+    """
+    ways, policy, n = longs[cache + M_WAYS], longs[cache + M_POLICY], len(ages)
+    kept = min(n, ways)
+    if policy == POLICY_LRU or n <= ways:
+        for place in range(kept):
+            index = kept - 1 - place
+            order[place] = index
+            dirty[place] = written[index] < np.inf if n <= ways else written[index] <= ages[kept - 1]
+        return kept
+    count = 0
+    if policy == POLICY_RANDOM:
+        rate = random_rate(ages, ways)
+        # Systematic sampling: as many as there are ways, each with its own probability.
+        total, next_one = 0.0, draw(longs, cache)
+        for index in range(n):
+            total += np.exp(-rate * ages[index])
+            if total > next_one and count < ways:
+                order[count] = index
+                dirty[count] = draw(longs, cache) < np.exp(-rate * (written[index] - ages[index]))
+                count += 1
+                next_one += 1.0
+        return count
+    rate = fifo_rate(ages, ways, filled_by_last)
+    for index in range(n):  # those brought in last, of as many as there are ways, the last one first
+        filled[index] = rate * ages[index]
+        if draw(longs, cache) >= filled_by_last:
+            filled[index] += draw(longs, cache)
+        place = count
+        while place > 0 and filled[order[place - 1]] > filled[index]:
+            if place < ways:
+                order[place] = order[place - 1]
+            place -= 1
+        if place < ways:
+            order[place] = index
+            count = min(count + 1, ways)
+    for place in range(count // 2):
+        order[place], order[count - 1 - place] = order[count - 1 - place], order[place]
+    for place in range(count):
+        dirty[place] = rate * written[order[place]] <= filled[order[place]]
+    return count
+
+
+@kernel
+def warm_cache(
+    longs: Longs, words: NDArray[np.uint32], cache: int, lines: Longs, ages: Doubles, written: Doubles, since: float,
+    filled_by_last: float, starts: Longs, sorted_: Longs, lines_of_set: Longs, of_set: Doubles, order: Longs,
+    dirty: Longs,
+) -> None:  # fmt: skip
+    """Let ``cache`` hold what it would had ``lines`` been accessed ``ages`` ago, and written last ``written`` ago.
+
+    ``lines``: (n,) different ones, the youngest first. What the cache holds beside them was accessed ``since`` ago. Scratch:
+    ``starts``, (sets + 1,); ``sorted_``, (n,); ``lines_of_set``, (n + ways,); ``of_set``, (3, n + ways); ``order``,
+    ``dirty``, (ways,).
+    """
+    ways, mask = longs[cache + M_WAYS], longs[cache + M_SET_MASK]
+    ages_of_set, written_of_set = of_set[0], of_set[1]
+    starts[:] = 0
+    for index in range(len(lines)):
+        starts[lines[index] & mask] += 1
+    for set_ in range(1, mask + 2):
+        starts[set_] += starts[set_ - 1]
+    for index in range(len(lines) - 1, -1, -1):  # from the end of each set's part down to its beginning
+        starts[lines[index] & mask] -= 1
+        sorted_[starts[lines[index] & mask]] = index
+    for set_ in range(mask + 1):
+        n = np.int64(0)
+        for place in range(starts[set_], starts[set_ + 1]):
+            index = sorted_[place]
+            lines_of_set[n] = lines[index]
+            ages_of_set[n] = ages[index]
+            written_of_set[n] = written[index]
+            n += 1
+        first = longs[cache + M_BASE] + set_ * ways
+        for way in range(ways):
+            tag = np.int64(words[first + way])
+            line = tag >> 1
+            is_told = line == _INVALID_LINE
+            for place in range(n):
+                is_told |= lines_of_set[place] == line
+            if is_told:
+                continue
+            place = n
+            while place > 0 and ages_of_set[place - 1] > since:
+                lines_of_set[place] = lines_of_set[place - 1]
+                ages_of_set[place] = ages_of_set[place - 1]
+                written_of_set[place] = written_of_set[place - 1]
+                place -= 1
+            lines_of_set[place] = line
+            ages_of_set[place] = since
+            written_of_set[place] = since if tag & 1 else np.inf
+            n += 1
+        count = keep_residents(
+            longs, cache, ages_of_set[:n], written_of_set[:n], filled_by_last, of_set[2, :n], order, dirty
+        )
+        for way in range(ways):
+            words[first + way] = INVALID_TAG
+            longs[STAMPS + first + way] = way - ways
+        for way in range(count):
+            longs[cache + M_CLOCK] += 1
+            words[first + way] = lines_of_set[order[way]] << 1 | dirty[way]
+            longs[STAMPS + first + way] = longs[cache + M_CLOCK]

@@ -1,0 +1,232 @@
+"""Cycle-close traces of programs that nothing was tuned on, on several machines: how far off, and how biased.
+
+    python -m experiments.cycle_close.held_out                        # the six held-out programs, both machines
+    python -m experiments.cycle_close.held_out --replacement --size medium --programs tuned
+
+Each program is simulated in full once for all machines, and traced by each way of sampling as `measure cycleclose` has it
+by default. Rows go to held_out.csv as they are found; those that are there already are kept (--again: are not), as are
+full simulations in results/cycle_close_held_out, to be removed when the timing model changes. The table of README.md:
+
+    python -m experiments.cycle_close.held_out --table
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import platform
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from emulator.events import TraceSelection
+from emulator.timing.config import MachineConfig
+from emulator.timing.counters import Event
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.load import load_machine
+from experiments.results import elf_of
+from measure.cycleclose.command import Job, machine_for, trace_job
+from measure.cycleclose.metrics import pointwise_deviation
+from measure.cycleclose.tracer import CoreObserver, Settings
+from measure.programs import load_catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+CATALOGUE = ROOT / "configs" / "programs.yaml"
+MACHINES = ("strongarm", "desktop")
+REPLACEMENT = ("lru", "fifo", "random")
+INTERVAL = 200_000
+TUNED = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
+# Some 0.7 to 0.9 G instructions each, which full simulation takes several seconds for.
+HELD_OUT = {
+    "sqlite": ("16000",),
+    "lua": ("-", "40"),
+    "zopfli": ("80000",),
+    "brotli": ("60000", "11"),
+    "picosat": ("180", "8"),
+    "zstd": ("850000", "12"),
+}
+WAYS = {
+    "default": (Settings(INTERVAL, warm_up="lines", wait_step=0.2), 0),
+    "roll back": (Settings(INTERVAL, warm_up="lines", wait_step=0.2, roll_back=True), 0),
+    "two runs": (Settings(INTERVAL, warm_up="lines", wait_step=0.2), 1),
+}
+KEPT = Path("results") / "cycle_close_held_out"  # full simulations, which take longest
+HERE = Path(__file__).resolve().parent
+KEY = ["program", "arguments", "machine", "replacement", "way"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of configs/machines, with all caches of one replacement policy, or "own"."""
+
+    name: str
+    replacement: str
+
+    def config(self) -> MachineConfig:
+        config = load_machine(ROOT / "configs" / "machines" / f"{self.name}.yaml")
+        if self.replacement == "own":
+            return config
+        caches = {level: getattr(config, level) for level in ("l1i", "l1d", "l2")}
+        changed = {
+            level: cache.model_copy(update={"replacement": self.replacement})
+            for level, cache in caches.items()
+            if cache is not None
+        }
+        return config.model_copy(update=changed)
+
+
+def job_of(program: str, size: str | None) -> Job:
+    """The program with the arguments of ``size``, or its own ones."""
+    spec = load_catalogue(CATALOGUE)[program]
+    arguments = HELD_OUT[program] if size is None else spec.arguments_for(size)
+    return Job(elf_of(CATALOGUE, program), tuple(arguments), Path(), spec.stdin)
+
+
+def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Machine, NDArray[np.float64]]]:
+    """All intervals in detail on each machine: where they end, (n + 1,), and events, (n, N_EVENTS). Those that are not in
+    KEPT come from one run."""
+    arguments = hashlib.sha256(" ".join(job.arguments).encode()).hexdigest()[:12]
+    files = {
+        machine: KEPT / f"{job.program.parent.name[:12]}-{arguments}-{machine.name}-{machine.replacement}.npz"
+        for machine in machines
+    }
+    missing = [machine for machine, file in files.items() if not file.exists()]
+    cores = {machine: InOrderCore(machine.config(), job.seed) for machine in missing}
+    ends, counters = [0], {machine: [core.snapshot()] for machine, core in cores.items()}
+    if missing:
+        with machine_for(job, job.program) as guest:
+            guest.observe(TraceSelection(counts=True), [CoreObserver(core) for core in cores.values()])
+            while guest.ending is None:
+                ran = guest.run_intervals(INTERVAL, 1)
+                guest.drain()
+                if len(ran):
+                    ends.append(int(ran.ends[0]))
+                    for machine, core in cores.items():
+                        counters[machine].append(core.snapshot())
+            guest.save_translations()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for machine, mine in counters.items():
+        np.savez(files[machine], ends=np.array(ends), events=np.diff(np.array(mine), axis=0))
+    found = {machine: np.load(file) for machine, file in files.items()}
+    return found[machines[0]]["ends"], {machine: one["events"].astype(float) for machine, one in found.items()}
+
+
+def row_of(
+    job: Job, machine: Machine, way: str, ends: NDArray[np.int64], truth: NDArray[np.float64]
+) -> dict[str, object]:
+    """How far one trace is off, in percent."""
+    settings, samples = WAYS[way]
+    config = machine.config()
+    traced = trace_job(replace(job, samples=samples), job.program, config, settings, None)
+    table = traced.table
+    if table["end_instructions"].tolist() != ends[1:].tolist():
+        raise SystemExit(
+            f"{job.program}: the intervals of the trace are others than those of full simulation"
+        )
+    estimated = table[[event.name.lower() for event in Event]].to_numpy()
+    simulated = (table["category"] == "simulated").to_numpy()
+    lengths = np.diff(ends)
+    actual_cpi, cpi = truth[:, Event.CYCLES] / lengths, estimated[:, Event.CYCLES] / lengths
+    energy = config.energy.picojoules() if config.energy is not None else np.zeros(len(Event))
+
+    def total(events: NDArray[np.float64], of: NDArray[np.float64]) -> float:
+        return float(np.nansum(events @ of))
+
+    cycles = np.eye(len(Event))[Event.CYCLES]
+    return {
+        "instructions": int(ends[-1]), "intervals": len(lengths),
+        "simulated_percent": 100 * simulated.mean(),
+        "cpi_deviation_percent": pointwise_deviation(actual_cpi, cpi),
+        "cpi_error_percent": 100 * (total(estimated, cycles) / total(truth, cycles) - 1),
+        "energy_error_percent": 100 * (total(estimated, energy) / total(truth, energy) - 1),
+        "simulated_cpi_bias_percent":
+            100 * (total(estimated[simulated], cycles) / total(truth[simulated], cycles) - 1),
+        "simulated_energy_bias_percent":
+            100 * (total(estimated[simulated], energy) / total(truth[simulated], energy) - 1),
+    }  # fmt: skip
+
+
+def processor() -> str:
+    """What this processor calls itself."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def table_of(rows: pd.DataFrame) -> str:
+    """Markdown: a line for each set of programs, machine and way."""
+    lines = [
+        "| programs | machine, replacement | way | simulated | deviation of CPI, mean (largest) | bias of what was "
+        "simulated, mean (largest) | energy of the whole run off, mean (largest) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = rows.assign(set=np.where(rows["program"].isin(list(HELD_OUT)), "held out", "tuned"))
+    for (name, machine, replacement, way), mine in rows.groupby(
+        ["set", "machine", "replacement", "way"], sort=False
+    ):
+        deviation, bias = mine["cpi_deviation_percent"], mine["simulated_cpi_bias_percent"]
+        energy = mine["energy_error_percent"].abs()
+        lines.append(
+            f"| {len(mine)} {name} | {machine}, {replacement} | {way} | {mine['simulated_percent'].mean():.1f}% "
+            f"| {deviation.mean():.1f}% ({deviation.max():.1f}%) "
+            f"| {bias.mean():+.2f}% ({bias[bias.abs().idxmax()]:+.2f}%) | {energy.mean():.1f}% ({energy.max():.1f}%) |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--programs", help="names with commas between them, or 'tuned' (default: the held-out ones)"
+    )
+    parser.add_argument("--size", help="of the catalogue (default: the held-out programs' own arguments)")
+    parser.add_argument(
+        "--ways", default="default,two runs", help=f"of {', '.join(WAYS)} (default: default,two runs)"
+    )
+    parser.add_argument(
+        "--replacement", action="store_true", help="every replacement policy, not the machines' own"
+    )
+    parser.add_argument("--again", action="store_true", help="measure what is in the table already, too")
+    parser.add_argument("--table", action="store_true", help="print what is in the table")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "held_out.csv", help="(default: held_out.csv beside this)"
+    )
+    options = parser.parse_args()
+    rows = (
+        pd.read_csv(options.out, dtype={"arguments": str})
+        if options.out.exists()
+        else pd.DataFrame(columns=KEY)
+    )
+    if options.table:
+        print(table_of(rows))
+        return
+    names = TUNED if options.programs == "tuned" else (options.programs or ",".join(HELD_OUT)).split(",")
+    policies = REPLACEMENT if options.replacement else ("own",)
+    for name in names:
+        job = job_of(name, options.size)
+        wanted = {
+            (machine, way): dict(
+                zip(KEY, (name, " ".join(job.arguments), machine.name, machine.replacement, way), strict=True)
+            )
+            for machine in (Machine(each, policy) for each in MACHINES for policy in policies)
+            for way in options.ways.split(",")
+        }
+        kept = {tuple(row) for row in rows[KEY].itertuples(index=False)} if not options.again else set()
+        missing = {place: key for place, key in wanted.items() if tuple(key.values()) not in kept}
+        if not missing:
+            continue
+        ends, truth = full(job, list(dict.fromkeys(machine for machine, _ in missing)))
+        for (machine, way), key in missing.items():
+            found = {**key, **row_of(job, machine, way, ends, truth[machine]), "processor": processor()}
+            print(found, flush=True)
+            old = (rows[KEY] == pd.Series(key)[KEY]).all(axis=1)
+            rows = pd.concat([rows[~old], pd.DataFrame([found])], ignore_index=True)
+            rows.to_csv(options.out, index=False, float_format="%.4f")
+
+
+if __name__ == "__main__":
+    main()

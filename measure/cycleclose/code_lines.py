@@ -1,0 +1,49 @@
+"""Which lines of code were fetched last, from the executions of blocks in the intervals so far."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.events import BlockFacts
+from emulator.intervals import Intervals
+from emulator.lines_kernel import NEVER
+from emulator.timing.config import MachineConfig
+from emulator.timing.warm import Touched
+
+_KEPT = 32  # intervals
+NO_CODE = Touched(*(np.zeros(0, np.uint32) for _ in range(3)))
+
+
+class CodeLines:
+    """The blocks of the last intervals, for lines of a machine's instruction cache."""
+
+    def __init__(self, config: MachineConfig) -> None:
+        self._line_bits = config.l1i.line_bytes.bit_length() - 1
+        self._last: deque[tuple[int, int, NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=_KEPT)
+
+    def add(self, begin: int, ran: Intervals) -> None:
+        """One interval that begins after ``begin`` instructions."""
+        self._last.append((begin, int(ran.ends[0]), ran.blocks, ran.executions))
+
+    def before(self, instructions: int, facts: BlockFacts) -> Touched:
+        """The lines of all their blocks at a moment after them. A block's last execution in an interval is taken to be as
+        far from the end as those are from each other, on average."""
+        ages = np.full(facts.n_blocks, np.inf)
+        for begin, end, blocks, executions in self._last:
+            ages[blocks] = instructions - end + (end - begin) / (executions + 1)
+        ran = np.flatnonzero(np.isfinite(ages))
+        about = facts.blocks[ran]
+        first = about["pc"].astype(np.int64) >> self._line_bits
+        n_lines = (about["end_pc"].astype(np.int64) - 1 >> self._line_bits) - first + 1
+        within = np.arange(n_lines.sum()) - np.repeat(np.cumsum(n_lines) - n_lines, n_lines)
+        lines, ages = np.repeat(first, n_lines) + within, np.repeat(ages[ran], n_lines)
+        youngest_first = np.argsort(ages, kind="stable")
+        lines, place = np.unique(lines[youngest_first], return_index=True)
+        ages = ages[youngest_first][place]
+        return Touched(
+            (lines << self._line_bits).astype(np.uint32), np.minimum(ages, NEVER - 1).astype(np.uint32),
+            np.full(len(lines), NEVER, np.uint32),
+        )  # fmt: skip

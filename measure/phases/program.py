@@ -1,0 +1,107 @@
+"""What `measure phases` does with a program: its vectors, its full simulation, and how well points stand for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.errors import EmulatorError
+from emulator.timing.load import load_machine
+from measure.cycleclose.command import trace_job
+from measure.cycleclose.job import Job, check_length, machine_for, program_file
+from measure.cycleclose.metrics import ENERGY, RATES
+from measure.cycleclose.reuse import WaitModel
+from measure.cycleclose.tracer import Interval, Settings
+from measure.errors import CampaignError, MeasureError
+from measure.interrupts import TERMINATED, Terminated
+from measure.phases.bbv import BasicBlockVectors
+from measure.phases.choose import Phases
+from measure.phases.estimates import estimates
+from measure.phases.homogeneity import homogeneity
+from measure.phases.points import SimulationPoints
+from measure.phases.profile import profile_blocks
+from measure.progress import Status, WorkBar
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+
+def profile(
+    job: Job, machine: Path | None, interval_instructions: int, wait_step: float, console: Console
+) -> tuple[BasicBlockVectors, NDArray[np.float64] | None, pd.DataFrame | None, str | None]:
+    """The vectors of a program, how long its intervals wait (with ``machine`` and a ``wait_step``), its full simulation
+    (with ``machine``), and what ended the guest badly. Raises `CampaignError` for bad input."""
+    try:
+        elf = program_file(job.program, console)
+        job.check_input()
+        model = None
+        if machine is not None and wait_step:
+            model = WaitModel(load_machine(machine))
+        with Status(console, "finding basic block vectors"), machine_for(job, elf) as emulated:
+            found = profile_blocks(emulated, interval_instructions, model)
+            emulated.save_translations()
+            ending = emulated.ending
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    problem = None
+    if ending is not None and ending.status != 0:
+        problem = ending.message or f"exit status {ending.status}"
+    if found.vectors.n_intervals == 0:
+        raise MeasureError(f"{job.program}: nothing was executed ({problem or 'it ended at once'})")
+    if problem is None:
+        check_length(job, interval_instructions, int(found.ends[-1]))
+    table = None
+    if machine is not None:
+        table = simulate(job, machine, interval_instructions, console, int(found.ends[-1]))[0]
+    return found.vectors, found.waits, table, problem
+
+
+def simulate(
+    job: Job, machine: Path, interval_instructions: int, console: Console, instructions: int | None = None
+) -> tuple[pd.DataFrame, str | None]:
+    """All intervals in detail, and what ended the guest badly. ``instructions``: of the whole program, if known.
+
+    Raises `CampaignError` for bad input.
+    """
+
+    def show(interval: Interval) -> None:
+        if instructions is not None:
+            bar.advance(interval.end_instructions - interval.begin_instructions)
+        status.update(f"simulating in detail: {interval.end_instructions / 1e6:,.1f} M instructions")
+
+    try:
+        elf = program_file(job.program, console)
+        job.check_input()
+        config = load_machine(machine)
+        full = Settings(interval_instructions, everything=True)
+        status = Status(console, "simulating in detail")
+        with WorkBar(console, "simulating in detail", percent=True) as bar:
+            if instructions is not None:
+                bar.begin(instructions)
+                traced = trace_job(replace(job, samples=0), elf, config, full, None, show)
+            else:
+                with status:
+                    traced = trace_job(replace(job, samples=0), elf, config, full, None, show)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    if traced.interrupted:
+        raise Terminated if traced.interrupted == TERMINATED else KeyboardInterrupt
+    return traced.table, traced.ending
+
+
+def compared(
+    table: pd.DataFrame, found: Phases, points: SimulationPoints
+) -> tuple[dict[str, dict[str, dict[str, float]]], pd.DataFrame]:
+    """What the points say beside the full simulation (`estimates`), and how uniform phases are (`homogeneity`)."""
+    uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
+    return estimates(table, points), uniform
+
+
+def metrics_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The columns of a simulated table that are metrics with values."""
+    return table[[name for name in (*RATES, ENERGY) if name in table and table[name].notna().any()]]
