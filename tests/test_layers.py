@@ -56,7 +56,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "emulator": ("emulator",),
     "instrumenter": ("instrumenter",),
-    "measure.stats": ("measure.stats", "measure.jit"),
+    "measure.stats": ("measure.stats",),
     "measure.align": ("measure.align", "measure.stats", "emulator.jit"),
     "measure.perturbation": ("measure.perturbation", "measure.stats", "measure.align"),
     "measure.report": ("measure.report", "measure.perturbation"),
@@ -133,7 +133,7 @@ def test_heavy_libraries_stay_where_they_belong() -> None:
     assert users_of("llvmlite") == {"emulator.engine.llvm", "emulator.engine.compiler"}
     assert all(module.startswith("instrumenter.") for module in users_of("clang"))
     assert users_of("numba") == {
-        "emulator.numba_jit", "emulator.engine.numba_kernel", "emulator.analyzers.inline_kernel", "measure.jit"
+        "emulator.numba_jit", "emulator.engine.numba_kernel", "emulator.analyzers.inline_kernel"
     }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from emulator.kept import cache_directory
 from measure.errors import StoreError
-from measure.jit import cache_directory
 from measure.partition.types import Group, Oracle, Verdict
 
 _TABLE = """

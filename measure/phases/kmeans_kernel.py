@@ -1,4 +1,4 @@
-"""Lloyd's iteration and its starts, as machine code (`measure.native_kernel`), free of the interpreter lock.
+"""Lloyd's iteration and its starts, as kernels, free of the interpreter lock.
 
 Every sum runs in the order of its index, so that a plain loop gives the same bits; the nearest centres come from
 `nearest_kernel`.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.native_kernel import native
+from emulator.jit import kernel
 from measure.phases.nearest_kernel import (
     Blocks,
     Floats,
@@ -77,7 +77,7 @@ def spread_starts(points: Floats, weights: Floats, draws: Floats, furthest: bool
     return chosen[: _choose(points, weights, draws, furthest, chosen, squares, costs)]
 
 
-@native
+@kernel
 def fill_empty(
     points: Floats, weights: Floats, centres: Floats, labels: Labels, margins: Floats, counts: Counts
 ) -> bool:
@@ -105,7 +105,7 @@ def fill_empty(
     return moved
 
 
-@native
+@kernel
 def has_empty(labels: Labels, counts: Counts) -> bool:
     """Whether any of the clusters has no point; sets ``counts`` (k,)."""
     counts[:] = 0
@@ -117,7 +117,7 @@ def has_empty(labels: Labels, counts: Counts) -> bool:
     return least == 0
 
 
-@native
+@kernel
 def _iterate(
     points: Floats, weights: Floats, blocks: Blocks, state: State, scratch: Scratch, max_iterations: int, repair: int
 ) -> int:  # fmt: skip
@@ -165,7 +165,7 @@ def _iterate(
     return iteration if converged else -iteration
 
 
-@native
+@kernel
 def _choose(
     points: Floats, weights: Floats, draws: Floats, furthest: int, chosen: Counts, squares: Floats, costs: Floats
 ) -> int:  # fmt: skip

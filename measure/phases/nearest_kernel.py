@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.native_kernel import native, native_relaxed
+from emulator.jit import kernel, relaxed_kernel
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -96,7 +96,7 @@ def squares_to(points: Floats, centres: Floats, labels: Labels) -> Floats:
     return squares
 
 
-@native
+@kernel
 def _fill_blocks(
     points: Floats, exact: Floats, rough: Singles, squares: Singles, shift: Floats, about: Floats
 ) -> None:
@@ -127,14 +127,14 @@ def _fill_blocks(
     about[1] = np.sqrt(longest)
 
 
-@native
+@kernel
 def fifteen(row: Singles, first: int) -> tuple[float, ...]:
     """``_CHUNK`` numbers from ``first`` on, to be kept in registers."""
     r = row[first : first + _CHUNK]
     return (r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10], r[11], r[12], r[13], r[14])
 
 
-@native_relaxed
+@relaxed_kernel
 def dot(x: Singles, c: tuple[float, ...], i: int) -> float:
     """Of ``_CHUNK`` dimensions of the point at ``i`` and of a centre; three sums, for none to wait for another."""
     w = WIDTH
@@ -150,7 +150,7 @@ def dot(x: Singles, c: tuple[float, ...], i: int) -> float:
     return r + s + (t + x[14 * w + i] * c[14])
 
 
-@native_relaxed
+@relaxed_kernel
 def estimate(
     block: Singles, centres: Singles, halves: Singles, scores: Singles, near: Singles, best: Labels
 ) -> None:
@@ -178,7 +178,7 @@ def estimate(
             best[i] = number if score < least else best[i]
 
 
-@native_relaxed
+@relaxed_kernel
 def closest_call(near: Singles, squares: Singles, blur: np.float32) -> tuple[np.float32, np.float32]:
     """Of a block: the least difference of the two estimates in ``near``, and of the distances that they stand for.
 
@@ -196,7 +196,7 @@ def closest_call(near: Singles, squares: Singles, blur: np.float32) -> tuple[np.
     return gap, margin
 
 
-@native
+@kernel
 def decide(block: Floats, centres: Floats, near: Floats, best: Labels, sums: Floats) -> None:
     """As `estimate`, exactly: squared distances summed over the dimensions in order, the lowest centre on ties.
 
@@ -232,7 +232,7 @@ def decide(block: Floats, centres: Floats, near: Floats, best: Labels, sums: Flo
             best[i] = number if square < least else best[i]
 
 
-@native
+@kernel
 def assign_with(
     blocks: Blocks, centres: Floats, moved: float, labels: Labels, margins: Floats, scratch: Scratch
 ) -> None:
@@ -281,7 +281,7 @@ def assign_with(
             labels[first + i] = best[i]
 
 
-@native
+@kernel
 def squared_distance(a: Floats, b: Floats) -> float:
     """Squared Euclidean distance of two rows."""
     total = 0.0
@@ -291,7 +291,7 @@ def squared_distance(a: Floats, b: Floats) -> float:
     return total
 
 
-@native
+@kernel
 def _fill_squares(points: Floats, centres: Floats, labels: Labels, squares: Floats) -> None:
     for i in range(labels.size):
         squares[i] = squared_distance(points[i], centres[labels[i]])

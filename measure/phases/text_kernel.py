@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.native_kernel import native
+from emulator.jit import kernel
 
 Counts = NDArray[np.int64]
 _MOST_DIGITS = 18
@@ -14,7 +14,7 @@ _NEWLINE, _TAB, _RETURN, _SPACE, _HASH, _COLON, _T = 10, 9, 13, 32, 35, 58, 84
 _ZERO, _NINE = 48, 57
 
 
-@native
+@kernel
 def read_number(text: NDArray[np.uint8], place: int) -> int:
     """The end of the number that is to be at ``place``; ``place`` when there is none."""
     end = place
@@ -23,7 +23,7 @@ def read_number(text: NDArray[np.uint8], place: int) -> int:
     return end if end - place <= _MOST_DIGITS else place
 
 
-@native
+@kernel
 def skip_blanks(text: NDArray[np.uint8], place: int) -> int:
     """The first place from ``place`` on that has no blank or tab."""
     while place < text.size and (text[place] == _SPACE or text[place] == _TAB):
@@ -31,7 +31,7 @@ def skip_blanks(text: NDArray[np.uint8], place: int) -> int:
     return place
 
 
-@native
+@kernel
 def value_of(text: NDArray[np.uint8], place: int, end: int) -> int:
     """The number of the digits from ``place`` to ``end``."""
     value = 0
@@ -40,7 +40,7 @@ def value_of(text: NDArray[np.uint8], place: int, end: int) -> int:
     return value
 
 
-@native
+@kernel
 def read_rows(text: NDArray[np.uint8], numbers: Counts, counts: Counts, ends: Counts) -> int:
     """Intervals in ``text``, or -1 if it is not written plainly: then nothing is to be made of the results.
 
@@ -96,7 +96,7 @@ def read_rows(text: NDArray[np.uint8], numbers: Counts, counts: Counts, ends: Co
     return row
 
 
-@native
+@kernel
 def has_twice(indices: NDArray[np.int32], ends: Counts, seen: Counts) -> int:
     """Whether an interval lists a block twice. ``seen`` (n_dims,): -1."""
     first = 0

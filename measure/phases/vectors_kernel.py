@@ -1,11 +1,11 @@
-"""Kernels over sparse vectors, as machine code (`measure.native_kernel`): projection, and distances between them."""
+"""Kernels over sparse vectors, as kernels: projection, and distances between them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.native_kernel import native
+from emulator.jit import kernel
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int32]
@@ -26,7 +26,7 @@ def manhattan(values: Floats, indices: Labels, indptr: NDArray[np.int64], n_dims
     return out
 
 
-@native
+@kernel
 def _project(shares: Floats, indices: Labels, indptr: NDArray[np.int64], matrix: Floats, out: Floats) -> None:
     for row in range(indptr.size - 1):
         for entry in range(indptr[row], indptr[row + 1]):
@@ -36,7 +36,7 @@ def _project(shares: Floats, indices: Labels, indptr: NDArray[np.int64], matrix:
                 out[row, column] += share * matrix[index, column]
 
 
-@native
+@kernel
 def _distances(
     values: Floats, indices: Labels, indptr: NDArray[np.int64], dense: Floats, sums: Floats, out: Floats
 ) -> None:
