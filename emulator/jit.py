@@ -1,9 +1,10 @@
 """Kernels that walk the record, compiled by the project's own compiler (`emulator.engine.kernel_ir` says what it
 understands) when they are called first, and kept on the disk by what they are made of.
 
-A kernel takes numbers, C-contiguous arrays, and tuples of them; who calls it holds every array, and sees to it that those
-may be written which it writes. It runs without the interpreter lock. It is compiled for the types of its arguments: a
-call with others compiles it again. Without a compiler it is what its source says: ``kernel.py_func`` is Python's function.
+A kernel takes numbers, C-contiguous arrays, and tuples of them; who calls it holds every array, and sees to it that
+those may be written which it writes. It runs without the interpreter lock. It is compiled for the types of its
+arguments: a call with others compiles it again. Without a compiler it is what its source says: ``kernel.py_func`` is
+Python's function.
 """
 
 from __future__ import annotations
