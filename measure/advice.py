@@ -76,7 +76,7 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         )
     overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
     total = sum(counted.events.values())
-    if total > 0:
+    if total > 0 and counted.added_instructions > 0:
         most, covered = [], 0.0
         for metric, events in sorted(counted.events.items(), key=lambda item: -item[1]):
             if covered >= _MOST_SHARE * total:
@@ -85,12 +85,12 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
             covered += events
         rest = f" ({', '.join(counted.sums)} not counted: they add up values)" if counted.sums else ""
         cost = counted.added_instructions / total
-        each = f", about {cost:.1f} instructions an event" if not counted.sums and cost > 0 else ""
+        each = f", about {cost:.1f} instructions an event" if not counted.sums else ""
         told.append(
             f"most of its {overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} events "
             f"that its counters count in a run{rest}{each}."
         )
-    elif not counted.sums:
+    elif not total and not counted.sums:
         told.append(
             f"its counters counted no event, so its {overhead} and the perturbation come from code and data that "
             "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."

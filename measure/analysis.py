@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.advice import Counted, advice
+from measure.advice import Counted, advice, shown_path
 from measure.errors import MeasureError
 from measure.executor import Outcome
 from measure.perturbation import inner_perturbation, outer_perturbation
@@ -85,7 +85,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
-        findings=_findings(variants, plan, outcome),
+        findings=_findings(variants, doubts, plan, outcome),
         provenance=_provenance(plan, outcome),
         interval=f"{length:,} {unit}",
         metric_findings=doubts,
@@ -154,12 +154,19 @@ def _signals(label: str, run: Run) -> Signals:
     return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
 
 
-def _findings(variants: Sequence[VariantReport], plan: Plan, outcome: Outcome) -> tuple[str, ...]:
+def _findings(
+    variants: Sequence[VariantReport], doubts: Sequence[MetricFinding], plan: Plan, outcome: Outcome
+) -> tuple[str, ...]:
     """Sentences, the gravest first, each with what to do next."""
     told = []
     if not plan.campaign.variant_sets():
         told.append(
             "No software metrics are given, so there is nothing to compare the baselines with: add some."
+        )
+    if any(one.kind == "software" and one.problem == "no events" for one in doubts):
+        told.append(
+            f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
+            "would count: give the program an input that gets there, or take them out."
         )
     for verdict in ("perturbed", "inconclusive", "equivalent"):
         for variant in variants:

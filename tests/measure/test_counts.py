@@ -92,6 +92,26 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path) -> None:
     assert measure("run", "--counts", folder / "c.yaml", "--out", folder / "out").exit_code == 2
 
 
+def test_the_example_of_the_readme_counts(tmp_path: Path) -> None:
+    """Its `add:` names a parameter, which only the function itself knows."""
+    text = (ROOT / "README.md").read_text()
+    example = text[text.index("name: mine\n") :]
+    (tmp_path / "c.yaml").write_text(example[: example.index("```")])
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "input.txt").write_text("a bcd\n")
+    (tmp_path / "mine.c").write_text(
+        "#include <stdio.h>\n#include <string.h>\nstatic char kept[9][9]; static int n;\n"
+        "int lookup(const char *word) { for (int i = 0; i < n; i++) if (!strcmp(kept[i], word)) return 1; return 0; }\n"
+        "void insert(const char *word, int len) { memcpy(kept[n++], word, len + 1); }\n"
+        "int main(int argc, char **argv) {\n"
+        '  char word[9]; FILE *file = fopen(argv[1], "r"); if (!file) return 1;\n'
+        '  while (fscanf(file, "%8s", word) == 1) if (!lookup(word)) insert(word, strlen(word));\n'
+        "  return 0; }\n"
+    )
+    found = {one.metric: (one.events, one.total) for one in counted(tmp_path).metrics}
+    assert found == {"lookups": (2, 2), "probes": (1, 1), "bytes": (2, 4)}
+
+
 def test_what_cannot_be_counted_is_told(folder: Path) -> None:
     path = folder / "c.yaml"
     path.write_text(CAMPAIGN.replace("stdin: numbers.txt", "args: [1, 2]"))

@@ -85,6 +85,7 @@ def test_they_come_first_in_the_summary(folder: Path) -> None:
     assert (silent["runs"], silent["records"]) == (8, 8 * 300)
     assert found["rare", "tied"]["share"] > TIED
     assert [one["problem"] for one in summary["metric_findings"]] == ["no events", "no events", "tied"]
+    assert any(f"measure run --counts {folder / 'c.yaml'}" in told for told in summary["findings"])
     assert summary["findings"][:3] == [one["text"] for one in summary["metric_findings"]]
     light = summary["variants"]["light"]
     assert light["verdict"] == "equivalent"
