@@ -35,18 +35,20 @@ class Counted:
 def advice(
     variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str
 ) -> list[str]:
-    """Sentences for every perturbed variant: the metrics behind it, then the command. None when none is perturbed.
+    """Sentences for the smallest perturbed variants: the metrics behind them, then the command.
 
+    A variant that adds metrics to a perturbed one is left out: the smaller one tells more. Nothing is said when none
+    is perturbed.
     ``counted``: by variant; ``campaign_file``: where the campaign was read, empty if that is not known.
     """
-    perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    all_perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    perturbed = _smallest(all_perturbed)
     told = []
     for variant in perturbed:
         told += [
             f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])
         ]
-    several = [variant for variant in perturbed if len(variant.software_metrics) > 1]
-    if several:
+    if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
         told.append(
             f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
             "perturb nothing."
@@ -59,6 +61,16 @@ def advice(
                 "shows how often each happens."
             )
     return told
+
+
+def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:
+    """Those whose metrics include no other's; of equal ones the first."""
+    sets = [frozenset(variant.software_metrics) for variant in variants]
+    return [
+        variant
+        for n, variant in enumerate(variants)
+        if not any(other < sets[n] for other in sets) and sets[n] not in sets[:n]
+    ]
 
 
 def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], counted: Counted) -> list[str]:
