@@ -285,7 +285,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
     "title": "summary.json of a campaign",
     "type": "object",
     "required": [
-        "schema", "campaign", "metric_findings", "hardware_metrics", "runs", "variants", "findings", "provenance"
+        "schema",
+        "campaign",
+        "metric_findings",
+        "hardware_metrics",
+        "runs",
+        "variants",
+        "findings",
+        "provenance",
     ],
     "properties": {
         "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
@@ -295,7 +302,17 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "description": "Metrics that tell little, to be read before any verdict, the gravest first",
             "items": {
                 "type": "object",
-                "required": ["metric", "kind", "problem", "groups", "share", "runs", "records", "events", "text"],
+                "required": [
+                    "metric",
+                    "kind",
+                    "problem",
+                    "groups",
+                    "share",
+                    "runs",
+                    "records",
+                    "events",
+                    "text",
+                ],
                 "properties": {
                     "metric": {"type": "string"},
                     "kind": {"enum": ["hardware", "software"]},
@@ -305,7 +322,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         f"tied: one value in more than {TIED:.0%} of the records, in the mean over a group's runs",
                     },
                     "groups": {"type": "array", "items": {"type": "string"}},
-                    "share": {"type": "number", "description": "Of records that hold the most frequent value"},
+                    "share": {
+                        "type": "number",
+                        "description": "Of records that hold the most frequent value",
+                    },
                     "runs": {"type": "integer", "description": "Number of runs of these groups"},
                     "records": {"type": "integer", "description": "Number of records in these runs"},
                     "events": {"type": "number", "description": "Sum over these records"},
@@ -320,7 +340,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": {
                 "type": "object",
-                "required": ["verdict", "caveat", "in_words", "software_metrics", "overhead_percent", "inner"],
+                "required": [
+                    "verdict",
+                    "caveat",
+                    "in_words",
+                    "software_metrics",
+                    "overhead_percent",
+                    "inner",
+                ],
                 "properties": {
                     "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
                     "caveat": {
@@ -328,7 +355,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         "description": "To be read beside an equivalent verdict: metrics without events, constant or "
                         "tied that it leaves out, rests on or collects",
                     },
-                    "in_words": {"type": "object", "description": "Each comparison's verdict as the report says it"},
+                    "in_words": {
+                        "type": "object",
+                        "description": "Each comparison's verdict as the report says it",
+                    },
                     "software_metrics": {"type": "array", "items": {"type": "string"}},
                     "overhead_percent": {
                         "type": "object",

@@ -105,7 +105,9 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
         table.add_column(heading, justify="right", no_wrap=True)
     for source in merged.sources:
         if source.run is None:
-            table.add_row(escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", "")
+            table.add_row(
+                escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", ""
+            )
             continue
         aligned = merged.runs[source.run]
         cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"
