@@ -35,18 +35,20 @@ class Counted:
 def advice(
     variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str
 ) -> list[str]:
-    """Sentences for every perturbed variant: the metrics behind it, then the command. None when none is perturbed.
+    """Sentences for the smallest perturbed variants: the metrics behind them, then the command.
 
+    A variant that adds metrics to a perturbed one is left out: the smaller one tells more. Nothing is said when none
+    is perturbed.
     ``counted``: by variant; ``campaign_file``: where the campaign was read, empty if that is not known.
     """
-    perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    all_perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    perturbed = _smallest(all_perturbed)
     told = []
     for variant in perturbed:
         told += [
             f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])
         ]
-    several = [variant for variant in perturbed if len(variant.software_metrics) > 1]
-    if several:
+    if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
         told.append(
             f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
             "perturb nothing."
@@ -59,6 +61,16 @@ def advice(
                 "shows how often each happens."
             )
     return told
+
+
+def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:
+    """Those whose metrics include no other's; of equal ones the first."""
+    sets = [frozenset(variant.software_metrics) for variant in variants]
+    return [
+        variant
+        for n, variant in enumerate(variants)
+        if not any(other < sets[n] for other in sets) and sets[n] not in sets[:n]
+    ]
 
 
 def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], counted: Counted) -> list[str]:
@@ -76,7 +88,7 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         )
     overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
     total = sum(counted.events.values())
-    if total > 0:
+    if total > 0 and counted.added_instructions > 0:
         most, covered = [], 0.0
         for metric, events in sorted(counted.events.items(), key=lambda item: -item[1]):
             if covered >= _MOST_SHARE * total:
@@ -85,12 +97,12 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
             covered += events
         rest = f" ({', '.join(counted.sums)} not counted: they add up values)" if counted.sums else ""
         cost = counted.added_instructions / total
-        each = f", about {cost:.1f} instructions an event" if not counted.sums and cost > 0 else ""
+        each = f", about {cost:.1f} instructions an event" if not counted.sums else ""
         told.append(
             f"most of its {overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} events "
             f"that its counters count in a run{rest}{each}."
         )
-    elif not counted.sums:
+    elif not total and not counted.sums:
         told.append(
             f"its counters counted no event, so its {overhead} and the perturbation come from code and data that "
             "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.advice import Counted, advice
+from measure.advice import Counted, advice, shown_path
 from measure.errors import MeasureError
 from measure.executor import Outcome
 from measure.perturbation import inner_perturbation, outer_perturbation
@@ -85,7 +85,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
-        findings=_findings(variants, plan, outcome),
+        findings=_findings(variants, doubts, plan, outcome),
         provenance=_provenance(plan, outcome),
         interval=f"{length:,} {unit}",
         metric_findings=doubts,
@@ -154,12 +154,19 @@ def _signals(label: str, run: Run) -> Signals:
     return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
 
 
-def _findings(variants: Sequence[VariantReport], plan: Plan, outcome: Outcome) -> tuple[str, ...]:
+def _findings(
+    variants: Sequence[VariantReport], doubts: Sequence[MetricFinding], plan: Plan, outcome: Outcome
+) -> tuple[str, ...]:
     """Sentences, the gravest first, each with what to do next."""
     told = []
     if not plan.campaign.variant_sets():
         told.append(
             "No software metrics are given, so there is nothing to compare the baselines with: add some."
+        )
+    if any(one.kind == "software" and one.problem == "no events" for one in doubts):
+        told.append(
+            f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
+            "would count: give the program an input that gets there, or take them out."
         )
     for verdict in ("perturbed", "inconclusive", "equivalent"):
         for variant in variants:
@@ -278,7 +285,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
     "title": "summary.json of a campaign",
     "type": "object",
     "required": [
-        "schema", "campaign", "metric_findings", "hardware_metrics", "runs", "variants", "findings", "provenance"
+        "schema",
+        "campaign",
+        "metric_findings",
+        "hardware_metrics",
+        "runs",
+        "variants",
+        "findings",
+        "provenance",
     ],
     "properties": {
         "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
@@ -288,7 +302,17 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "description": "Metrics that tell little, to be read before any verdict, the gravest first",
             "items": {
                 "type": "object",
-                "required": ["metric", "kind", "problem", "groups", "share", "runs", "records", "events", "text"],
+                "required": [
+                    "metric",
+                    "kind",
+                    "problem",
+                    "groups",
+                    "share",
+                    "runs",
+                    "records",
+                    "events",
+                    "text",
+                ],
                 "properties": {
                     "metric": {"type": "string"},
                     "kind": {"enum": ["hardware", "software"]},
@@ -298,7 +322,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         f"tied: one value in more than {TIED:.0%} of the records, in the mean over a group's runs",
                     },
                     "groups": {"type": "array", "items": {"type": "string"}},
-                    "share": {"type": "number", "description": "Of records that hold the most frequent value"},
+                    "share": {
+                        "type": "number",
+                        "description": "Of records that hold the most frequent value",
+                    },
                     "runs": {"type": "integer", "description": "Number of runs of these groups"},
                     "records": {"type": "integer", "description": "Number of records in these runs"},
                     "events": {"type": "number", "description": "Sum over these records"},
@@ -313,7 +340,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
             "type": "object",
             "additionalProperties": {
                 "type": "object",
-                "required": ["verdict", "caveat", "in_words", "software_metrics", "overhead_percent", "inner"],
+                "required": [
+                    "verdict",
+                    "caveat",
+                    "in_words",
+                    "software_metrics",
+                    "overhead_percent",
+                    "inner",
+                ],
                 "properties": {
                     "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
                     "caveat": {
@@ -321,7 +355,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         "description": "To be read beside an equivalent verdict: metrics without events, constant or "
                         "tied that it leaves out, rests on or collects",
                     },
-                    "in_words": {"type": "object", "description": "Each comparison's verdict as the report says it"},
+                    "in_words": {
+                        "type": "object",
+                        "description": "Each comparison's verdict as the report says it",
+                    },
                     "software_metrics": {"type": "array", "items": {"type": "string"}},
                     "overhead_percent": {
                         "type": "object",

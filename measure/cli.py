@@ -48,8 +48,8 @@ class _Commands(click.Group):
 \b
   measure run configs/campaigns/quickstart.yaml
 
-Exit status: 0 done; 1 the work failed (finished runs are kept); 2 bad input, with file, line and what was
-expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
+Exit status: 0 done; 1 the work failed (finished runs are kept) or its results cannot be written; 2 bad input,
+with file, line and what was expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:

@@ -131,7 +131,9 @@ def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
 
 
 def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
-    tied = [f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED]
+    tied = [
+        f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED
+    ]
     return ", ".join(tied)
 
 

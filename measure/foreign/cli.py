@@ -78,7 +78,7 @@ def perturb(
 
     Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
     high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing
-    is emulated. Leaves DIR/summary.json and DIR/report.html.
+    is emulated. Each trace needs 20 records or more. Leaves DIR/summary.json and DIR/report.html.
     """
     from rich.console import Console
 

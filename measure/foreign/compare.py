@@ -92,9 +92,7 @@ def compare(
 
 
 def _metric_findings(gathered: Gathered, only_after: dict[str, tuple[str, ...]]) -> tuple[MetricFinding, ...]:
-    found = metric_findings(
-        {BASELINE: gathered.baselines, **gathered.variants}, gathered.metrics, "hardware"
-    )
+    found = metric_findings({BASELINE: gathered.baselines, **gathered.variants}, gathered.metrics, "hardware")
     for metric in dict.fromkeys(metric for metrics in only_after.values() for metric in metrics):
         collected = {
             name: [trace.columns((metric,)) for trace in gathered.variant_traces[name]]

@@ -15,6 +15,7 @@ from measure.errors import nearest
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
 from measure.perturbation_types import FEWEST_RECORDS
+from measure.types import BASELINE
 
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25
@@ -59,12 +60,16 @@ def _natural(text: str) -> list[tuple[int, int | str]]:
 
 
 def grouped(runs: Sequence[str]) -> dict[str, list[Path]]:
-    """Variant to its files, from arguments ``NAME=PATTERN`` or ``PATTERN``."""
+    """Variant to its files, from arguments ``NAME=PATTERN`` or ``PATTERN``. Raises `TraceFileError`."""
     groups: dict[str, list[Path]] = {}
     for text in runs:
         name, separator, pattern = text.partition("=")
         if not separator or "/" in name or Path(text).exists():
             name, pattern = DEFAULT_VARIANT, text
+        if name == BASELINE:
+            raise TraceFileError(
+                f"--run {text}: the name '{BASELINE}' is taken by the runs of --baseline: choose another"
+            )
         groups.setdefault(name or DEFAULT_VARIANT, []).extend(matching(pattern))
     return groups
 

@@ -92,17 +92,22 @@ def _verdicts(directory: Path) -> dict[str, str]:
 
 
 def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:
-    """Where each metric is from, how well its run aligned, and the warnings."""
+    """Where each metric is from, how well its run aligned, and the warnings; fits 80 columns."""
     trace = merged.baseline.trace
     title = (
         f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
     )
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for heading in ("metric", "run", "group is", "total", "cost", "distance [sd]", "stretched"):
-        table.add_column(heading, justify="left" if heading in ("metric", "run", "group is") else "right")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("metric", "run"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("group is", no_wrap=True)
+    for heading in ("total", "cost", "distance\n\\[sd]", "stretched"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for source in merged.sources:
         if source.run is None:
-            table.add_row(escape(source.metric), "the baseline", "", f"{source.total:,}", "", "", "")
+            table.add_row(
+                escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", ""
+            )
             continue
         aligned = merged.runs[source.run]
         cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"

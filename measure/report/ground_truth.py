@@ -9,7 +9,7 @@ import numpy as np
 
 from measure.perturbation_metrics import caveat
 from measure.perturbation_types import Pair, Perturbation
-from measure.report.model import GroundTruth, SoftwareTruth, VariantReport
+from measure.report.model import GroundTruth, MetricSource, SoftwareTruth, VariantReport
 from measure.report.style import INK, LINES, MARKERS, MUTED, RULE, VERDICTS, new_figure, short
 
 ALGORITHMS = {
@@ -118,6 +118,14 @@ def software_rows(truth: GroundTruth, variants: Sequence[VariantReport] = ()) ->
         beside = caveat(doubts.get(one.variant, ())) if "equivalent" in [cell[0] for cell in cells] else ""
         rows.append({"variant": one.variant, "cells": cells, "hidden": one.hidden, "caveat": beside})
     return rows
+
+
+def source_error(source: MetricSource) -> str:
+    """How far values read off by anchors are from counted ones, for the page."""
+    if not np.isfinite(source.error_percent):
+        return "unknown: nothing was counted"
+    rho = f"{source.rho:.3f}" if np.isfinite(source.rho) else "undefined"
+    return f"{source.error_percent:.2g}% off, rho {rho}"
 
 
 def alignment_rows(truth: GroundTruth) -> list[tuple[str, list[float], float]]:

@@ -46,7 +46,7 @@ def render(data: ReportData) -> str:
     )  # fmt: skip
     environment.globals.update(
         percent=percent, in_words=in_words, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
-        number=_number, alignment_rows=ground_truth.alignment_rows,
+        number=_number, source_error=ground_truth.source_error, alignment_rows=ground_truth.alignment_rows,
         software_rows=partial(ground_truth.software_rows, variants=data.variants),
         truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
         truth_algorithms=list(ground_truth.ALGORITHMS.values()),

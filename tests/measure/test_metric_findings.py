@@ -22,8 +22,9 @@ from measure.cli import main
 from measure.perturbation_metrics import TIED, caveat, metric_findings
 from measure.perturbation_types import Pair, Perturbation
 from measure.perturbation_words import in_words, p_number, p_text, pair_in_words, percent
+from measure.report.ground_truth import source_error
 from measure.report.html import render
-from measure.report.model import ReportData
+from measure.report.model import MetricSource, ReportData
 from measure.run_command import load_results
 from measure.terminal import print_result
 
@@ -85,6 +86,7 @@ def test_they_come_first_in_the_summary(folder: Path) -> None:
     assert (silent["runs"], silent["records"]) == (8, 8 * 300)
     assert found["rare", "tied"]["share"] > TIED
     assert [one["problem"] for one in summary["metric_findings"]] == ["no events", "no events", "tied"]
+    assert any(f"measure run --counts {folder / 'c.yaml'}" in told for told in summary["findings"])
     assert summary["findings"][:3] == [one["text"] for one in summary["metric_findings"]]
     light = summary["variants"]["light"]
     assert light["verdict"] == "equivalent"
@@ -234,6 +236,12 @@ def test_numbers_in_words() -> None:
     assert pair_in_words(pair, 0.05) == "changed < delta"
     assert pair_in_words(replace(pair, p_adjusted=0.2), 0.05) == "equivalent"
     assert pair_in_words(replace(pair, verdict="perturbed"), 0.05) == "perturbed"
+
+
+def test_what_was_not_counted_has_no_error() -> None:
+    assert source_error(MetricSource("m", "", float("nan"), float("nan"))) == "unknown: nothing was counted"
+    assert source_error(MetricSource("m", "", 1.234, float("nan"))) == "1.2% off, rho undefined"
+    assert source_error(MetricSource("m", "", 1.234, 0.5)) == "1.2% off, rho 0.500"
 
 
 def test_p_values_are_formatted_in_one_place() -> None:

@@ -151,7 +151,7 @@ def test_synthetic_runs_have_the_properties_that_they_are_for() -> None:
     runs = [program.run(np.random.default_rng(seed)) for seed in range(10)]
     found = [spearman(run, program.metrics) for run in runs]
     assert len({len(run) for run in runs}) > 3
-    assert max(one.tie_fraction.max() for one in found) > 0.3
+    assert max(one.tie_fraction.max() for one in found) > 0.15  # a value that many records share
     lag = [spearman(np.column_stack([run[1:, 0], run[:-1, 0]]), ("now", "before")).rho[0, 1] for run in runs]
     assert np.mean(lag) > 0.5
     assert (program.run(np.random.default_rng(3)) == runs[3]).all()

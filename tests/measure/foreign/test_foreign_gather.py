@@ -46,6 +46,8 @@ def test_patterns_and_names(tmp_path: Path) -> None:
         "heavy": ["run2.csv", "run10.csv"],
         "instrumented": ["odd=name.csv"],
     }
+    with pytest.raises(TraceFileError, match="the name 'baseline' is taken by the runs of --baseline"):
+        grouped([f"baseline={tmp_path}/run2.csv"])
     with pytest.raises(TraceFileError, match=r"no\*: no such file, and no file matches it as a pattern"):
         matching("no*")
 

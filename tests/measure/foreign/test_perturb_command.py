@@ -124,7 +124,9 @@ def test_software_metrics_and_unknown_overhead(tmp_path: Path) -> None:
     }
     assert any("the overhead is unknown" in finding for finding in document["findings"])
     page = (out / "report.html").read_text()
-    assert not re.search(r"\bnan\b", re.sub(r'src="data:[^"]*"', "", page) + json.dumps(document) + result.output)
+    assert not re.search(
+        r"\bnan\b", re.sub(r'src="data:[^"]*"', "", page) + json.dumps(document) + result.output
+    )
     assert page.count("unknown") > 3
     assert "overhead is unknown, so correlations are not drawn" in page
     assert "calls was measured in 2 of 6 traces only: it is not compared." in document["findings"]

@@ -106,7 +106,11 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(results: Path) 
         (results / "summary.json").write_text(json.dumps(verdicts))
         return measure(results)
 
-    words = " ".join(judged("perturbed", "equivalent").output.split())
+    shown = judged("perturbed", "equivalent").output
+    assert max(map(len, shown.splitlines())) <= 80
+    for metric, verdict in (("rounds", "perturbed"), ("calls", "equivalent"), ("PAPI_TOT_INS", "baseline/0")):
+        assert any({metric, verdict} <= set(line.split()) for line in shown.splitlines())
+    words = " ".join(shown.split())
     assert "rounds from light/" in words
     assert "collecting this group perturbs the program" in words
     about = json.loads((results / "merged.metadata.json").read_text())
