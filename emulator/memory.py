@@ -114,7 +114,7 @@ class GuestMemory:
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     for each 4 KiB page; read it freely, change it through `map`, `protect` and `unmap` only.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    their permission, or are written to from here but for `write_int`; guest stores do not come by.
+    a permission, or are written to from here but for `write_int`; guest stores do not come by.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
@@ -259,6 +259,11 @@ class GuestMemory:
                 return area, offset + address - start
         return self, address
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether some pages may change without being written to here."""
+        return bool(self._shared)
+
     def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
         flags = _MAP_SHARED | _MAP_FIXED
         where = self.base + address
@@ -296,7 +301,7 @@ class GuestMemory:
         after = last - first if prot else 0
         if after > before and (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
-        if not prot & EXEC:
+        if prot & (EXEC | WRITE) != EXEC | WRITE:  # what was written to is looked for only where it can be
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
