@@ -4,8 +4,8 @@
 
 Each kind is a loop of one of the programs in `corners/`. Every run is a whole process, user and system time of all its
 threads; the time of the same program with nothing to do is taken off, for it starts in 0.3 s with us and 0.01 with
-QEMU. ``whole`` is the ratio with it. Ours is run once before, so that translations are kept. Rounds are interleaved, and
-the least counts. ``--before``: another checkout, whose emulator runs a thousandth of the loop, where it is long.
+QEMU. ``whole`` is the ratio with it. Ours is run once before, so that translations are kept. Rounds are interleaved,
+and the least counts. ``--before``: another checkout, whose emulator runs a thousandth of the loop, where it is long.
 
 What was measured is kept in a file beside ``--out`` (.json) and not measured again: a run that was interrupted goes on.
 """
