@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from host import conditions, find_qemu, run
+
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "corners"
-QEMU_NAMES = ("qemu-riscv64", "qemu-riscv64-static")
 BEFORE_SHARE = 1000
 # Program: its source, flags of the compiler, and how often each kind goes round.
 LIBRARY = (
@@ -40,14 +38,6 @@ PROGRAMS = {
     ),
 }  # fmt: skip
 Measured = dict[str, dict[str, float]]  # "program kind": seconds by engine, "start ..." with nothing to do
-
-
-def processor() -> str:
-    """The host's, by the name that it gives itself."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
 
 
 def build(name: str, folder: Path) -> Path:
@@ -68,18 +58,6 @@ def build(name: str, folder: Path) -> Path:
     return program
 
 
-def seconds_of(command: list[str], environment: dict[str, str]) -> tuple[float, bytes]:
-    """User and system time of a process that ends well, and its output."""
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)}: ended with status {process.returncode}, expected 0")
-    return used.ru_utime + used.ru_stime, output
-
-
 class Engines:
     """How each engine runs a program; ``before`` may be None."""
 
@@ -95,7 +73,8 @@ class Engines:
 
     def run(self, engine: str, program: Path, kind: str, turns: int) -> tuple[float, bytes]:
         command, environment = self.commands[engine]
-        return seconds_of([*command, str(program), kind, str(turns)], environment)
+        done = run([*command, str(program), kind, str(turns)], environment)
+        return done.processor_seconds, done.output
 
 
 def measure(engines: Engines, program: Path, kind: str, turns: int, repeats: int) -> dict[str, float]:
@@ -140,11 +119,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("--out", type=Path, default=Path("corner_speed.md"), help="where the page goes")
     options = parser.parse_args()
-    qemu = next((path for name in QEMU_NAMES if (path := shutil.which(name))), None)
-    if qemu is None:
-        raise SystemExit(
-            f"got neither of {', '.join(QEMU_NAMES)} on the path, expected one: install qemu-user"
-        )
+    qemu = find_qemu()
     kept = options.out.with_suffix(".json")
     measured: Measured = json.loads(kept.read_text()) if kept.exists() else {}
     with tempfile.TemporaryDirectory(prefix="corner-speed-") as name:
@@ -158,9 +133,7 @@ def main() -> None:
                 measured[f"{program_name} {kind}"] = found
                 kept.write_text(json.dumps(measured, indent=1))
                 print(program_name, kind, {key: round(value, 3) for key, value in found.items()}, flush=True)
-    shown = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=True).stdout
-    host = f"{processor()}, {os.cpu_count()} processors; Python {platform.python_version()}"
-    head = f"Least of {options.repeats}; {host}; {shown.splitlines()[0]}."
+    head = f"Least of {options.repeats}; {conditions(qemu)}."
     options.out.write_text("\n".join(["# Speed in corners", "", head, "", *table(measured)]) + "\n")
     print(options.out.read_text())
 
