@@ -67,7 +67,7 @@ class NotedCode:
             return known.nonzero()[0] + first
         differing = (np.frombuffer(contents, np.uint16) ^ self._code[places]) & known
         is_ambiguous = self._is_ambiguous[page : page + n_pages]
-        if is_ambiguous.any():
+        if np.count_nonzero(is_ambiguous):  # a tenth of the time of any()
             uncertain = np.repeat(is_ambiguous, _PAGE_HALVES)
             differing[uncertain] = known[uncertain]
             is_ambiguous[:] = False

@@ -179,7 +179,7 @@ class KnownCode:
         self._count += len(blocks)
         self._ready = None
         is_call = blocks["terminator"] == _CALL
-        if is_call.any():
+        if np.count_nonzero(is_call):
             self.call_targets.update(blocks["target_pc"][is_call].tolist())
         return numbers
 
