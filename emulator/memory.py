@@ -122,7 +122,7 @@ class GuestMemory:
     and marks for each 4 KiB page; read it freely, change it through `map`, `protect`, `mark` and `unmap` only.
     ``new_marks``: marks that mapped pages begin with.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    their permission, or are written to from here but for `write_int`; guest stores do not come by.
+    a permission, or are written to from here but for `write_int`; guest stores do not come by.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
@@ -284,6 +284,11 @@ class GuestMemory:
         """The shared mapping there: start, end, what is mapped, and from which byte on."""
         return next((one for one in self._shared if one[0] <= address < one[1]), None)
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether some pages may change without being written to here."""
+        return bool(self._shared)
+
     def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
         flags = _MAP_SHARED | _MAP_FIXED
         where = self.base + address
@@ -321,7 +326,7 @@ class GuestMemory:
         after = last - first if prot else 0
         if after > before and (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
-        if not prot & EXEC:
+        if prot & (EXEC | WRITE) != EXEC | WRITE:  # what was written to is looked for only where it can be
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")

@@ -6,9 +6,10 @@ and their numbers are common to all, so that every observer sees one record.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
 from emulator.engine.discovery import Pages
@@ -21,8 +22,8 @@ from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
     GUARD_BYTES,
-    PAGE_BYTES,
     PAGE_SHIFT,
+    WRITE,
     GuestMemory,
     MemoryFault,
 )
@@ -44,11 +45,11 @@ class Space:
 
     def __init__(self, memory: GuestMemory, like: Space | None = None) -> None:
         self.memory = memory
-        self.pages = Pages(memory.base, memory.perm, EXEC)
+        self.code = NotedCode()
+        self.pages = Pages(memory.base, memory.perm, EXEC, self.code.tables)
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self.code = NotedCode()
         self._in_doubt: set[int] = set()
         self._decoded: dict[
             int, tuple[bytes, int, Instruction | None]
@@ -112,29 +113,52 @@ class Space:
     def settle(self) -> None:
         """Find out what code has been changed, where it may have been, and know nothing of it any more."""
         doubtful, self._in_doubt = self._in_doubt, set()
-        changed = [page for page in sorted(doubtful) if self._differs(page)]
-        if not changed:
+        found = [places for places in self._changes(sorted(doubtful)) if len(places)]
+        if not found:
             return
+        changed = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
         self.code.forget(changed)
-        gone = self.cache.forget(np.array(changed, np.int64), PAGE_SHIFT)
-        if self.translator is not None and gone:
+        gone = self.cache.reaching(changed)
+        if self.translator is None:
+            self.cache.forget(gone)
+        elif gone:
             self.translator.forget(gone)
 
     def doubt_all(self) -> None:
-        """Any code may have been changed."""
-        self._in_doubt.update(self.code.pages())
+        """Any code may have been changed that the guest can write to, here or elsewhere."""
+        pages = self.code.pages()
+        if not self.memory.has_shared:
+            pages = pages[self.memory.perm[pages] & WRITE != 0]
+        self._in_doubt.update(pages.tolist())
 
     @property
     def is_in_doubt(self) -> bool:
         return bool(self._in_doubt)
 
-    def _differs(self, page: int) -> bool:
-        contents = self.peek(page << PAGE_SHIFT, PAGE_BYTES)
-        return contents is None or self.code.differs(page, contents)
+    def _changes(self, pages: list[int]) -> Iterator[NDArray[np.int64]]:
+        """Halves of addresses in ``pages``, which ascend, whose code has changed: pages side by side at once."""
+        begin = 0
+        for n, page in enumerate(pages):
+            if n + 1 < len(pages) and pages[n + 1] == page + 1:
+                continue
+            first, begin = pages[begin], n + 1
+            contents = self._contents(first, page + 1 - first)
+            if contents is not None:
+                yield self.code.changes(first, contents)
+                continue
+            for one in range(first, page + 1):
+                yield self.code.changes(one, self._contents(one, 1))
+
+    def _contents(self, page: int, n_pages: int) -> memoryview | None:
+        """Pages of code as they are, None where they are not all code."""
+        try:
+            return self.memory.view(page << PAGE_SHIFT, n_pages << PAGE_SHIFT, EXEC)
+        except MemoryFault:
+            return None
 
     def _code_changed(self, address: int, length_bytes: int) -> None:
         first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
-        self._in_doubt.update(self.code.pages(first, last))
+        self._in_doubt.update(self.code.pages(first, last).tolist())
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ class Background:
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
         self._ordered: list[tuple[Tier, Region]] = []  # the same
         self._underway: tuple[Tier, Region] | None = None
+        self._is_forming = False  # a region is to be under way in a moment
         self._n_orders = 0  # that are not built yet
         self._condition = threading.Condition()
         self._stopping = False
@@ -88,6 +90,22 @@ class Background:
         begun = [] if underway is None else [underway]
         return [region for ordered, region in (*begun, *self._ordered) if ordered is tier]
 
+    @contextmanager
+    def excluding(self, pcs: set[int]) -> Iterator[bool]:
+        """Nothing is begun meanwhile, and the blocks at ``pcs`` are not wanted any more. Gives whether a region might
+        have had one of them: then what was under way is finished, and nothing else is ordered or wanted any more."""
+        with self._condition:
+            underway = [] if self._underway is None else [self._underway]
+            regions = [region for _, region in (*self._ordered, *underway)]
+            is_free = not self._is_forming and all(pcs.isdisjoint(region.pcs) for region in regions)
+            if is_free:
+                if self._wanted:
+                    self._wanted = [(tier, pc) for tier, pc in self._wanted if pc not in pcs]
+                yield False
+        if not is_free:
+            self.stop()
+            yield True
+
     def stop(self) -> None:
         """Wait for the compilation under way and drop what is wanted. Raises what has gone wrong."""
         if self._thread is not None:
@@ -122,8 +140,11 @@ class Background:
                     elif hottest is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
+                    self._is_forming = hottest is not None
                 if hottest is not None:
-                    self._underway = hottest[0], self._form(*hottest)
+                    formed = hottest[0], self._form(*hottest)
+                    with self._condition:
+                        self._underway, self._is_forming = formed, False
                 assert self._underway is not None
                 self._build(*self._underway)
                 self._underway = None

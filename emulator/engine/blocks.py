@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.same_blocks import SameBlocks
+from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 
 _STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
 _PAIRED = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
+_MOST_HALVES = 2 * MAX_BLOCK_INSTRUCTIONS  # of a block
 _KEEPS_GOING = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
 
 
@@ -73,6 +75,10 @@ class BlockCache:
         self.by_pc: dict[int, Block] = {}
         self.same: SameBlocks | None = None  # blocks of all processes, when there are several
         self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
+        self._starts_table = Table(GUEST_SPACE >> 1)
+        self._starts: NDArray[np.bool_] = self._starts_table.view(
+            "?"
+        )  # by pc / 2: whether a block begins there
         self._undecoded: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
@@ -84,6 +90,7 @@ class BlockCache:
         if block is None:
             block = self._discover(pc)
             self.by_pc[pc] = block
+            self._starts[pc >> 1] = True
             if self.on_decoded is not None:
                 self.on_decoded(pc)
         return block
@@ -98,6 +105,7 @@ class BlockCache:
     def add(self, pcs: Sequence[int], numbers: Sequence[int]) -> None:
         """Blocks were discovered whose facts there are: they are decoded when somebody asks."""
         self._undecoded.update(zip(pcs, numbers, strict=True))
+        self._starts[np.asarray(pcs, np.int64) >> 1] = True
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""
@@ -125,22 +133,33 @@ class BlockCache:
             number for pc, number in self._undecoded.items() if pc not in self.by_pc
         }
 
-    def forget(self, pages: NDArray[np.int64], page_shift: int) -> list[int]:
-        """Forget the blocks that reach into ``pages``, whose code has changed; their facts and numbers stay valid.
-        Addresses of those blocks."""
-        pcs = np.array(self.pcs(), np.int64)
-        numbers = np.array([self.number_of(pc) for pc in pcs.tolist()], np.int64)
-        last = self.facts.blocks["end_pc"][numbers].astype(np.int64) - 1
-        gone = np.isin(pcs >> page_shift, pages) | np.isin(last >> page_shift, pages)
-        found: list[int] = pcs[gone].tolist()
-        for pc in found:
+    def reaching(self, changed: NDArray[np.int64]) -> list[int]:
+        """Addresses of the blocks with an instruction in one of the ``changed`` halves of addresses, which ascend and
+        are some."""
+        found: list[int] = []
+        groups = [changed]
+        if changed[-1] - changed[0] > _MOST_HALVES:
+            groups = np.split(changed, np.flatnonzero(np.diff(changed) > _MOST_HALVES) + 1)
+        for near in groups:
+            first = max(0, int(near[0]) - _MOST_HALVES)
+            starts = self._starts[first : int(near[-1]) + 1].nonzero()[0] + first
+            numbers = [self.number_of(pc) for pc in (2 * starts).tolist()]
+            ends = self.facts.blocks["end_pc"][np.array(numbers, np.int64)].astype(np.int64) >> 1
+            hit = near.searchsorted(starts) < near.searchsorted(ends)
+            found += (2 * starts[hit]).tolist()
+        return found
+
+    def forget(self, pcs: Sequence[int]) -> None:
+        """Forget the blocks at ``pcs``, whose code has changed; their facts and numbers stay valid."""
+        self._starts[np.array(pcs, np.int64) >> 1] = False
+        for pc in pcs:
             self.by_pc.pop(pc, None)
             self._undecoded.pop(pc, None)
-        return found
 
     def close(self) -> None:
         """Nobody runs any of them again; their facts stay."""
         self.by_pc, self._undecoded = {}, {}
+        self._starts_table.clear()
 
     def _discover(self, start: int) -> Block:
         number = self._undecoded.get(start)

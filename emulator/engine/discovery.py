@@ -43,11 +43,13 @@ _JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
 
 
 class Pages(NamedTuple):
-    """Guest memory: the host address of guest address 0, permissions by page (uint8), and their bit for code."""
+    """Guest memory: the host address of guest address 0, permissions by page (uint8), their bit for code, and the
+    tables of `NotedCode`."""
 
     base: int
     permissions: NDArray[np.uint8]
     executable: int
+    noted: tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint8]]
 
 
 class Discovery:
@@ -67,7 +69,7 @@ class Discovery:
         self._cache = cache
         self._descriptors = descriptors
         self._job = np.zeros(k.JOB_WORDS, np.int64)
-        self._arrays = np.zeros(18, np.uint64)
+        self._arrays = np.zeros(21, np.uint64)
         self.table = self._arrays.ctypes.data
         self._chunk: NDArray[np.void] = np.zeros(0, OPERATION_DTYPE)
         self._used = 0  # operations of the chunk
@@ -77,6 +79,7 @@ class Discovery:
         self._arrays[1], self._arrays[2] = pages.base, pages.permissions.ctypes.data
         self._arrays[6], self._arrays[7] = descriptors.ctypes.data, index.ctypes.data
         self._arrays[9:16] = [array.ctypes.data for array in self._static]
+        self._arrays[18:21] = [table.ctypes.data for table in pages.noted]
         self._told = 0  # descriptors that are known, the last one
 
     def begin(self, runner: int, slots: int, threshold: int, n_descriptors: int) -> None:
@@ -114,9 +117,9 @@ class Discovery:
         """Whether there is something to `collect`."""
         return int(self._job[k.N_DESCRIPTORS]) > self._told + 1
 
-    def collect(self) -> tuple[NDArray[np.void], NDArray[np.int64], NDArray[np.void]]:
-        """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, their
-        numbers, and the rows of their instructions in the facts."""
+    def collect(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+        """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, and
+        their numbers."""
         facts, job = self._cache.facts, self._job
         operations = self._chunk[self._used : int(job[k.N_OPERATIONS])]
         self._used = int(job[k.N_OPERATIONS])
@@ -125,16 +128,7 @@ class Discovery:
         facts.add(int(job[k.N_BLOCKS]) - facts.n_blocks, int(job[k.N_INSTRUCTIONS]) - facts.n_instructions)
         numbers = found["number"].astype(np.int64)
         self._cache.add(found["pc"].tolist(), numbers.tolist())
-        return operations, numbers, facts.instructions_of(numbers)
-
-
-def code_of(instructions: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-    """Half the addresses of the halfwords of ``instructions``, and those. The guest may have changed its code since: it
-    is in the facts."""
-    places, words = instructions["pc"].astype(np.int64) >> 1, instructions["word"]
-    is_long = instructions["length_bytes"] == 4
-    halves = (words & 0xFFFF).astype(np.uint16), (words[is_long] >> 16).astype(np.uint16)
-    return np.concatenate([places, places[is_long] + 1]), np.concatenate(halves)
+        return operations, numbers
 
 
 @functools.cache
@@ -149,9 +143,10 @@ def _kernel(compiler: Compiler, executable: int) -> tuple[int, tuple[NDArray[Any
             np.zeros(k.JOB_WORDS, np.int64), np.zeros(GUEST_SPACE, np.uint8), np.zeros(1, np.uint8),
             np.zeros(1, BLOCK_DTYPE), np.zeros(1, INSTRUCTION_DTYPE), np.zeros(1, OPERATION_DTYPE),
             np.zeros(1, DESCRIPTOR_DTYPE), np.zeros(1, np.uint32), np.zeros(1, np.uint64), *static,
-            np.zeros(1, np.uint32), np.zeros(1, np.uint32),
+            np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint16), np.zeros(1, np.uint16),
+            np.zeros(1, np.uint8),
         )  # fmt: skip
-        return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed), arrays)
+        return kernel_text(_NAME, k.discover, (k.told, k.put, k.immediate, k.signed, k.note), arrays)
 
     return compiler.compile(text, [_NAME], f"kernel {_NAME} {sources_identity()}")[_NAME], static
 

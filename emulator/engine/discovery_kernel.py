@@ -35,20 +35,22 @@ KIND_X, KIND_F = 1, 2
     OP_SET_ROUNDING, OP_RESTORE_ROUNDING, X0_RESULT, MAX_INSTRUCTIONS, EXECUTABLE, TOP, NEARBY
 ) = range(15)  # fmt: skip
 N_NUMBERS = 16
+KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `NotedCode`
 ASK = 0xFFFFFFFF  # in ``index``: Python knows something of the code at the address
 
 
 def discover(  # type: ignore[no-untyped-def]
     job, memory, perm, blocks, instructions, operations, descriptors, index, slots, expanded, groups, candidates, rows,
-    rounding, numbers, made, latest, older
+    rounding, numbers, made, latest, older, code, known, pages
 ) -> Any:  # fmt: skip
     """Decode the block at ``job[PC]`` and let ``job[RUNNER]`` run it; how many instructions it has, 0 for none.
 
     ``memory``: the guest's, uint8; ``perm``: by page; ``blocks``, ``instructions``: the facts; ``operations``,
     ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit instruction,
     the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row.
-    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register, twice and one more for stores. ``latest``,
-    ``older``: of `SameBlocks`, whose numbers are for blocks that are among them.
+    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register, twice and one
+    more for stores. ``latest``, ``older``: of `SameBlocks`, whose numbers are for blocks that are among them. ``code``,
+    ``known``, ``pages``: of `NotedCode`.
     """
     start = job[PC]
     if start < 0 or start >= numbers[TOP] or start & 1 or index[start >> 1] != 0:
@@ -191,6 +193,11 @@ def discover(  # type: ignore[no-untyped-def]
         put(operations[n_operations], numbers[OP_FALL_THROUGH], 0, 0, 0, 0, 0, 0, last, pc)
         n_operations += 1
     instructions[first + n - 1].op_class = kind
+    for place in range(n):
+        fact = instructions[first + place]
+        note(fact.pc, fact.word & 0xFFFF, code, known, pages)
+        if fact.length_bytes == 4:
+            note(fact.pc + 2, np.int64(fact.word) >> 16, code, known, pages)
     number: Any = np.int64(-1)
     if job[HAS_SAME]:
         number = np.int64(latest[start >> 1]) - 1
@@ -224,6 +231,18 @@ def discover(  # type: ignore[no-untyped-def]
     job[N_OPERATIONS] = n_operations
     job[N_DESCRIPTORS] += 1
     return n
+
+
+def note(pc, half, code, known, pages):  # type: ignore[no-untyped-def]
+    """What `NotedCode.note` does."""
+    place, page = pc >> 1, pc >> 12
+    if known[place] != 0 and code[place] != half:
+        pages[AMBIGUOUS + page] = 1
+    if pages[page] == 0:
+        pages[page] = 1
+        pages[NEW_PAGES] = 1
+    code[place] = half
+    known[place] = KNOWN
 
 
 def told(kind, number):  # type: ignore[no-untyped-def]

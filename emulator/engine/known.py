@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.compiler import Compiler
-from emulator.engine.discovery import Discovery, code_of
+from emulator.engine.discovery import Discovery
 from emulator.engine.discovery_kernel import ASK
 from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
 from emulator.engine.remembered import CodeSource
@@ -21,8 +21,9 @@ from emulator.engine.state import MAX_BLOCKS, Hart
 from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.engine.tiers import Tier
 from emulator.errors import TooMuchCode
-from emulator.events import INSTRUCTION_DTYPE, OpClass
+from emulator.events import OpClass
 
+_CALL = int(OpClass.CALL)  # numpy takes ten times as long to compare with an Enum's
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -43,7 +44,6 @@ class KnownCode:
         self._operations: list[NDArray[np.void]] = []  # what they point into
         self.call_targets: set[int] = set()
         self._ready: Tier | None = None  # what the kernel is prepared for
-        self._unnoted: list[NDArray[np.void]] = []  # instructions
         self._kernel: Discovery | None = None
         if source is not None:
             cache.on_decoded = self._decoded
@@ -173,21 +173,15 @@ class KnownCode:
         kernel, source = self._kernel, self._source
         if kernel is None or source is None or not kernel.has_found:
             return _NOTHING
-        operations, numbers, instructions = kernel.collect()
+        operations, numbers = kernel.collect()
         blocks = self._cache.facts.blocks[numbers]
         self._operations.append(operations)
         self._count += len(blocks)
         self._ready = None
-        if not self._unnoted:
-            source.code.note_later(self._decoded_code)
-        self._unnoted.append(instructions)
-        self.call_targets.update(blocks["target_pc"][blocks["terminator"] == OpClass.CALL].tolist())
+        is_call = blocks["terminator"] == _CALL
+        if np.count_nonzero(is_call):
+            self.call_targets.update(blocks["target_pc"][is_call].tolist())
         return numbers
-
-    def _decoded_code(self) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-        """What was decoded since somebody asked, at once."""
-        found, self._unnoted = self._unnoted, []
-        return code_of(np.frombuffer(b"".join(rows.tobytes() for rows in found), INSTRUCTION_DTYPE))
 
     # --- from one process to the next
     def ask_for(self, pcs: Collection[int]) -> None:

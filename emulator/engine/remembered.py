@@ -7,7 +7,6 @@ memory by then are compared, and the regions that lie wholly in what is equal ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -21,9 +20,6 @@ _NEAR_BYTES = 4096
 
 class Noted(Protocol):
     """Code as it was decoded: a change of it is to be found."""
-
-    def note_later(self, decoded: Callable[[], tuple[NDArray[np.int64], NDArray[np.uint16]]]) -> None:
-        """Code was decoded: ``decoded`` tells half the addresses of halfwords and those, when somebody asks."""
 
     def within(self, start: int, n_bytes: int) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
         """Its halfwords from ``start`` on, and which of them were noted."""

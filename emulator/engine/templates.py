@@ -63,6 +63,7 @@ class Templates:
         values[HOLES["skipped"]] = stencils.stencils["size"][ARRIVE]
         self._lay, place = _kernel(compiler)
         self._table = np.zeros(16, np.uint64)
+        self._table_address = self._table.ctypes.data  # which numpy takes microseconds to tell
         table = self._table
         arrays = {_CODE: stencils.code, _STENCILS: stencils.stencils, _HOLES: stencils.holes, _VALUES: values}
         for at, array in arrays.items():
@@ -83,7 +84,7 @@ class Templates:
             with contextlib.suppress(OSError):  # a host that has none
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self._table[_FIRST], self._table[_END] = self.laid + 1, n_descriptors + 1
-        self._lay(self._table.ctypes.data)
+        self._lay(self._table_address)
         self.laid = n_descriptors
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class Tier:
     ``templates``: of blocks, None where there are none. ``optimised``: entries of regions, also of one being compiled;
     ``copies``: in how many regions a block is, those aside that have it as a callee's; ``covered``: how often it had
     been executed outside of them when the last one with it was published; ``taken``: names of those that an earlier
-    process has left; ``remembered``: those that it may still take.
+    process has left; ``remembered``: those that it may still take. ``within``: blocks that some region has or had.
     """
 
     selection: TraceSelection
@@ -67,6 +67,7 @@ class Tier:
     optimised: set[int] = field(default_factory=set)
     copies: Counter[int] = field(default_factory=Counter)
     covered: dict[int, int] = field(default_factory=dict)
+    within: set[int] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     remembered: Remembered | None = None
 
@@ -83,11 +84,16 @@ class Tier:
     def publish(self, region: Region) -> None:
         """Let control arrive there from now on."""
         self.slots.view("u8")[np.array(region.entries) >> 1] = region.address
+        self.within.update(region.pcs)
         self.regions.append(region)
 
     def forget(self, pcs: set[int]) -> tuple[list[int], set[int]]:
         """The guest has changed the code at ``pcs``: regions with it are not valid any more. Addresses of what may be
         unloaded, and of the blocks that were in them."""
+        self.hooked -= pcs
+        self.optimised -= pcs
+        if self.within.isdisjoint(pcs):
+            return [], set()
         slots = self.slots.view("u8")
         loaded: list[int] = []
         kept = []
@@ -103,8 +109,7 @@ class Tier:
             loaded.append(region.address)
             left.update(region.pcs)
         self.regions = kept
-        self.hooked -= pcs
-        self.optimised -= pcs
+        self.within -= pcs
         for pc in left:
             self.covered.pop(pc, None)
         return loaded, left - pcs
@@ -112,7 +117,7 @@ class Tier:
     def close(self) -> list[int]:
         """Nobody runs any of this again. Addresses of what may be unloaded."""
         loaded = [region.address for region in self.regions]
-        for gone in (self.regions, self.optimised, self.copies, self.covered, self.taken):
+        for gone in (self.regions, self.optimised, self.copies, self.covered, self.within, self.taken):
             gone.clear()
         self.slots.clear()
         if self.templates is not None:

@@ -287,18 +287,26 @@ class Translator:
         """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
         tiers = self._tiers.values()
         unfinished = [(tier, region) for tier in tiers for region in self._background.unfinished(tier)]
-        self._background.stop()
-        for tier, region in unfinished:
-            if region not in tier.regions:
-                tier.drop(region)
+        with self._background.excluding(set(pcs)) as was_stopped:
+            if was_stopped:
+                for tier, region in unfinished:
+                    if region not in tier.regions:
+                        tier.drop(region)
+            self._forget(pcs)
+
+    def _forget(self, pcs: Sequence[int]) -> None:
+        self.cache.forget(pcs)
         self.code.forget(pcs)
+        gone = set(pcs)
         places = np.array(pcs, np.int64) >> 1
-        for tier in tiers:
+        for tier in self._tiers.values():
             tier.slots.view("u8")[places] = 0
-            loaded, left = tier.forget(set(pcs))
-            self._compiler.unload(loaded)
-            self.code.count_anew(self._next_threshold(0), left)  # they are to become hot again
-            self._interpret_known(tier)
+            with self._publishing:
+                loaded, left = tier.forget(gone)
+            if loaded:
+                self._compiler.unload(loaded)
+                self.code.count_anew(self._next_threshold(0), left)  # they are to become hot again
+                self._interpret_known(tier)
 
     # --- from one process to the next
     def _remember(self, tier: Tier) -> None:

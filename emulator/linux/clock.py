@@ -115,10 +115,8 @@ class Timers:
 
     def next_deadline(self) -> int | None:
         """Time of the source at which the first timer expires if the guest computes on; None without one."""
-        deadlines = [
-            self._clock.to_source(t.base, t.deadline) for t in self._timers if t.deadline is not None
-        ]
-        return min(deadlines, default=None)
+        armed = [(t.base, t.deadline) for t in self._timers if t.deadline is not None]
+        return min((self._clock.to_source(*one) for one in armed), default=None) if armed else None
 
     def next_wakeup(self) -> int | None:
         """Elapsed time at which a timer could wake a sleeping guest: processor time stands still then."""

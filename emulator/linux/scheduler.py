@@ -268,8 +268,11 @@ class Scheduler:
 
     def next_deadline(self) -> int | None:
         """The clock source's time at which a timer or a wait ends if the current thread computes on."""
-        deadlines = [self.clock.to_source(TimeBase.ELAPSED, end) for end in self.waiting.ends()]
         timer = self.timers.next_deadline()
+        ends = self.waiting.ends()
+        if not ends:
+            return timer
+        deadlines = [self.clock.to_source(TimeBase.ELAPSED, end) for end in ends]
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
 
     def switch(self, hart: Hart) -> None:
@@ -320,6 +323,9 @@ class Scheduler:
                     self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
+        if wait.is_told and (result := wait.ready()) is not None:
+            thread.restart = None
+            return self._ends_with(thread, result)
         signals = thread.kernel.signals
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
@@ -352,6 +358,10 @@ class Scheduler:
         if result is None:
             thread.restart = restart
             return False
+        return self._ends_with(thread, result)
+
+    @staticmethod
+    def _ends_with(thread: Thread, result: int) -> bool:
         assert thread.registers is not None
         thread.registers = thread.registers.with_result(result)
         return True

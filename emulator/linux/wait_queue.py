@@ -66,6 +66,8 @@ class WaitQueue:
         if self._everybody:
             self._everybody = False
             return list(self._places)
+        if not self._timed and not self._always:
+            return sorted(told, key=self._places.__getitem__) if len(told) > 1 else [*told]
         found = {**self._always, **told}
         if self._timed:
             now = elapsed()
@@ -76,6 +78,8 @@ class WaitQueue:
 
     def ends(self) -> list[int]:
         """Elapsed nanoseconds at which waits end, but for those whose time stands still with their process."""
+        if not self._timed:
+            return []
         return [
             thread.wait.until
             for thread in self._timed

@@ -1,4 +1,4 @@
-"""What a benchmark says about the machine that it runs on, and where it finds QEMU.
+"""What a benchmark says about the machine that it runs on, where it finds QEMU, and what a process takes.
 
 Every recorded page names the processor: figures that hold on one kind may not hold on another.
 """
@@ -10,14 +10,33 @@ import platform
 import re
 import shutil
 import subprocess
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 QEMU_NAMES = ("qemu-riscv64", "qemu-riscv64-static")
+
+
+class Run(NamedTuple):
+    """``processor_seconds``: user and system time of all threads."""
+
+    wall_seconds: float
+    processor_seconds: float
+    output: bytes
 
 
 def qemu() -> str | None:
     """The command of QEMU's user mode for riscv64, under the first of its names that is installed."""
     return next((name for name in QEMU_NAMES if shutil.which(name)), None)
+
+
+def required_qemu() -> str:
+    """QEMU's command; the benchmark ends where it is not installed."""
+    command = qemu()
+    if command is None:
+        raise SystemExit(f"got neither {' nor '.join(QEMU_NAMES)} on the path, expected one: install qemu-user")
+    return command
 
 
 def qemu_version() -> str | None:
@@ -65,3 +84,20 @@ def described() -> str:
     ]
     version = qemu_version()
     return "; ".join([*parts, version] if version else parts)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], stdin: Path | None = None) -> Run:
+    """Run a process, which has to end with status 0."""
+    with open(stdin or os.devnull, "rb") as given:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdin=given, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: ended with status {process.returncode}, expected 0")
+    return Run(wall, used.ru_utime + used.ru_stime, output)

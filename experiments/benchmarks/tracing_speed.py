@@ -40,9 +40,9 @@ from emulator.analyzers.base import Analyzer
 from emulator.analyzers.caches import CacheHierarchy
 from emulator.analyzers.session import Moment, Session
 from emulator.analyzers.vectors import BlockVectors
-from emulator.numba_jit import numba_kernel
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
+from emulator.numba_jit import numba_kernel
 from experiments.benchmarks.emulation_speed import PROGRAMS, ROOT, build, geometric_mean
 from experiments.benchmarks.host import described, qemu
 from experiments.benchmarks.journal import Journal

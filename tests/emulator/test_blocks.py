@@ -61,7 +61,7 @@ def test_blocks_that_are_decoded_later_keep_their_numbers() -> None:
     assert another.number_at(0x2004) == another.number_of(0x2004) == 2
 
 
-def test_what_reaches_into_a_changed_page_is_forgotten() -> None:
+def test_what_reaches_into_changed_code_is_forgotten() -> None:
     memory = {
         0x1FF8: NOP,
         0x1FFC: NOP,
@@ -74,6 +74,10 @@ def test_what_reaches_into_a_changed_page_is_forgotten() -> None:
     cache = BlockCache(lambda pc: memory[pc], lambda pc, raw: ValueError())
     starts = (0x1FF8, 0x2010, 0x3000)
     numbers = [cache.get(pc).number for pc in starts]
-    assert sorted(cache.forget(np.array([2]), 12)) == [0x1FF8, 0x2010]
+    assert cache.reaching(np.array([0x1FF6, 0x2004, 0x200E, 0x2018, 0x3010]) >> 1) == []
+    changed = np.array([0x2002, 0x2012, 0x2014]) >> 1
+    assert cache.reaching(changed) == [0x1FF8, 0x2010]
+    cache.forget([0x1FF8, 0x2010])
+    assert cache.reaching(changed) == []
     assert [cache.number_of(pc) for pc in starts] == [None, None, numbers[2]]
     assert cache.get(0x2010).number == 3  # a row of its own: the one before is of other code
