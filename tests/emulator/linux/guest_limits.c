@@ -230,6 +230,18 @@ static void priorities(void) {
   printf("processors %s", said(syscall(SYS_sched_getaffinity, -1, sizeof mask, mask)));
   printf(" of a process %s", said(syscall(SYS_pidfd_open, -1, 0)));
   printf(" %s\n", said(syscall(SYS_pidfd_open, 4000000, 0)));
+  printf("init %s", said(syscall(SYS_sched_getscheduler, 1)));
+  signal(SIGUSR1, SIG_IGN);
+  signal(SIGUSR2, on_limit);
+  int own = open("/proc/self", O_RDONLY | O_DIRECTORY), file = open("/proc/self/status", O_RDONLY);
+  printf(" by the directory %s", said(syscall(SYS_pidfd_send_signal, own, SIGUSR2, 0, 0)));
+  printf(" came %d", warnings);
+  printf(" by another %s", said(syscall(SYS_pidfd_send_signal, file, SIGUSR2, 0, 0)));
+  static char text[4096];
+  read(file, text, sizeof text - 1);
+  unsigned long long ignored = 0, caught = 0;
+  sscanf(strstr(text, "SigIgn:"), "SigIgn: %llx\nSigCgt: %llx", &ignored, &caught);
+  printf(" ignored %d caught %d\n", !!(ignored & 1 << (SIGUSR1 - 1)), !!(caught & 1 << (SIGUSR2 - 1)));
 }
 
 int main(int count, char **arguments) {

@@ -46,6 +46,7 @@ def test_priorities_are_told_and_inherited(program: Path) -> None:
         "-1 Invalid argument",
         "real time 1 99 others 0 bad -1 Invalid argument",
         "processors -1 No such process of a process -1 Invalid argument -1 No such process",
+        "init 0 by the directory 0 came 1 by another -1 Bad file descriptor ignored 1 caught 1",
     ]  # fmt: skip
 
 
