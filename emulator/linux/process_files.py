@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 
 from emulator.linux.abi import N_SIGNALS, signed
 from emulator.linux.calls import KernelCalls
-from emulator.linux.open_files import POLLHUP, POLLIN, FileStatus, OpenFile
+from emulator.linux.open_files import POLLHUP, POLLIN, Directory, FileStatus, OpenFile
 from emulator.linux.signals import sent_by_user
 from emulator.linux.tasks import Process
+
+_DIRECTORY = re.compile(r"/proc/(self|\d+)")
 
 
 class ProcessFile(OpenFile):
@@ -39,13 +42,21 @@ class ProcessFileCalls(KernelCalls):
         return self._table.install(ProcessFile(process, flags), close_on_exec=True)
 
     def pidfd_send_signal(self, fd: int, signal: int, info: int, flags: int) -> int:
-        file = self._file(fd)
-        if not isinstance(file, ProcessFile):
-            raise OSError(errno.EBADF, "pidfd")
+        process = self._process_of(self._file(fd))
         if flags or info or signal > N_SIGNALS:
             raise OSError(errno.EINVAL, "pidfd_send_signal")
-        if file.process.is_forgotten:
+        if process is None or process.is_forgotten:
             raise OSError(errno.ESRCH, "process")
-        if signal and file.process.status is None:
-            file.process.kernel.signals.send(sent_by_user(signal, pid=self._owner.pid))
+        if signal and process.status is None:
+            process.kernel.signals.send(sent_by_user(signal, pid=self._owner.pid))
         return 0
+
+    def _process_of(self, file: OpenFile) -> Process | None:
+        """The process that a descriptor of one, or of its directory in /proc, stands for, None when it is gone. Raises
+        OSError(EBADF)."""
+        if isinstance(file, ProcessFile):
+            return file.process
+        directory = _DIRECTORY.fullmatch(file.path) if isinstance(file, Directory) else None
+        if directory is None:
+            raise OSError(errno.EBADF, "pidfd")
+        return self._owner if directory[1] == "self" else self._scheduler.processes.get(int(directory[1]))

@@ -16,6 +16,7 @@ from emulator.linux.tasks import Process, Replaced
 _PLAIN = (0, 3, 5)  # SCHED_OTHER, SCHED_BATCH, SCHED_IDLE
 _REAL_TIME = (1, 2)  # SCHED_FIFO, SCHED_RR
 _SCHED_DEADLINE = 6
+_INIT = 1  # what getppid tells the first process: it can be asked for, and nothing else
 _PRIO_PROCESS, _PRIO_PGRP, _PRIO_USER = 0, 1, 2
 _RESET_ON_FORK = 0x4000_0000
 _ATTRIBUTE_BYTES = 48
@@ -29,12 +30,13 @@ class SchedulingCalls(KernelCalls):
         raise Replaced
 
     def sched_getparam(self, pid: int, address: int) -> int:
-        self._process(pid)
+        if pid != _INIT:
+            self._process(pid)
         self._memory.write_int(address, 4, 0)
         return 0
 
     def sched_getscheduler(self, pid: int) -> int:
-        return self._process(pid).policy
+        return 0 if pid == _INIT else self._process(pid).policy
 
     def sched_get_priority_max(self, policy: int) -> int:
         return self._border(policy, 99)

@@ -107,6 +107,10 @@ class ThreadSignals:
         self.alternate_stack = AlternateStack()
         self.pending: list[SignalInfo] = []
 
+    @property
+    def pending_mask(self) -> int:
+        return _mask_of(self.pending)
+
 
 class SignalState:
     """Signals of a process; masks have bit ``signal - 1``. ``thread`` is the part of the thread that has the hart."""
@@ -160,6 +164,15 @@ class SignalState:
     def action(self, signal: int) -> Action:
         return self._actions.get(signal, _DEFAULT)
 
+    def actions_mask(self, is_ignored: bool) -> int:
+        """Of signals that are ignored, or that are caught."""
+        wanted = [
+            signal
+            for signal, action in self._actions.items()
+            if (action.handler == SIG_IGN if is_ignored else action.handler not in (SIG_DFL, SIG_IGN))
+        ]
+        return sum(1 << (signal - 1) for signal in wanted)
+
     def set_action(self, signal: int, action: Action) -> None:
         self._actions[signal] = action._replace(mask=action.mask & ~_UNBLOCKABLE)
         self.n_changes += 1
@@ -169,6 +182,11 @@ class SignalState:
 
     def set_mask(self, mask: int) -> None:
         self.thread.mask = mask & ~_UNBLOCKABLE & MASK_64
+
+    @property
+    def shared_pending_mask(self) -> int:
+        """Sent to the process and not yet delivered."""
+        return _mask_of(self._pending)
 
     @property
     def pending_mask(self) -> int:

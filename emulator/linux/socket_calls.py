@@ -10,6 +10,7 @@ from collections.abc import Callable
 from emulator.linux.abi import signed
 from emulator.linux.descriptors import MAX_DESCRIPTORS
 from emulator.linux.open_files import OpenFile, WouldBlock
+from emulator.linux.socket_control import ControlMessages
 from emulator.linux.socket_names import (
     AF_INET,
     AF_UNIX,
@@ -23,7 +24,7 @@ from emulator.linux.socket_names import (
     Internet,
     internet_address,
 )
-from emulator.linux.socket_options import IPPROTO_TCP, IPPROTO_UDP, SocketOptionCalls
+from emulator.linux.socket_options import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
 from emulator.linux.sockets import BoundSocket, Message, Socket, drop_files, join
 from emulator.linux.tasks import Wait
 from emulator.memory import WRITE
@@ -33,14 +34,13 @@ _MSG_PEEK, _MSG_CTRUNC, _MSG_TRUNC, _MSG_DONTWAIT, _MSG_WAITALL = 2, 8, 0x20, 0x
 _MSG_EOR, _MSG_NOSIGNAL, _MSG_MORE, _MSG_CMSG_CLOEXEC = 0x80, 0x4000, 0x8000, 0x4000_0000
 _SEND_FLAGS = _MSG_DONTWAIT | _MSG_EOR | _MSG_NOSIGNAL | _MSG_MORE
 _RECEIVE_FLAGS = _MSG_PEEK | _MSG_TRUNC | _MSG_DONTWAIT | _MSG_WAITALL | _MSG_CMSG_CLOEXEC | _MSG_NOSIGNAL
-_SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _SOCK_RAW = 3
-_MAX_FILES = 253
+_DATAGRAM_PROTOCOLS = (IPPROTO_UDP, IPPROTO_UDPLITE)
 _ADDRESS_BYTES = 128
 _PATH_BYTES = 108
 
 
-class SocketCalls(SocketOptionCalls):
+class SocketCalls(ControlMessages):
     def socket(self, family: int, kind: int, protocol: int) -> int:
         made = self._make(family, kind, protocol)
         return self._table.install(made, close_on_exec=bool(kind & os.O_CLOEXEC))
@@ -60,12 +60,18 @@ class SocketCalls(SocketOptionCalls):
             self._scheduler.report(f"a socket of family {family} and type {kind & _KIND}")
             known_type = family in FAMILIES and kind & _KIND in (STREAM, DATAGRAM, _SOCK_RAW, SEQUENCED)
             raise OSError(errno.ESOCKTNOSUPPORT if known_type else errno.EAFNOSUPPORT, "socket")
-        own = {AF_UNIX: (0, AF_UNIX)}.get(family, (0, IPPROTO_TCP if kind & _KIND == STREAM else IPPROTO_UDP))
-        if signed(protocol, 32) not in own:
+        choices = {AF_UNIX: (0, AF_UNIX)}.get(
+            family, (IPPROTO_TCP,) if kind & _KIND == STREAM else _DATAGRAM_PROTOCOLS
+        )
+        number = signed(protocol, 32)
+        if number and number not in choices:
             raise OSError(errno.EPROTONOSUPPORT, "protocol")
         flags = kind & os.O_NONBLOCK
         made = Socket(family, kind & _KIND, flags, self._files.new_inode(), self._files.names)
-        made.process = self._owner.pid
+        made.process, made.protocol = (
+            self._owner.pid,
+            choices[0] if not number or family == AF_UNIX else number,
+        )
         return made
 
     # Addresses
@@ -192,8 +198,8 @@ class SocketCalls(SocketOptionCalls):
     def sendmsg(self, fd: int, message: int, flags: int) -> int:
         one = self._socket(fd)
         name, length, vectors, count, control, n_control, _ = self._header(message)
-        files = self._sent_files(self._memory.read(control, n_control) if control else b"")
-        return self._send(one, self._gather(vectors, count), files, flags, name, length)
+        files, told = self._control(one, self._memory.read(control, n_control) if control else b"")
+        return self._send(one, self._gather(vectors, count), files, flags, name, length, told)
 
     def sendmmsg(self, fd: int, messages: int, count: int, flags: int) -> int:
         """As many as go without waiting, at least one."""
@@ -233,8 +239,9 @@ class SocketCalls(SocketOptionCalls):
         )
 
     def _send(
-        self, one: Socket, data: bytes, files: list[OpenFile], flags: int, name: int, length: int
-    ) -> int:
+        self, one: Socket, data: bytes, files: list[OpenFile], flags: int, name: int, length: int,
+        told: dict[int, int] | None = None,
+    ) -> int:  # fmt: skip
         self._known_flags(flags, _SEND_FLAGS, "sending")
         target = None
         if name and one.kind != STREAM:
@@ -247,9 +254,10 @@ class SocketCalls(SocketOptionCalls):
             elif target is None or target.kind != DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
         waits = not one.non_blocking and not flags & _MSG_DONTWAIT
+        values = self._told_by(one, told or {})
 
         def write(rest: bytes) -> int:
-            sent = one.send(rest, list(files), target)
+            sent = one.send(rest, list(files), target, values)
             files.clear()  # they go along with the first byte
             return sent
 
@@ -289,7 +297,10 @@ class SocketCalls(SocketOptionCalls):
             told = _MSG_TRUNC if whole > len(message.data) and one.kind != STREAM else 0
             if name:
                 self._write_sender(one, message, name, header + 8)
-            packed, lost = self._received_files(message, n_control if control else 0, flags)
+            room = n_control if control else 0
+            packed, lost = self._received_files(message, room, flags)
+            if not packed and message.told:
+                packed, lost = self._received_values(one, message, room)
             if packed:
                 self._memory.write(control, packed)
             told |= _MSG_CTRUNC if lost else 0
@@ -347,40 +358,3 @@ class SocketCalls(SocketOptionCalls):
         if flags & ~known & 0xFFFF_FFFF:
             self._scheduler.report(f"{what} with flags {flags & ~known & 0xFFFF_FFFF:#x}")
             raise OSError(errno.EOPNOTSUPP, "flags")
-
-    # Files that are sent along
-
-    def _sent_files(self, control: bytes) -> list[OpenFile]:
-        files: list[OpenFile] = []
-        while len(control) >= 16:
-            length, level, kind = struct.unpack_from("<Qii", control)
-            if not 16 <= length <= len(control):
-                raise OSError(errno.EINVAL, "control message")
-            if (level, kind) != (_SOL_SOCKET, _SCM_RIGHTS):
-                self._scheduler.report(f"a control message of level {level} and type {kind}")
-                raise OSError(errno.EINVAL, "control message")
-            numbers = struct.unpack_from(f"<{(length - 16) // 4}i", control, 16)
-            files += [self._file(number) for number in numbers]
-            control = control[length + 7 & -8 :]
-        if len(files) > _MAX_FILES:
-            raise OSError(errno.EINVAL, "too many files at once")
-        return files
-
-    def _received_files(self, message: Message, room_bytes: int, flags: int) -> tuple[bytes, bool]:
-        """The control message that tells their descriptors, and whether there was no room for all."""
-        numbers: list[int] = []
-        room = max(0, room_bytes - 16) // 4
-        files, message.files = message.files, []
-        for index, file in enumerate(files):
-            if index < room:
-                try:
-                    numbers.append(self._table.install(file, close_on_exec=bool(flags & _MSG_CMSG_CLOEXEC)))
-                except OSError:
-                    room = 0
-            file.references -= 1
-            if file.references == 0:
-                file.close()
-        if not numbers:
-            return b"", bool(files)
-        head = struct.pack("<Qii", 16 + 4 * len(numbers), _SOL_SOCKET, _SCM_RIGHTS)
-        return head + struct.pack(f"<{len(numbers)}i", *numbers), len(numbers) < len(files)

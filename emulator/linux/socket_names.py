@@ -54,15 +54,13 @@ class Names:
     """Addresses in use that are no paths: ports, and names of the local family that begin with a zero byte."""
 
     def __init__(self) -> None:
-        self._sockets: dict[
-            tuple[bool, bytes | int], list[Socket]
-        ] = {}  # by datagram or not, and name or port
+        self._sockets: dict[tuple[int, bytes | int], list[Socket]] = {}  # by protocol, and name or port
         self._next_port = _FIRST_PORT
 
     def bind(self, one: Socket, address: Address) -> Address:
         """The address that it has got: port 0 asks for any. Raises OSError(EADDRINUSE)."""
         if isinstance(address, Internet) and not address.port:
-            while (one.kind == DATAGRAM, self._next_port) in self._sockets:
+            while (one.protocol, self._next_port) in self._sockets:
                 self._next_port = self._next_port + 1 if self._next_port < _LAST_PORT else _FIRST_PORT
             address = address._replace(port=self._next_port)
         if any(self._is_in_the_way(one, address, other) for other in self._users(one, address)):
@@ -106,8 +104,10 @@ class Names:
         return self._sockets.get(self._key(one, address), [])
 
     @staticmethod
-    def _key(one: Socket, address: Address) -> tuple[bool, bytes | int]:
-        return one.kind == DATAGRAM, address.port if isinstance(address, Internet) else address
+    def _key(one: Socket, address: Address) -> tuple[int, bytes | int]:
+        if isinstance(address, Internet):
+            return one.protocol, address.port
+        return int(one.kind == DATAGRAM), address
 
     @staticmethod
     def _is_in_the_way(one: Socket, address: Address, other: Socket) -> bool:

@@ -6,11 +6,10 @@ import errno
 import struct
 
 from emulator.linux.abi import GID, UID
-from emulator.linux.socket_names import AF_UNIX, STREAM
 from emulator.linux.sockets import BUFFER_BYTES, Socket
 from emulator.linux.transfers import Transfers
 
-IPPROTO_TCP, IPPROTO_UDP = 6, 17
+IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE = 6, 17, 136
 _SOL_SOCKET = 1
 _SO_TYPE, _SO_ERROR, _SO_SNDBUF, _SO_RCVBUF, _SO_PEERCRED = 3, 4, 7, 8, 17
 _SO_RCVTIMEO, _SO_SNDTIMEO, _SO_ACCEPTCONN, _SO_PROTOCOL, _SO_DOMAIN = 20, 21, 30, 38, 39
@@ -30,7 +29,7 @@ class SocketOptionCalls(Transfers):
         known = {
             _SO_TYPE: one.kind, _SO_SNDBUF: BUFFER_BYTES, _SO_RCVBUF: BUFFER_BYTES,
             _SO_ACCEPTCONN: int(one.backlog is not None), _SO_DOMAIN: one.family,
-            _SO_PROTOCOL: 0 if one.family == AF_UNIX else IPPROTO_TCP if one.kind == STREAM else IPPROTO_UDP,
+            _SO_PROTOCOL: one.protocol,
         }  # fmt: skip
         if (level, option) == (_SOL_SOCKET, _SO_PEERCRED):
             peer = one.peer.process if one.peer is not None else 0

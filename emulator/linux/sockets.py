@@ -37,11 +37,13 @@ _MAX_BACKLOG = 128
 
 @dataclass
 class Message:
-    """What was sent and not yet read; a stream's has no ends. ``files`` go along with its first byte."""
+    """What was sent and not yet read; a stream's has no ends. ``files`` go along with its first byte. ``told``: values
+    of control messages of IPv6, by their type."""
 
     data: bytes
     files: list[OpenFile] = field(default_factory=list)
     sender: Address = b""
+    told: dict[int, int] = field(default_factory=dict)
 
 
 class BoundSocket:
@@ -72,6 +74,7 @@ class Socket(OpenFile):
         self.peer_address: Address | None = None
         self.backlog: list[Socket] | None = None
         self.options: dict[tuple[int, int], bytes] = {}
+        self.protocol = 0
         self.process = 0
         """Who made it, for SO_PEERCRED."""
         self.has_room_later = kind == STREAM
@@ -157,7 +160,7 @@ class Socket(OpenFile):
         if isinstance(address, Internet):
             self.bind_somewhere(address)
         other = Socket(target.family, self.kind, 0, inode(), self._names)
-        other.process = target.process
+        other.process, other.protocol = target.process, target.protocol
         other.address = address if isinstance(address, Internet) else target.address
         join(self, other)
         self.peer_address, other.peer_address = address, self.address
@@ -185,7 +188,13 @@ class Socket(OpenFile):
 
     # Sending and receiving
 
-    def send(self, data: bytes, files: list[OpenFile], target: Socket | None = None) -> int:
+    def send(
+        self,
+        data: bytes,
+        files: list[OpenFile],
+        target: Socket | None = None,
+        told: dict[int, int] | None = None,
+    ) -> int:
         """How much was taken: a part where there is no room for all, and the socket is a stream.
 
         ``files`` are kept open until they are received. Raises OSError(EPIPE) when nobody can read it.
@@ -229,7 +238,7 @@ class Socket(OpenFile):
             sender = self.address
             if isinstance(sender, Internet) and isinstance(receiver.address, Internet):
                 sender = sender._replace(host=LOOPBACK_6) if sender.host == ANY_6 else sender.reached()
-            receiver._inbox.append(Message(data[:room], files, sender))
+            receiver._inbox.append(Message(data[:room], files, sender, told or {}))
         receiver.changes += 1
         return min(len(data), room)
 
@@ -246,7 +255,7 @@ class Socket(OpenFile):
             if not wait:
                 raise OSError(errno.EAGAIN, "nothing to read")
             self.would_block("reads from a socket that nobody sends to")
-        found = Message(b"", sender=self._inbox[0].sender)
+        found = Message(b"", sender=self._inbox[0].sender, told=self._inbox[0].told)
         while self._inbox:
             message = self._inbox[0]
             if message.files and found.data:

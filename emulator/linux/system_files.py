@@ -213,13 +213,16 @@ class ProcFiles:
 
     def _status(self, thread: Thread) -> bytes:
         process, size = thread.process, thread.kernel.memory.mapped_bytes >> 10
+        signals = thread.kernel.signals
         parent = 1 if process.parent is None else process.parent.pid
         lines = (
             f"Umask:\t{thread.kernel.files.umask:04o}\nState:\t{_state(thread)}\nTgid:\t{process.pid}\n"
             f"Pid:\t{thread.tid}\nPPid:\t{parent}\n"
             f"TracerPid:\t0\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\nGid:\t{GID}\t{GID}\t{GID}\t{GID}\nFDSize:\t64\n"
             f"VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmHWM:\t{size:8} kB\nVmRSS:\t{size:8} kB\n"
-            f"Threads:\t{len(process.threads)}\nSigBlk:\t{thread.signals.mask:016x}\n"
+            f"Threads:\t{len(process.threads)}\nSigPnd:\t{thread.signals.pending_mask:016x}\n"
+            f"ShdPnd:\t{signals.shared_pending_mask:016x}\nSigBlk:\t{thread.signals.mask:016x}\n"
+            f"SigIgn:\t{signals.actions_mask(True):016x}\nSigCgt:\t{signals.actions_mask(False):016x}\n"
             "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
             "Seccomp:\t0\nCpus_allowed:\t1\nCpus_allowed_list:\t0\n"
         )

@@ -47,9 +47,16 @@ _PLACE = re.compile(r"^\w+ \((?P<place>test\.[\w.<>]+)\)(?: [\[(].*)?$")
 _ENDS = {
     "ok": PASSED, "FAIL": FAILED, "ERROR": FAILED, "expected failure": PASSED, "unexpected success": FAILED,
 }  # fmt: skip
-_END = re.compile(r"(?P<end>ok|FAIL|ERROR|expected failure|unexpected success|skipped (?P<why>['\"].*['\"]))$")
+_END = re.compile(
+    r"(?:^|\s)(?P<end>ok|FAIL|ERROR|expected failure|unexpected success|skipped (?P<why>['\"].*['\"]))$"
+)
 _REPORT = re.compile(r"^(?:FAIL|ERROR): \w+ \((?P<place>test\.[\w.<>]+)\)")
+_EXCEPTION = re.compile(r"[\w.]+: |\w+(Error|Exception|Expired)$")
+_DONE = re.compile(r"^Ran \d+ tests? in ", re.MULTILINE)
 _RULE = re.compile(r"^(?:={60,}|-{60,})$")
+
+
+Start = Callable[[list[str], Path], "subprocess.Popen[bytes]"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ def parse(text: str) -> tuple[dict[str, Result], str | None]:
     for line in text.splitlines():
         if _RULE.match(line) and running is None:
             continue
-        started = _START.match(line)
+        started = _START.match(line.lstrip())
         rest = line
         if started:
             place = started["place"]
@@ -98,17 +105,13 @@ def parse(text: str) -> tuple[dict[str, Result], str | None]:
         ended = _END.search(rest)
         if running is None or not ended:
             continue
-        if not started and not rest.endswith(f"... {ended['end']}") and rest != ended["end"]:
-            # After other output the result stands at the end of a line, and of a line of its own.
-            if not rest.endswith(ended["end"]):
-                continue
         found = Result(SKIPPED, ended["why"].strip("'\"")) if ended["why"] else Result(_ENDS[ended["end"]])
-        if results.get(running, found).end != FAILED:
+        if running not in results or results[running].end != FAILED:
             results[running] = found
         running = None
     for place, why in _reports(text):
         results[place] = Result(FAILED, why)
-    return results, running
+    return results, None if _DONE.search(text) else running
 
 
 def _reports(text: str) -> Iterable[tuple[str, str]]:
@@ -119,9 +122,7 @@ def _reports(text: str) -> Iterable[tuple[str, str]]:
         if _RULE.match(line):
             rules += 1
             if place and rules > 1:
-                told = [one for one in body if one and not one[0].isspace() and not one.startswith("Traceback")]
-                yield place, next((one for one in told if re.match(r"[\w.]+(Error|Exception|Expired)?\b.*:|\w+Error", one)),
-                                  told[-1] if told else "")  # fmt: skip
+                yield place, _message(body)
                 place = ""
         elif found and not place:
             place, body, rules = found["place"], [], 0
@@ -129,9 +130,13 @@ def _reports(text: str) -> Iterable[tuple[str, str]]:
             body.append(line)
 
 
-def run_module(
-    start: Callable[[list[str], Path], subprocess.Popen[bytes]], module: str, seconds: float
-) -> dict[str, Result]:
+def _message(traceback: list[str]) -> str:
+    """The line that names the exception, or the last one that is not indented."""
+    told = [line for line in traceback if line and not line[0].isspace() and not line.startswith("Traceback")]
+    return next((line for line in told if _EXCEPTION.match(line)), told[-1] if told else "")
+
+
+def run_module(start: Start, module: str, seconds: float) -> dict[str, Result]:
     """The results of all tests of a module. ``start`` begins regrtest with more arguments and its output to a file."""
     results: dict[str, Result] = {}
     with tempfile.TemporaryDirectory(prefix="cpython-") as folder:
@@ -203,19 +208,19 @@ def _spawn(command: list[str], output: Path, **options: object) -> subprocess.Po
         )  # type: ignore[call-overload, no-any-return]  # fmt: skip
 
 
-def in_guest(root: Path, work: Path) -> Callable[[list[str], Path], subprocess.Popen[bytes]]:
+def in_guest(root: Path, work: Path) -> Start:
     def start(arguments: list[str], output: Path) -> subprocess.Popen[bytes]:
-        return _spawn([sys.executable, __file__, "--inside", str(root), str(work), *REGRTEST, *arguments], output)
+        return _spawn(
+            [sys.executable, __file__, "--inside", str(root), str(work), *REGRTEST, *arguments], output
+        )
 
     return start
 
 
-def in_qemu(root: Path, work: Path) -> Callable[[list[str], Path], subprocess.Popen[bytes]]:
+def in_qemu(root: Path, work: Path) -> Start:
     """A script of the host stands for the interpreter, so that tests can start it again."""
     script = work.parent / "python3"
-    script.write_text(
-        f'#!/bin/sh\nexec {QEMU} -L {root} -0 {script} {root}/usr/bin/python3.13 "$@"\n'
-    )
+    script.write_text(f'#!/bin/sh\nexec {QEMU} -L {root} -0 {script} {root}/usr/bin/python3.13 "$@"\n')
     script.chmod(0o755)
 
     def start(arguments: list[str], output: Path) -> subprocess.Popen[bytes]:
@@ -266,10 +271,23 @@ def write_results(results: dict[str, list[Row]]) -> None:
     making.replace(RESULTS)
 
 
+def measured(
+    where: str, begin: Callable[[Path, Path], Start], root: Path, work: Path, module: str, seconds: float
+) -> dict[str, Result]:
+    """The results of a module, run in an empty folder."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    found = run_module(begin(root, work), module, seconds)
+    print(f"{module} {where}:", dict(Counter(result.end for result in found.values())), flush=True)
+    return found
+
+
 def rows_of(module: str, ours: dict[str, Result], qemu: dict[str, Result]) -> list[Row]:
     nothing = Result(NOT_RUN)
     return [
-        Row(module, test, (a := ours.get(test, nothing)).end, (b := qemu.get(test, nothing)).end, a.why, b.why)
+        Row(
+            module, test, (a := ours.get(test, nothing)).end, (b := qemu.get(test, nothing)).end, a.why, b.why
+        )
         for test in sorted({*ours, *qemu})
     ]
 
@@ -289,8 +307,8 @@ def page(results: dict[str, list[Row]], reasons: dict[str, str]) -> str:
         "user mode hands system calls to the host's kernel: what the tests ask for and the host refuses fails there, "
         "too. Each line of `cpython_tests.csv` is a test.", "",
         "    python experiments/programs/cpython_tests.py", "",
-        "| module | tests | passed | failed | skipped | no end | passed by QEMU | failed by QEMU | skipped by QEMU | no end by QEMU |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| | | in the guest | | | | by QEMU | | | |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| module | tests | passed | failed | skipped | no end | passed | failed | skipped | no end |",
     ]  # fmt: skip
     total: list[int] = [0] * 9
     for module in MODULES:
@@ -298,14 +316,19 @@ def page(results: dict[str, list[Row]], reasons: dict[str, str]) -> str:
             continue
         rows = results[module]
         ours, qemu = Counter(row.ours for row in rows), Counter(row.qemu for row in rows)
-        counts = [len(rows), *(side[end] for side in (ours, qemu) for end in (PASSED, FAILED, SKIPPED, NO_END))]
+        counts = [
+            len(rows),
+            *(side[end] for side in (ours, qemu) for end in (PASSED, FAILED, SKIPPED, NO_END)),
+        ]
         total = [a + b for a, b in zip(total, counts, strict=True)]
         lines.append("| " + " | ".join([module, *map(str, counts)]) + " |")
     lines.append("| " + " | ".join(["**all**", *map(str, total)]) + " |")
     every = [row for module in MODULES for row in results.get(module, ())]
     only_ours = [row for row in every if row.ours in (FAILED, NO_END)]
     lines += ["", "## What fails in the guest", "", "| test | by QEMU | why |", "|---|---|---|"]
-    lines += [f"| {_short(row)} | {row.qemu} | {_cell(reasons.get(row.test) or row.why)} |" for row in only_ours]
+    lines += [
+        f"| {_short(row)} | {row.qemu} | {_cell(reasons.get(row.test) or row.why)} |" for row in only_ours
+    ]
     skipped = [row for row in every if row.ours == SKIPPED and row.qemu == PASSED]
     lines += ["", "## Skipped in the guest, passed by QEMU", "", "| test | why |", "|---|---|"]
     lines += [f"| {_short(row)} | {_cell(reasons.get(row.test) or row.why)} |" for row in skipped]
@@ -328,8 +351,11 @@ def main() -> None:
         status = inside(sys.argv[4:], Path(sys.argv[2]), Path(sys.argv[3]), [], 1)
         os._exit(max(0, status))  # a translation that is still being compiled is of no use to anyone
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="MODULE", help="such as test_os; default: all without results")
+    parser.add_argument(
+        "names", nargs="*", metavar="MODULE", help="such as test_os; default: all without results"
+    )
     parser.add_argument("--seconds", type=float, default=LIMIT_SECONDS, help="time limit of each module")
+    parser.add_argument("--guest-only", action="store_true", help="keep the results of QEMU that are there")
     parser.add_argument("--page", action="store_true", help="only write the page from the results")
     parser.add_argument("--mirror", help="of Debian; default: the host's own")
     arguments = parser.parse_args()
@@ -344,17 +370,14 @@ def main() -> None:
         assert root is not None
         with tempfile.TemporaryDirectory(prefix="cpython-", ignore_cleanup_errors=True) as folder:
             work = Path(folder, "work")
-            found = []
-            for begin in (in_guest, in_qemu):
-                shutil.rmtree(work, ignore_errors=True)
-                work.mkdir()
-                found.append(
-                    {} if begin is in_qemu and shutil.which(QEMU) is None
-                    else run_module(begin(root, work), module, arguments.seconds)
-                )  # fmt: skip
-                ends = Counter(result.end for result in found[-1].values())
-                print(module, "in the guest:" if begin is in_guest else "under QEMU:", dict(ends), flush=True)
-        results[module] = rows_of(module, *found)
+            ours = measured("in the guest", in_guest, root, work, module, arguments.seconds)
+            if arguments.guest_only and module in results:
+                qemu = {row.test: Result(row.qemu, row.why_qemu) for row in results[module]}
+            elif shutil.which(QEMU) is None:
+                qemu = {}
+            else:
+                qemu = measured("under QEMU", in_qemu, root, work, module, arguments.seconds)
+        results[module] = rows_of(module, ours, qemu)
         write_results(results)
     PAGE.write_text(page(results, reasons))
 

@@ -12,9 +12,12 @@ from emulator import memory as memory_module
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
+    LOCKED,
     MAPPED,
+    NOT_FORKED,
     PAGE_BYTES,
     READ,
+    WIPED_ON_FORK,
     WRITE,
     GuestMemory,
     MemoryFault,
@@ -271,3 +274,44 @@ def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence, host
             assert copy.read(address, length) == memory.read(address, length)
     copy.close()
     memory.close()
+
+
+def test_a_copy_has_what_the_guest_may_not_read_now(memory: GuestMemory) -> None:
+    """A page without permissions keeps its contents over a fork: it may get permissions later."""
+    memory.map(0x10000, 2 * PAGE_BYTES, READ | WRITE)
+    memory.write(0x10000, b"hidden")
+    memory.protect(0x10000, 2 * PAGE_BYTES, 0)
+    other = memory.copy()
+    try:
+        for one in (memory, other):
+            assert not one.valid_range(0x10000, 1, READ)
+            one.protect(0x10000, PAGE_BYTES, READ)
+            assert one.read(0x10000, 6) == b"hidden"
+    finally:
+        other.close()
+
+
+def test_marks_stay_with_pages_and_say_what_a_copy_has(memory: GuestMemory) -> None:
+    for page, marks in enumerate((LOCKED, WIPED_ON_FORK, NOT_FORKED)):
+        memory.map(0x10000 + page * PAGE_BYTES, PAGE_BYTES, READ | WRITE)
+        memory.write(0x10000 + page * PAGE_BYTES, b"x")
+        memory.mark(0x10000 + page * PAGE_BYTES, PAGE_BYTES, marks)
+    memory.protect(0x10000, 3 * PAGE_BYTES, READ)
+    assert [entry for _, _, entry, _ in memory.parts_of(0x10000, 0x10000 + 3 * PAGE_BYTES)] == [
+        READ | MAPPED | marks for marks in (LOCKED, WIPED_ON_FORK, NOT_FORKED)
+    ]
+    other = memory.copy()
+    try:
+        assert other.read(0x10000, 1) == b"x"
+        assert other.read(0x11000, 1) == b"\0"
+        assert other.is_free(0x12000, PAGE_BYTES)
+        assert [int(entry) for entry in other.perm[0x10:0x12]] == [
+            READ | MAPPED,
+            READ | MAPPED | WIPED_ON_FORK,
+        ]
+    finally:
+        other.close()
+    memory.move(0x10000, 0x20000, PAGE_BYTES)
+    assert memory.perm[0x20] == READ | MAPPED | LOCKED
+    memory.mark(0x20000, 2 * PAGE_BYTES, 0, without=LOCKED)  # what is not mapped gets no marks
+    assert [int(entry) for entry in memory.perm[0x20:0x22]] == [READ | MAPPED, 0]

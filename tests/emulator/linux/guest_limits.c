@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,6 +192,58 @@ static void executes(void) {
   executed("", -1);
 }
 
+static const char *said(long result) {
+  static char text[60];
+  sprintf(text, "%ld%s%s", result, result < 0 ? " " : "", result < 0 ? strerror(errno) : "");
+  return text;
+}
+
+static void priorities(void) {
+  struct sched_param none = {0}, high = {5};
+  printf("at first %s\n", said(getpriority(PRIO_PROCESS, 0)));
+  printf("lower %s", said(setpriority(PRIO_PROCESS, 0, 5)));
+  printf(" is %s", said(getpriority(PRIO_PROCESS, getpid())));
+  printf(" of the group %s\n", said(getpriority(PRIO_PGRP, 0)));
+  pid_t child = guarded_fork();
+  if (!child) {
+    printf("inherited %s", said(getpriority(PRIO_PROCESS, 0)));
+    printf(" most %s", said(setpriority(PRIO_PROCESS, 0, 99)));
+    printf(" is %s\n", said(getpriority(PRIO_PROCESS, 0)));
+    fflush(stdout);
+    _exit(0);
+  }
+  wait_for(child, 0);
+  printf("whose %s", said(getpriority(7, 0)));
+  printf(" nobody's %s", said(getpriority(PRIO_PROCESS, 4000000)));
+  printf(" %s\n", said(setpriority(PRIO_PGRP, 4000000, 5)));
+  printf("policy %s", said(syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &none)));
+  printf(" is %s", said(syscall(SYS_sched_getscheduler, 0)));
+  printf(" bad %s", said(syscall(SYS_sched_setscheduler, 0, 77, &none)));
+  printf(" priority %s", said(syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &high)));
+  printf(" nobody's %s", said(syscall(SYS_sched_getscheduler, 4000000)));
+  printf(" %s\n", said(syscall(SYS_sched_getparam, -1, &none)));
+  printf("real time %s", said(sched_get_priority_min(SCHED_RR)));
+  printf(" %s", said(sched_get_priority_max(SCHED_FIFO)));
+  printf(" others %s", said(sched_get_priority_max(SCHED_OTHER)));
+  printf(" bad %s\n", said(sched_get_priority_max(-23)));
+  unsigned long mask[16];
+  printf("processors %s", said(syscall(SYS_sched_getaffinity, -1, sizeof mask, mask)));
+  printf(" of a process %s", said(syscall(SYS_pidfd_open, -1, 0)));
+  printf(" %s\n", said(syscall(SYS_pidfd_open, 4000000, 0)));
+  printf("init %s", said(syscall(SYS_sched_getscheduler, 1)));
+  signal(SIGUSR1, SIG_IGN);
+  signal(SIGUSR2, on_limit);
+  int own = open("/proc/self", O_RDONLY | O_DIRECTORY), file = open("/proc/self/status", O_RDONLY);
+  printf(" by the directory %s", said(syscall(SYS_pidfd_send_signal, own, SIGUSR2, 0, 0)));
+  printf(" came %d", warnings);
+  printf(" by another %s", said(syscall(SYS_pidfd_send_signal, file, SIGUSR2, 0, 0)));
+  static char text[4096];
+  read(file, text, sizeof text - 1);
+  unsigned long long ignored = 0, caught = 0;
+  sscanf(strstr(text, "SigIgn:"), "SigIgn: %llx\nSigCgt: %llx", &ignored, &caught);
+  printf(" ignored %d caught %d\n", !!(ignored & 1 << (SIGUSR1 - 1)), !!(caught & 1 << (SIGUSR2 - 1)));
+}
+
 int main(int count, char **arguments) {
   const char *what = arguments[1];
   if (!strcmp(what, "spin")) spin(5);
@@ -198,6 +251,7 @@ int main(int count, char **arguments) {
   else if (!strcmp(what, "many")) many(atoi(arguments[2]));
   else if (!strcmp(what, "limit")) at_limit();
   else if (!strcmp(what, "executes")) executes();
+  else if (!strcmp(what, "priorities")) priorities();
   else if (!strcmp(what, "say")) printf("executed %s\n", arguments[count - 1]);
   return 0;
 }

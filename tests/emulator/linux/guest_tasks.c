@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -325,6 +326,8 @@ static void own_files(const char *self) {
 
 static int bomb(const char *what) {
   int n = 0;
+  struct rlimit tasks = {what[0] == 't' ? 300 : 60, 4000};  // what all of them are limited to would take long to reach
+  setrlimit(RLIMIT_NPROC, &tasks);
   if (!strcmp(what, "processes")) {
     while (fork() >= 0 && n < 1000) n++;  // the children go on, too
     if (getpid() == 1000) printf("stopped %d\n", errno == EAGAIN), fflush(stdout);

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "guest_helpers.h"
@@ -304,6 +304,94 @@ static void addresses(void) {
   printf(" %d\n", socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) < 0 ? errno : 0);
 }
 
+static void of_datagram(const char *name, int from, size_t room) {
+  union {
+    struct cmsghdr head;
+    char bytes[256];
+  } control;
+  struct iovec part = {received, 100};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = room};
+  recvmsg(from, &message, 0);
+  printf("%s: %.*s cut %d", name, 5, received, !!(message.msg_flags & MSG_CTRUNC));
+  for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); one; one = CMSG_NXTHDR(&message, one)) {
+    printf(", %d %d of %d", one->cmsg_level, one->cmsg_type, (int)one->cmsg_len);
+    if (one->cmsg_len >= CMSG_LEN(4)) printf(" is %d", *(int *)CMSG_DATA(one));
+  }
+  printf("\n");
+}
+
+static void messages(void) {
+  int a = socket(AF_INET6, SOCK_DGRAM, 0), b = socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP), on = 1;
+  struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  socklen_t length = sizeof here;
+  bind(a, (void *)&here, sizeof here);
+  getsockname(a, (void *)&here, &length);
+  connect(b, (void *)&here, sizeof here);
+  send(b, "first", 5, 0);
+  of_datagram("nothing asked for", a, 256);
+  setsockopt(a, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &on, sizeof on);
+  setsockopt(a, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof on);
+  for (size_t room = 256; room; room = room > 60 ? 44 : room > 40 ? 20 : room > 15 ? 10 : 0) {
+    send(b, "other", 5, 0);
+    of_datagram("defaults", a, room);
+  }
+  char control[CMSG_SPACE(4)] = {0};
+  struct iovec part = {"third", 5};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  struct cmsghdr *one = CMSG_FIRSTHDR(&message);
+  one->cmsg_level = IPPROTO_IPV6, one->cmsg_type = IPV6_HOPLIMIT, one->cmsg_len = CMSG_LEN(4);
+  *(int *)CMSG_DATA(one) = 7;
+  int class = 3;
+  setsockopt(b, IPPROTO_IPV6, IPV6_TCLASS, &class, sizeof class);
+  sendmsg(b, &message, 0);
+  of_datagram("chosen", a, 256);
+  *(int *)CMSG_DATA(one) = 256;
+  printf("too large: %s\n", count_of(sendmsg(b, &message, 0)));
+  close(a);
+
+  int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);  // the other side goes
+  struct sockaddr_in v4 = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
+  length = sizeof v4;
+  bind(listener, (void *)&v4, sizeof v4);
+  getsockname(listener, (void *)&v4, &length);
+  listen(listener, 1);
+  connect(client, (void *)&v4, sizeof v4);
+  close(accept(listener, 0, 0));
+  signal(SIGPIPE, SIG_IGN);
+  printf("closed: read %zd", read(client, received, 5));
+  printf(" nothing %zd", send(client, "", 0, 0));
+  printf(" once %zd", send(client, "x", 1, 0));
+  usleep(20000);
+  printf(" again %s\n", count_of(send(client, "x", 1, 0)));
+
+  struct sockaddr_un own = {AF_UNIX}, other = {AF_UNIX};  // names that the kernel chooses
+  int first = socket(AF_UNIX, SOCK_DGRAM, 0), second = socket(AF_UNIX, SOCK_DGRAM, 0);
+  printf("named %d %d", bind(first, (void *)&own, 2), bind(second, (void *)&other, 2));
+  length = sizeof own;
+  getsockname(first, (void *)&own, &length);
+  printf(" of %d starts %d", (int)length, own.sun_path[0]);
+  length = sizeof other;
+  getsockname(second, (void *)&other, &length);
+  printf(" differ %d", memcmp(own.sun_path, other.sun_path, 6) != 0);
+  sendto(second, "named", 5, 0, (void *)&own, length);
+  length = sizeof own;
+  printf(" got %zd", recvfrom(first, received, 99, 0, (void *)&own, &length));
+  printf(" from it %d\n", !memcmp(own.sun_path, other.sun_path, 6));
+
+  int lite = socket(AF_INET, SOCK_DGRAM, 136), plain = socket(AF_INET, SOCK_DGRAM, 0), protocol = 0;
+  v4.sin_port = 0;
+  length = sizeof v4;
+  bind(lite, (void *)&v4, sizeof v4);
+  getsockname(lite, (void *)&v4, &length);
+  printf("another protocol, the same port %d", bind(plain, (void *)&v4, sizeof v4));
+  sendto(socket(AF_INET, SOCK_DGRAM, 136), "light", 5, 0, (void *)&v4, sizeof v4);
+  printf(" got %zd", recv(lite, received, 99, MSG_DONTWAIT));
+  printf(" %s", count_of(recv(plain, received, 99, MSG_DONTWAIT)));
+  length = sizeof protocol;
+  getsockopt(lite, SOL_SOCKET, SO_PROTOCOL, &protocol, &length);
+  printf(" protocol %d\n", protocol);
+}
+
 int main(int count, char **arguments) {
   const char *what = arguments[1];
   setbuf(stdout, 0);
@@ -312,5 +400,6 @@ int main(int count, char **arguments) {
   else if (!strcmp(what, "sizes")) sizes();
   else if (!strcmp(what, "large")) too_large();
   else if (!strcmp(what, "addresses")) addresses();
+  else if (!strcmp(what, "messages")) messages();
   return 0;
 }

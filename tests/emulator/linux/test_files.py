@@ -171,6 +171,7 @@ def test_a_root_is_read_only_but_for_what_is_writable(tree):
     assert error_of(files.open, "/etc/passwd", WRITE, 0) == "EROFS"
     assert error_of(files.open, "/etc/passwd", READ | os.O_TRUNC, 0) == "EROFS"
     assert error_of(files.open, "/etc/new", CREATE, 0o644) == "EROFS"
+    assert error_of(files.open, "/etc/new", WRITE, 0) == "ENOENT"
     assert error_of(files.open, "/workshop", CREATE, 0o644) == "EROFS"
     assert error_of(files.remove, "/etc/passwd", False) == "EROFS"
     assert error_of(files.make_directory, "/etc/d", 0o755) == "EROFS"

@@ -37,6 +37,19 @@ def test_tasks_are_limited(program: Path) -> None:
     ]  # fmt: skip
 
 
+def test_priorities_are_told_and_inherited(program: Path) -> None:
+    """Also what CPython's tests ask for: errors for processes that are none, and for policies that are none."""
+    assert ended(program, "priorities").splitlines() == [
+        "at first 0", "lower 0 is 5 of the group 5", "inherited 5 most 0 is 19", "exited 0",
+        "whose -1 Invalid argument nobody's -1 No such process -1 No such process",
+        "policy 0 is 3 bad -1 Invalid argument priority -1 Invalid argument nobody's -1 No such process "
+        "-1 Invalid argument",
+        "real time 1 99 others 0 bad -1 Invalid argument",
+        "processors -1 No such process of a process -1 Invalid argument -1 No such process",
+        "init 0 by the directory 0 came 1 by another -1 Bad file descriptor ignored 1 caught 1",
+    ]  # fmt: skip
+
+
 def test_many_processes(program: Path) -> None:
     assert ended(program, "many", "150").splitlines() == ["allowed 1", "started 150", "ended 150"]
     assert MAX_TASKS >= 4096
