@@ -14,7 +14,7 @@ import functools
 import hashlib
 import platform
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,24 +32,24 @@ class Native:
         functools.update_wrapper(self, function)
         self.function = function
         self.relaxed = relaxed
-        self._entries: dict[str, Callable[[int], None]] = {}
+        self._entries: dict[tuple[Any, ...], Callable[[int], None]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        kinds = ", ".join(_kind(argument) for argument in arguments)
-        entry = self._entries.get(kinds)
-        if entry is None:
-            entry = self._entries[kinds] = self._load(kinds, arguments)
         slots: list[int] = [0]
-        for argument in arguments:
-            _lay(argument, slots)
+        kinds: list[Any] = []
+        _lay(arguments, slots, kinds)
+        key = tuple(kinds)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = self._load(kinds, arguments)
         table = np.array(slots, np.int64)
         entry(table.ctypes.data)
         return int(table[0])
 
-    def _load(self, kinds: str, arguments: tuple[Any, ...]) -> Callable[[int], None]:
+    def _load(self, kinds: list[Any], arguments: tuple[Any, ...]) -> Callable[[int], None]:
         import ctypes
 
-        key = f"measure kernel {_FORMAT} {platform.python_version()} {self.digest()} ({kinds})"
+        key = f"measure kernel {_FORMAT} {platform.python_version()} {self.digest()} {kinds}"
         address = _compiler().compile(lambda: self._text(arguments), ["kernel"], key)["kernel"]
         prototype: Callable[[int], Callable[[int], None]] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
         return prototype(address)
@@ -111,32 +111,30 @@ def _compiler() -> Compiler:
     return Compiler()
 
 
-def _kind(argument: Any) -> str:
-    """What code depends on of an argument. Raises `TypeError` for what a kernel cannot take."""
-    if isinstance(argument, np.ndarray):
-        if not argument.flags.c_contiguous:
-            raise TypeError("a kernel takes contiguous arrays")
-        return f"{argument.dtype.str}{argument.ndim}"
-    if isinstance(argument, bool | int | np.integer):
-        return "int"
-    if isinstance(argument, float):
-        return "float"
-    if isinstance(argument, tuple):
-        return f"{type(argument).__name__}({', '.join(_kind(part) for part in argument)})"
-    raise TypeError(f"a kernel takes arrays, numbers and named tuples, not {type(argument).__name__}")
-
-
-def _lay(argument: Any, slots: list[int]) -> None:
-    """Append an argument's slots."""
-    if isinstance(argument, np.ndarray):
-        slots += [argument.size, argument.ctypes.data, *argument.shape, *argument.strides]
-    elif isinstance(argument, float):
-        slots.append(int(np.float64(argument).view(np.int64)))
-    elif isinstance(argument, tuple):
-        for part in argument:
-            _lay(part, slots)
-    else:
-        slots.append(int(argument))
+def _lay(arguments: Sequence[Any], slots: list[int], kinds: list[Any]) -> None:
+    """Append the arguments' slots, and what code depends on of them. Raises `TypeError` for what no kernel takes."""
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            if not argument.flags.c_contiguous:
+                raise TypeError("a kernel takes contiguous arrays")
+            slots += (
+                argument.size,
+                argument.__array_interface__["data"][0],
+                *argument.shape,
+                *argument.strides,
+            )
+            kinds += (argument.dtype.str, argument.ndim)
+        elif isinstance(argument, bool | int | np.integer):
+            slots.append(int(argument))
+            kinds.append("int")
+        elif isinstance(argument, float):
+            slots.append(int(np.float64(argument).view(np.int64)))
+            kinds.append("float")
+        elif isinstance(argument, tuple):
+            kinds += (type(argument).__name__, len(argument))
+            _lay(argument, slots, kinds)
+        else:
+            raise TypeError(f"a kernel takes arrays, numbers and named tuples, not {type(argument).__name__}")
 
 
 def _numba_type(argument: Any) -> Any:
