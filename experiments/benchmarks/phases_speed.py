@@ -62,7 +62,7 @@ def make_data(folder: Path) -> None:
 
     elf = build_program([ROOT / "experiments/workloads/bwtzip.c"], ["-O2"], libraries=["-lm"]).elf_path
     with Machine(elf, ("medium",)) as machine:
-        vectors, _ = profile_blocks(machine, 20_000)
+        vectors = profile_blocks(machine, 20_000).vectors
     write_bb(folder / "all.bb", vectors)
     with (folder / "all.bb").open() as whole, (folder / "bwtzip.bb").open("w") as first:
         first.writelines(line for line, _ in zip(whole, range(INTERVALS), strict=False))
