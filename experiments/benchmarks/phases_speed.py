@@ -19,7 +19,6 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -124,12 +123,17 @@ def engine_work(engine: str, folder: Path, data: str) -> Callable[[], object]:
 def measure(engine: str, folder: Path, data: str) -> dict[str, float]:
     """Processor seconds, and peak megabytes beyond those before."""
     work = engine_work(engine, folder, data)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_megabytes("self")
     start = time.process_time()
     work()
     seconds = time.process_time() - start
-    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": seconds, "megabytes": megabytes}
+    return {"seconds": seconds, "megabytes": peak_megabytes("self") - before}
+
+
+def peak_megabytes(process: int | str) -> float:
+    """Of a process; what the system keeps of an ended one, and of children, counts the parent's memory, too."""
+    status = Path(f"/proc/{process}/status").read_text().splitlines()
+    return max([0.0, *(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))])
 
 
 def run_simpoint(program: Path, folder: Path, data: str) -> dict[str, float]:
@@ -154,17 +158,14 @@ def run_command(command: list[str], folder: Path) -> dict[str, float]:
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-    peak_kilobytes, ended = 0, 0
-    while not ended:  # what the system keeps of an ended process counts its parent's memory, too
+    peak, ended = 0.0, 0
+    while not ended:
         time.sleep(0.005)
-        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        peak_kilobytes = max(
-            [peak_kilobytes, *(int(line.split()[1]) for line in status if line.startswith("VmHWM"))]
-        )
+        peak = max(peak, peak_megabytes(process.pid))
         ended, failure, used = os.wait4(process.pid, os.WNOHANG)
     if failure:
         raise SystemExit(f"{command[0]} ended with status {failure}")
-    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": peak_kilobytes / 1024}
+    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": peak}
 
 
 def whole_table(told: dict[tuple[str, str], list[dict[str, float]]]) -> list[str]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from measure import progress
 from measure.cli import main
 from measure.cycleclose import command
 
@@ -216,3 +217,13 @@ int main(void) {
   return !(file && fgetc(file) == '7' && getchar() == EOF);
 }
 """
+
+
+def test_without_a_terminal_the_full_simulation_is_followed_by_lines(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", source)
+    assert result.exit_code == 0
+    shares = re.findall(r"full simulation, to compare: (\d+)%, \d:\d\d, .*(?:left|known yet)", result.output)
+    assert [int(share) // 10 for share in shares] == list(range(1, 10))
