@@ -148,3 +148,16 @@ def test_help_needs_no_heavy_library(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "HEAVY []"
     assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["metrics", "configs/machines/desktop.yaml"], ["schema", "campaign"], ["schema", "summary"]]
+)
+def test_what_only_prints_needs_no_compiler_and_no_table(arguments: list[str]) -> None:
+    code = (
+        f"import sys\nfrom measure.cli import main\ntry: main({arguments!r})\nexcept SystemExit: pass\n"
+        "heavy={'numba','llvmlite','scipy','pandas','matplotlib','pyarrow','clang','rich'} & set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"

@@ -7,6 +7,10 @@ that other work on the machine counts as little as can be. Data: 10,000 points i
 overlap, the same without any groups, and the vectors of a real program, from its .bb file on. Ours is from the points
 (or the file) to the phases, compiled before; scikit-learn is KMeans as it comes and does not choose k; SimPoint 3.2,
 built by whoever has it and named by --simpoint, reads the points from a text file.
+
+The second table is of whole commands, from a .bb file to simulation points, weights and labels, everything that they
+load included: `measure phases FILE.bb`, which tries every k, and `simpoint -maxK 30`, which bisects. Vectors are of an
+interpreter, of compressors by modelling, by block sorting and by matching: what python, xz, bzip2 and gzip do.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import argparse
 import importlib.util
 import json
 import os
-import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -31,6 +35,13 @@ sys.path.insert(0, str(ROOT))
 MAX_K, SEEDS, INTERVALS = 30, 5, 10_000
 BAR_SHARE, BAR_MEGABYTES = 0.5, 50.0
 DATA = ("12 groups", "no groups", "bwtzip")
+WHOLE = {
+    "lua": ("small", 5000),
+    "brotli": ("small", 5000),
+    "bwtzip": ("medium", 9000),
+    "lz77": ("medium", 5000),
+}
+WHOLE_SHARE, WHOLE_MEGABYTES = 1.0, 150.0
 OURS, SKLEARN, SIMPOINT = "ours", "scikit-learn", "SimPoint 3.2"
 
 
@@ -50,10 +61,32 @@ def make_data(folder: Path) -> None:
 
     elf = build_program([ROOT / "experiments/workloads/bwtzip.c"], ["-O2"], libraries=["-lm"]).elf_path
     with Machine(elf, ("medium",)) as machine:
-        vectors, _ = profile_blocks(machine, 20_000)
+        vectors = profile_blocks(machine, 20_000).vectors
     write_bb(folder / "all.bb", vectors)
     with (folder / "all.bb").open() as whole, (folder / "bwtzip.bb").open("w") as first:
         first.writelines(line for line, _ in zip(whole, range(INTERVALS), strict=False))
+
+
+def make_vectors(folder: Path) -> None:
+    """Write ``NAME.whole.bb`` for each program of `WHOLE`, in about so many intervals."""
+    from emulator.linux.files import VirtualFiles
+    from emulator.machine import Machine
+    from instrumenter.build import build_program
+    from measure.phases.formats import write_bb
+    from measure.phases.profile import profile_blocks
+    from measure.programs import ensure_sources, load_catalogue
+
+    catalogue = load_catalogue(ROOT / "configs/programs.yaml")
+    for name, (size, intervals) in WHOLE.items():
+        entry = catalogue[name]
+        flags = ["-O2", *entry.compiler_flags()]
+        elf = build_program(ensure_sources(entry), flags, libraries=entry.linker_flags()).elf_path
+        stdin = entry.stdin.read_bytes() if entry.stdin else b""
+        with Machine(elf, entry.arguments_for(size), files=VirtualFiles(stdin=stdin, seed=1)) as machine:
+            write_bb(
+                folder / f"{name}.whole.bb",
+                profile_blocks(machine, entry.instructions[size] // intervals).vectors,
+            )
 
 
 def points_of(folder: Path, data: str) -> np.ndarray:
@@ -90,31 +123,67 @@ def engine_work(engine: str, folder: Path, data: str) -> Callable[[], object]:
 def measure(engine: str, folder: Path, data: str) -> dict[str, float]:
     """Processor seconds, and peak megabytes beyond those before."""
     work = engine_work(engine, folder, data)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_megabytes("self")
     start = time.process_time()
     work()
     seconds = time.process_time() - start
-    megabytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return {"seconds": seconds, "megabytes": megabytes}
+    return {"seconds": seconds, "megabytes": peak_megabytes("self") - before}
+
+
+def peak_megabytes(process: int | str) -> float:
+    """Of a process; what the system keeps of an ended one, and of children, counts the parent's memory, too."""
+    status = Path(f"/proc/{process}/status").read_text().splitlines()
+    return max([0.0, *(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))])
 
 
 def run_simpoint(program: Path, folder: Path, data: str) -> dict[str, float]:
     """The same of SimPoint 3.2, from its file to its labels."""
     loading = ["-loadFVFile", "bwtzip.bb"] if data == "bwtzip" else ["-loadVectorsTxtFmt", f"{data}.txt"]
     command = [str(program), *loading, "-fixedLength", "on", "-k", f"1:{MAX_K}", "-numInitSeeds", str(SEEDS)]
-    command += ["-saveLabels", "labels", "-saveSimpoints", "simpoints"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-    peak_kilobytes, ended = 0, 0
-    while not ended:  # what the system keeps of an ended process counts its parent's memory, too
-        time.sleep(0.02)
-        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-        peak_kilobytes = max(
-            [peak_kilobytes, *(int(line.split()[1]) for line in status if line.startswith("VmHWM"))]
-        )
+    return run_command([*command, "-saveLabels", "labels", "-saveSimpoints", "simpoints"], folder)
+
+
+def run_whole(engine: str, program: Path | None, folder: Path, name: str) -> dict[str, float]:
+    """A whole command on the vectors of a program of `WHOLE`."""
+    file = f"{name}.whole.bb"
+    if engine == OURS:
+        code = f"from measure.cli import main; main(['phases', '--out', 'ours', '{file}'])"
+        return run_command([sys.executable, "-c", code], folder)
+    saved = ["-saveLabels", "labels", "-saveSimpoints", "simpoints", "-saveSimpointWeights", "weights"]
+    return run_command([str(program), "-loadFVFile", file, "-maxK", str(MAX_K), *saved], folder)
+
+
+def run_command(command: list[str], folder: Path) -> dict[str, float]:
+    """Processor seconds and peak megabytes of a command."""
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    peak, ended = 0.0, 0
+    while not ended:
+        time.sleep(0.005)
+        peak = max(peak, peak_megabytes(process.pid))
         ended, failure, used = os.wait4(process.pid, os.WNOHANG)
     if failure:
-        raise SystemExit(f"{program} ended with status {failure}")
-    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": peak_kilobytes / 1024}
+        raise SystemExit(f"{command[0]} ended with status {failure}")
+    return {"seconds": used.ru_utime + used.ru_stime, "megabytes": peak}
+
+
+def whole_table(told: dict[tuple[str, str], list[dict[str, float]]]) -> list[str]:
+    """Lines of the table of whole commands, and whether their bar was met."""
+    lines = ["| vectors | command | seconds | ours over it | memory [MB] |", "|---|---|---|---|---|"]
+    met = True
+    for name in WHOLE:
+        ours = statistics.median(one["seconds"] for one in told[OURS, name])
+        for engine in (OURS, SIMPOINT):
+            if (engine, name) not in told:
+                continue
+            seconds = statistics.median(one["seconds"] for one in told[engine, name])
+            megabytes = max(one["megabytes"] for one in told[engine, name])
+            share = "" if engine == OURS else f"{ours / seconds:.2f}"
+            lines.append(f"| {name} | {engine} | {seconds:.2f} | {share} | {megabytes:.1f} |")
+            met &= megabytes < WHOLE_MEGABYTES if engine == OURS else ours <= WHOLE_SHARE * seconds
+    bar = f"at most SimPoint's time, under {WHOLE_MEGABYTES:.0f} MB"
+    return [*lines, "", f"Bar: {bar}: {'met' if met else 'NOT met'}."]
 
 
 def table_of(told: dict[tuple[str, str], list[dict[str, float]]], simpoint: bool) -> list[str]:
@@ -148,6 +217,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--simpoint", type=Path, help="the executable of SimPoint 3.2")
     parser.add_argument("--out", type=Path, help="also write the table to this file")
+    parser.add_argument("--whole", action="store_true", help="whole commands alone")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -157,7 +227,20 @@ def main() -> None:
     engines = [OURS, *([SKLEARN] if importlib.util.find_spec("sklearn") else [])]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     told: dict[tuple[str, str], list[dict[str, float]]] = {}
+    whole: dict[tuple[str, str], list[dict[str, float]]] = {}
+    simpoint = options.simpoint.resolve() if options.simpoint else None
     with tempfile.TemporaryDirectory() as name:
+        make_vectors(Path(name))
+        run_whole(OURS, None, Path(name), "lz77")  # compiles what is compiled once
+        for _ in range(options.rounds):
+            for program in WHOLE:
+                for engine in (OURS, SIMPOINT) if simpoint else (OURS,):
+                    whole.setdefault((engine, program), []).append(
+                        run_whole(engine, simpoint, Path(name), program)
+                    )
+        if options.whole:
+            sys.stdout.write("\n".join(whole_table(whole)) + "\n")
+            return
         make_data(Path(name))
         for round_number in range(options.rounds):
             for data in DATA:
@@ -170,6 +253,7 @@ def main() -> None:
                 if options.simpoint and round_number == 0:  # a minute's work, and never close
                     told[SIMPOINT, data] = [run_simpoint(options.simpoint.resolve(), Path(name), data)]
     lines = table_of(told, options.simpoint is not None)
+    lines += ["", f"Whole commands, median of {options.rounds}:", "", *whole_table(whole)]
     sys.stdout.write("\n".join(lines) + "\n")
     if options.out:
         shown = f" --rounds {options.rounds}" + (" --simpoint simpoint" if options.simpoint else "")

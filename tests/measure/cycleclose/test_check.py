@@ -66,7 +66,10 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     assert loose["inner"]["verdict"] == "perturbed" or loose["outer"]["verdict"] == "perturbed"
     assert everything["inner"]["verdict"] != "perturbed"
     assert everything["outer"]["verdict"] != "perturbed"
+    told = " ".join([*loose["inner"]["findings"], *loose["outer"]["findings"]])
+    assert "simulate more: roll_back or samples" in told  # advice about sampling, not about software metrics
     page = (folder / "out" / "report.html").read_text()
+    assert "software metric" not in (page + told + result.output)
     assert "loose" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     again = check(folder)

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from measure import progress
 from measure.cli import main
 from measure.cycleclose import command
 
@@ -127,12 +128,20 @@ def test_an_interval_longer_than_the_program_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Path) -> None:
-    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "out", source)
+    """One interval is over before its phase could be predicted."""
+    out = tmp_path / "out"
+    assert (
+        cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "two", source).exit_code
+        == 0
+    )
+    whole = json.loads((tmp_path / "two" / "summary.json").read_text())["instructions"]
+    result = cycleclose("--machine", STRONGARM, "--interval", whole, "--out", out, source)
     assert result.exit_code == 2, result.output
     said = " ".join(result.output.split())
-    assert "none of its 2 intervals was simulated" in said
+    assert "none of its 1 intervals was simulated" in said
     assert "--roll-back or --twice 1" in said
-    way_out = ["--roll-back", "--interval", "5M", "--out", tmp_path / "out"]
+    assert not out.exists()
+    way_out = ["--roll-back", "--interval", whole, "--out", out]
     assert cycleclose("--machine", STRONGARM, *way_out, source).exit_code == 0
 
 
@@ -208,3 +217,13 @@ int main(void) {
   return !(file && fgetc(file) == '7' && getchar() == EOF);
 }
 """
+
+
+def test_without_a_terminal_the_full_simulation_is_followed_by_lines(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", source)
+    assert result.exit_code == 0
+    shares = re.findall(r"full simulation, to compare: (\d+)%, \d:\d\d, .*(?:left|known yet)", result.output)
+    assert [int(share) // 10 for share in shares] == list(range(1, 10))
