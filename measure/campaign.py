@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from instrumenter.spec import MetricSpec
-from measure.counts import NUMBER, parse_count
 from measure.errors import CampaignError, nearest
 from measure.perturbation_types import DEFAULT_DELTA
+from measure.quantities import NUMBER, parse_count
 from measure.types import BASELINE
 from measure.yaml_positions import Document, problem_at
 

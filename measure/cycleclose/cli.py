@@ -98,11 +98,11 @@ def cycleclose(
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
     """
-    from measure.counts import parse_interval
     from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
     from measure.cycleclose.predictors import predictor_named
     from measure.cycleclose.tracer import Settings
     from measure.errors import RunError
+    from measure.quantities import parse_interval
 
     try:
         by_lines = warm_up == "lines" and not paper

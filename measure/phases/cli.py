@@ -94,10 +94,10 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     """
     from rich.console import Console
 
-    from measure.counts import parse_interval
     from measure.cycleclose.job import Job
     from measure.errors import RunError
     from measure.phases.command import Options, is_vectors_file, run_phases, run_points
+    from measure.quantities import parse_interval
 
     of_vectors = is_vectors_file(program)
     if of_vectors:
