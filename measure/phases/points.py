@@ -33,7 +33,7 @@ def simulation_points(phases: Phases, coverage: float = 1.0) -> SimulationPoints
     """
     if not 0 < coverage <= 1:
         raise ValueError(f"got a coverage of {coverage}, expected more than 0 and at most 1")
-    present = np.unique(phases.labels)
+    present = np.flatnonzero(np.bincount(phases.labels))  # np.unique would load masked arrays, for 10 ms
     present = present[phases.weights[present] > 0]
     largest = present[np.lexsort((present, phases.weights[present]))[::-1]]
     if coverage < 1:
