@@ -347,9 +347,8 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except (
-            Wait
-        ) as further:  # it got on and waits for the rest: asked again, as a signal may have come before
+        except Wait as further:  # it got on and waits for the rest
+            # Asked again at once: a signal may have come before.
             thread.wait, result = further, None
             restart = restart if further.restartable else None
             self.stirred = True
