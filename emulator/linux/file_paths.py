@@ -326,6 +326,9 @@ class FilePaths:
 
     def _is_elsewhere(self, tree: HostTree, plain: str) -> bool:
         """Whether what the guest finds at a path is not in the tree of the host."""
+        plain = self._plain(plain)
+        if plain.startswith("/proc/"):
+            return True  # which of these there are depends on the process
         if self._is_fixed(plain) or self._is_here(plain) or self._memory.may_have(plain):
             return True
         try:
