@@ -5,7 +5,7 @@
 Each kind is a loop of one of the programs in `corners/`. Every run is a whole process, user and system time of all its
 threads; the time of the same program with nothing to do is taken off, for it starts in 0.3 s with us and 0.01 with
 QEMU. ``whole`` is the ratio with it. Ours is run once before, so that translations are kept. Rounds are interleaved,
-and the least counts. ``--before``: another checkout, whose emulator runs a thousandth of the loop, where it is long.
+and the least counts. ``--before``: another checkout, whose emulator runs as much of the loop as takes it long enough.
 
 What was measured is kept in a file beside ``--out`` (.json) and not measured again: a run that was interrupted goes on.
 """
@@ -23,7 +23,8 @@ from experiments.benchmarks.host import described, required_qemu, run
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "corners"
-BEFORE_SHARE = 1000
+BEFORE_SHARES = (1000, 100, 10, 1)  # of the loop, until one takes `ENOUGH_SECONDS`
+ENOUGH_SECONDS = 0.25
 # Program: its source, flags of the compiler, and how often each kind goes round.
 LIBRARY = (
     "floor", "ceil", "trunc", "round", "rint", "nearbyint", "lrint", "lround", "floorf", "roundf", "nearbyintf",
@@ -59,10 +60,10 @@ def build(name: str, folder: Path) -> Path:
 
 
 class Engines:
-    """How each engine runs a program; ``before`` may be None."""
+    """How each engine runs a program; ``before``: the other checkout, may be None."""
 
     def __init__(self, qemu: str, before: Path | None, folder: Path) -> None:
-        ours = [sys.executable, "-c", "from emulator.cli import main; main()", "--"]
+        ours = [sys.executable, "-P", "-c", "from emulator.cli import main; main()", "--"]
         self.commands = {"qemu": ([qemu], {}), "ours": (ours, self._environment(ROOT, folder / "cache"))}
         if before is not None:
             self.commands["before"] = ours, self._environment(before, folder / "cache-before")
@@ -78,23 +79,32 @@ class Engines:
 
 
 def measure(engines: Engines, program: Path, kind: str, turns: int, repeats: int) -> dict[str, float]:
-    """Least seconds of each engine; those of ``before`` as of as many turns."""
+    """Least seconds of QEMU and ours."""
     found: dict[str, float] = {}
     engines.run("ours", program, kind, turns)
     for _ in range(repeats):
         outputs = {}
-        for engine in engines.commands:
-            share = min(BEFORE_SHARE, max(1, turns // 50)) if engine == "before" else 1
-            for what, n in (("start", 0), ("whole", turns // share)):
-                seconds, output = engines.run(engine, program, kind, n)
+        for engine in ("qemu", "ours"):
+            for what, n in (("start", 0), ("whole", turns)):
+                seconds, outputs[engine] = engines.run(engine, program, kind, n)
                 name = f"{what} {engine}"
                 found[name] = min(found.get(name, seconds), seconds)
-            if share == 1:
-                outputs[engine] = output
-            found[engine] = share * max(0.0, found[f"whole {engine}"] - found[f"start {engine}"])
+            found[engine] = max(0.0, found[f"whole {engine}"] - found[f"start {engine}"])
         if len(set(outputs.values())) != 1:
             raise SystemExit(f"{program.name} {kind}: QEMU's output is another one: {outputs}")
     return found
+
+
+def measure_before(engines: Engines, program: Path, kind: str, turns: int) -> float:
+    """Seconds of the other checkout's emulator, as of the whole loop."""
+    engines.run("before", program, kind, 0)
+    start, _ = engines.run("before", program, kind, 0)
+    for share in BEFORE_SHARES:
+        if turns // share:
+            loop = engines.run("before", program, kind, turns // share)[0] - start
+            if loop >= ENOUGH_SECONDS:
+                break
+    return max(0.0, loop) * share
 
 
 def table(measured: Measured) -> list[str]:
@@ -127,10 +137,11 @@ def main() -> None:
         for program_name in options.only:
             program = build(program_name, Path(name))
             for kind, turns in PROGRAMS[program_name][2].items():
-                if f"{program_name} {kind}" in measured:
-                    continue
-                found = measure(engines, program, kind, turns, options.repeats)
-                measured[f"{program_name} {kind}"] = found
+                key = f"{program_name} {kind}"
+                found = measured.get(key) or measure(engines, program, kind, turns, options.repeats)
+                if options.before is not None and "before" not in found:
+                    found["before"] = measure_before(engines, program, kind, turns)
+                measured[key] = found
                 kept.write_text(json.dumps(measured, indent=1))
                 print(program_name, kind, {key: round(value, 3) for key, value in found.items()}, flush=True)
     head = f"Least of {options.repeats}; {described()}."
