@@ -88,6 +88,17 @@ class Samples:
         least = _LEAST * self._events[places].min(axis=1)
         return np.maximum(events, least), self._numbers[places[:, 0]]
 
+    def typical(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int
+    ) -> NDArray[np.int64]:
+        """Which intervals, (k,) ascending, with signatures ``shares``, (n, d), and ``waits``, (n,), would make good samples of
+        all: k-medoids, by the distance that `estimate` uses."""
+        from measure.cycleclose.medoids_kernel import medoids
+
+        points = np.column_stack([shares / self._reach, np.log1p(waits) / self._step])
+        found: NDArray[np.int64] = medoids(points, np.random.default_rng(0).random(at_most - 1))
+        return found
+
 
 def spread(
     waits: NDArray[np.float64], shares: NDArray[np.float64], step: float, at_least: int = 1

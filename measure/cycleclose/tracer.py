@@ -23,7 +23,7 @@ from emulator.timing.warm import Touched
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.code_lines import CodeLines
 from measure.cycleclose.predictors import predictor_named
-from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import Sample, Samples, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
@@ -142,7 +142,6 @@ class Tracer:
         self._seen = Seen()
         self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
         self._last: Sample | None = None
-        self._fills = FillHistory(core.config)
         self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
         self._kept = KeptRecord()
@@ -199,7 +198,7 @@ class Tracer:
             now = self.machine.instructions
             touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
             code = self._code.before(now, self.machine.facts)
-            self.core.warm_caches(touched, code, now - self._simulated_until, self._fills.before(now))
+            self.core.warm_caches(touched, code, now - self._simulated_until, self._waits.fills_before(now))
             self._detail = self._kept
         self.machine.observe(self._profiled, [self._detail, *watching])
         self._before = self.core.snapshot()
@@ -225,8 +224,7 @@ class Tracer:
         signature = self._signatures.make(self.machine.facts, ran)[0]
         wait = 0.0
         if self.settings.wait_step:
-            wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
-            self._fills.add(ran.ends, ran.reuse_times)
+            wait = float(self._waits.add(ran.ends, ran.reuse_times)[0])
         self._code.add(begin, ran)
         share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
         self._seen.add(share[None, :], np.array([wait]), known[None, :])

@@ -77,7 +77,7 @@ def test_waiting_is_misses_times_latency() -> None:
     times = np.zeros((3, 33), np.int64)
     times[1, 32] = 1000  # never touched before
     times[2, 1] = 1000  # touched the instruction before
-    waits = model.cycles_each(times, np.array([10_000, 10_000, 10_000]))
+    waits = model.add(np.array([10_000, 20_000, 30_000]), times)
     assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
     assert model.line_bits == 5
 
