@@ -29,6 +29,7 @@ from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
+_FIRST_GAP, _GAP_GROWTH = 30, 4  # [intervals], and by how much longer each gap between samples is than the last
 _NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
@@ -98,6 +99,20 @@ class CoreObserver:
         self.core.consume(facts, stream)
 
 
+@dataclass
+class _Due:
+    """After how many more intervals of a phase and range of waiting it is sampled again: behaviour may drift in a way that
+    neither shows. Ever more seldom."""
+
+    intervals: int
+    gap: int
+
+    @classmethod
+    def after(cls, last: _Due | None) -> _Due:
+        gap = _FIRST_GAP if last is None else _GAP_GROWTH * last.gap
+        return cls(gap, gap)
+
+
 class KeptRecord:
     """An observer that keeps the record of an interval until it has ended."""
 
@@ -140,7 +155,7 @@ class Tracer:
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last one
         self._seen = Seen()
-        self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
+        self._due: dict[tuple[int, int], _Due] = {}  # of phases and ranges of waiting that have a sample
         self._last: Sample | None = None
         self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
@@ -185,7 +200,8 @@ class Tracer:
         if predicted is None:
             return False
         phase, bucket = divmod(predicted, _BUCKETS)
-        return self.table.knows(phase) and (phase, bucket) not in self._sampled
+        due = self._due.get((phase, bucket))
+        return self.table.knows(phase) and (due is None or due.intervals <= 0)
 
     def _enter_detail(self, watching: list[RecordQueue]) -> None:
         """Warm the core up for the interval that begins here."""
@@ -232,12 +248,15 @@ class Tracer:
         phase = match.phase
         bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
         self._predictor.observe(phase * _BUCKETS + bucket)
+        due = self._due.get((phase, bucket))
+        if due is not None and self.settings.wait_step:
+            due.intervals -= 1
         if counted is not None:
             category = Category.SIMULATED
             sample = Sample(number, counted / instructions)
             self._samples.add(sample, share, wait)
             self._of_phase[phase] = sample
-            self._sampled.add((phase, bucket))
+            self._due[phase, bucket] = _Due.after(self._due.get((phase, bucket)))
             self.table.sampled(phase, signature)
         elif phase in self._of_phase:
             category = Category.MATCHED
