@@ -43,10 +43,11 @@ def discover(  # type: ignore[no-untyped-def]
     """Decode the block at ``job[PC]`` and let ``job[RUNNER]`` run it; how many instructions it has, 0 for none.
 
     ``memory``: the guest's, uint8; ``perm``: by page; ``blocks``, ``instructions``: the facts; ``operations``,
-    ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit instruction,
-    the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row.
-    ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register, twice and one more for stores. ``latest``,
-    ``older``: of `SameBlocks`, whose numbers are for blocks that are among them.
+    ``descriptors``, ``index``, ``slots``: the interpreter's, and the entry points. ``expanded``: by 16-bit
+    instruction, the 32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask,
+    match, row. ``rounding``: MXCSR bits by mode. ``made``: (32, 65) scratch: offsets accessed through each register,
+    twice and one more for stores. ``latest``, ``older``: of `SameBlocks`, whose numbers are for blocks that are among
+    them.
     """
     start = job[PC]
     if start < 0 or start >= numbers[TOP] or start & 1 or index[start >> 1] != 0:

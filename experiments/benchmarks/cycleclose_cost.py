@@ -35,7 +35,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
 
 from emulator.events import TraceSelection  # noqa: E402
 from emulator.machine import Machine  # noqa: E402

@@ -12,12 +12,12 @@ _ROUNDS = 3
 
 @njit
 def medoids(points: NDArray[np.float64], draws: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Which of ``points``, (n, d), stand for the others, ascending: about one more than there are ``draws``, (k - 1,) from 0
-    to 1.
+    """Which of ``points``, (n, d), stand for the others, ascending: about one more than there are ``draws``, (k - 1,)
+    from 0 to 1.
 
-    Distance is Manhattan's. The first centre is the point closest to the mean, each further one is drawn with a probability
-    in proportion to its distance from the closest one so far (k-means++, Arthur and Vassilvitskii, SODA 2007). Then, a few
-    times, each centre becomes the member of its cluster that is closest to the cluster's mean.
+    Distance is Manhattan's. The first centre is the point closest to the mean, each further one is drawn with a
+    probability in proportion to its distance from the closest one so far (k-means++, Arthur and Vassilvitskii, SODA
+    2007). Then, a few times, each centre becomes the member of its cluster that is closest to the cluster's mean.
     """
     n, d = points.shape
     apart = np.full(n, np.inf)

@@ -64,9 +64,7 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
         if len(ran) == 0:
             break
         ends.append(ran.ends)
-        waits.append(
-            model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran))
-        )
+        waits.append(model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran)))
         known.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
@@ -83,8 +81,8 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
 
 
 def representatives(found: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
-    """The intervals of each phase to simulate, by phase, ascending: as many as its waiting for memory spreads over, about,
-    and at least ``samples`` if it has so many; with ``wait_step`` those that stand best for the others."""
+    """The intervals of each phase to simulate, by phase, ascending: as many as its waiting for memory spreads over,
+    about, and at least ``samples`` if it has so many; with ``wait_step`` those that stand best for the others."""
     shares = shares_of(found.signatures)
     chosen: dict[int, list[int]] = {}
     for phase in np.unique(found.phases).tolist():
@@ -101,8 +99,8 @@ def trace_again(
 ) -> Iterator[Interval]:
     """Run the program a second time and yield its intervals when all samples are there.
 
-    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the samples
-    with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the
+    samples with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
     again.
     """
     chosen = representatives(found, settings, samples)
@@ -111,11 +109,11 @@ def trace_again(
         number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
         for number in sorted(number for mine in chosen.values() for number in mine)
     }
-    shares, samples = shares_of(found.signatures), samples_for(settings)
+    shares, all_samples = shares_of(found.signatures), samples_for(settings)
     if settings.wait_step:
         for number, events in each.items():
-            samples.add(Sample(number, events), shares[number], float(found.waits[number]))
-        estimated, sources = samples.estimates(shares, found.waits)
+            all_samples.add(Sample(number, events), shares[number], float(found.waits[number]))
+        estimated, sources = all_samples.estimates(shares, found.waits)
     for number, phase in enumerate(found.phases.tolist()):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
         if number in each:

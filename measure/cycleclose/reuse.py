@@ -18,9 +18,9 @@ from emulator.timing.warm import Fills
 class WaitModel:
     """Cycles an instruction waits for data on a machine, about, interval after interval.
 
-    Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and nearly
-    so with FIFO, they depend on how many lines have come in since a line was touched, long ago for a large cache: that
-    is kept of all intervals so far.
+    Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
+    nearly so with FIFO, they depend on how many lines have come in since a line was touched, long ago for a large
+    cache: that is kept of all intervals so far.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -40,8 +40,8 @@ class WaitModel:
     def add(self, ends: NDArray[np.int64], reuse_times: NDArray[np.int64]) -> NDArray[np.float64]:
         """Waiting of the next intervals, in cycles an instruction, ``(n,)``.
 
-        ``ends``: (n,) instructions so far where each ends; ``reuse_times``: ``(n, bins)`` as `emulator.intervals.Intervals`
-        has them.
+        ``ends``: (n,) instructions so far where each ends; ``reuse_times``: ``(n, bins)`` as
+        `emulator.intervals.Intervals` has them.
         """
         from measure.cycleclose.reuse_kernel import add_evictions, expected_misses
 
@@ -63,8 +63,8 @@ class WaitModel:
         return np.asarray(total / np.maximum(instructions, 1))
 
     def fills_before(self, instructions: int) -> Fills | None:
-        """How many lines came into the data caches before a moment of the intervals so far; None where nobody asks: where
-        all replacement is LRU, or there are no intervals."""
+        """How many lines came into the data caches before a moment of the intervals so far; None where nobody asks:
+        where all replacement is LRU, or there are no intervals."""
         if self._n == 0 or not any(self._has_history):
             return None
         ends = self._ends[: self._n + 1]

@@ -94,7 +94,9 @@ class RollBackTracer:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
                     sample = (
-                        self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
+                        self._samples.estimate(shares[place], wait)
+                        if with_waits
+                        else self._of_phase[match.phase]
                     )
                 events = with_known(sample.events_each * (end - begin), known[place])
                 yield Interval(

@@ -29,7 +29,10 @@ from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_FIRST_GAP, _GAP_GROWTH = 30, 4  # [intervals], and by how much longer each gap between samples is than the last
+_FIRST_GAP, _GAP_GROWTH = (
+    30,
+    4,
+)  # [intervals], and by how much longer each gap between samples is than the last
 _NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
@@ -101,8 +104,8 @@ class CoreObserver:
 
 @dataclass
 class _Due:
-    """After how many more intervals of a phase and range of waiting it is sampled again: behaviour may drift in a way that
-    neither shows. Ever more seldom."""
+    """After how many more intervals of a phase and range of waiting it is sampled again, ever more seldom: behaviour may
+    drift in a way that neither shows."""
 
     intervals: int
     gap: int
@@ -223,8 +226,8 @@ class Tracer:
         """Events of the interval that has just run in detail, (N_EVENTS,)."""
         core, facts = self.core, self.machine.facts
         if self._detail is self._kept:
-            # What branch prediction has learnt before a phase is sampled is not recorded. The second half of the interval
-            # is as much like what came before it as anything is.
+            # What branch prediction learns while nothing is simulated is not known. The second half of the interval is
+            # as much like what came before it as anything is.
             record = self._kept.take()
             core.train(facts, record, int(len(record) * _NOT_LEARNT))
             self._before = core.snapshot()
@@ -283,9 +286,7 @@ class Tracer:
         none = self.settings.unsampled == "none"
         return settle(found, self._samples, self._seen, keep={Category.UNSAMPLED} if none else set())
 
-    def _guess(
-        self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
-    ) -> Sample | None:
+    def _guess(self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
         if self.settings.unsampled == "closest" and self._of_phase:
@@ -299,8 +300,8 @@ class Tracer:
 
 
 class Seen:
-    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the events
-    that follow from its blocks."""
+    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the
+    events that follow from its blocks."""
 
     def __init__(self) -> None:
         self._shares: list[NDArray[np.float64]] = []
@@ -321,11 +322,13 @@ class Seen:
 def settle(
     found: list[Interval], samples: Samples, seen: Seen, keep: Collection[Category] = ()
 ) -> list[Interval]:
-    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as they
-    are. ``seen``: of the first intervals of the program, at least those of ``found``."""
+    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as
+    they are. ``seen``: of the first intervals of the program, at least those of ``found``."""
     if not len(samples) or not found:
         return found
-    shares, waits, known = (part[: len(found)] for part in seen.all())
+    all_shares, all_waits, all_known = seen.all()
+    n = len(found)
+    shares, waits, known = all_shares[:n], all_waits[:n], all_known[:n]
     events, sources = samples.estimates(shares, waits)
     return [
         one

@@ -94,13 +94,11 @@ def simulate(
 def points_by_warm_up(
     job: Job, machine: Path, table: pd.DataFrame, points: SimulationPoints, warm_up: int, console: Console
 ) -> dict[str, pd.DataFrame]:
-    """The points simulated by themselves, a row each, by warm-up; ``table``: all intervals in detail, ``warm_up``: of one
-    of them [instructions]. Raises `CampaignError` for bad input."""
+    """The points simulated by themselves, a row each, by warm-up; ``table``: all intervals in detail, ``warm_up``: of
+    one of them [instructions]. Raises `CampaignError` for bad input."""
     from measure.phases.warmed import Bounds, simulate_warmed
 
-    begins, ends = (
-        table[f"{name}_instructions"].to_numpy()[points.intervals] for name in ("begin", "end")
-    )
+    begins, ends = (table[f"{name}_instructions"].to_numpy()[points.intervals] for name in ("begin", "end"))
     try:
         elf, config = program_file(job.program, console), load_machine(machine)
         with Status(console, "simulating the points with warm-up"):

@@ -76,7 +76,9 @@ def print_estimates(console: Console, told: dict[str, dict[str, dict[str, float]
 
     by_warm_up = {way: way.removeprefix(f"{POINTS}, ") for way in told if way.startswith(f"{POINTS}, ")}
     others = {
-        way: way.replace(" simulation", "").replace("simulation ", "") for way in told if way not in by_warm_up
+        way: way.replace(" simulation", "").replace("simulation ", "")
+        for way in told
+        if way not in by_warm_up
     }
     _print_ways(console, told, others, "Whole program by (error); intervals cut out of full simulation, warm")
     if by_warm_up:

@@ -1,7 +1,8 @@
 """Simulation points as their users simulate them: each by itself, after some warm-up.
 
-An error computed from intervals that are cut out of a full simulation is that of points whose caches and predictors hold
-all that came before. A user begins shortly before a point, or has the caches filled from when each line was accessed last.
+An error computed from intervals that are cut out of a full simulation is that of points whose caches and predictors
+hold all that came before. A user begins shortly before a point, or has the caches filled from when each line was
+accessed last.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ class Bounds:
 
 
 def simulate_warmed(
-    make_machine: Callable[[], Machine], config: MachineConfig, seed: int, bounds: Bounds, warm_up_instructions: int
+    make_machine: Callable[[], Machine],
+    config: MachineConfig,
+    seed: int,
+    bounds: Bounds,
+    warm_up_instructions: int,
 ) -> dict[str, NDArray[np.float64]]:
     """Events of each point, (p, N_EVENTS), by warm-up: none, ``warm_up_instructions`` before it in detail, exact lines.
 

@@ -191,7 +191,8 @@ def test_accesses_that_are_left_out() -> None:
 def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
     load = decode(10 << 15 | 3 << 12 | 5 << 7 | 0x03)
     store = decode(5 << 20 | 10 << 15 | 3 << 12 | 0x23)
-    assert load is not None and store is not None
+    assert load is not None
+    assert store is not None
     assert noted([load, store, store, load]) == [True, True, False, False]
 
 

@@ -64,7 +64,9 @@ def test_a_program_against_full_simulation(traced: Path) -> None:
     }
     warm, full = told["simulation points"]["cpi"]["value"], told["full simulation"]["cpi"]["value"]
     assert by_warm_up["no warm-up"] > 1.002 * warm  # what a user without warm-up gets
-    assert by_warm_up["1 M instructions"] == pytest.approx(warm, rel=2e-4)  # longer than the program before it
+    assert by_warm_up["1 M instructions"] == pytest.approx(
+        warm, rel=2e-4
+    )  # longer than the program before it
     assert by_warm_up["exact lines"] == pytest.approx(warm, rel=5e-4)
     assert told["simulation points, no warm-up"]["cpi"]["error_percent"] == pytest.approx(
         100 * abs(by_warm_up["no warm-up"] / full - 1)
