@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.events import NEVER
 from emulator.jit import Integer, kernel
-
-NEVER = 0xFFFFFFFF  # the age of a write that never was
 
 
 @kernel

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.lines_kernel import NEVER
+from emulator.events import NEVER
 from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
 from emulator.timing.warm_kernel import warm_cache
@@ -30,7 +30,7 @@ class Fills:
 @dataclass(frozen=True)
 class Touched:
     """Lines of memory, (n,) each: ``addresses``, instructions since they were accessed last, and since they were
-    written last, `emulator.lines_kernel.NEVER` for not at all. In any order."""
+    written last, `emulator.events.NEVER` for not at all. In any order."""
 
     addresses: NDArray[np.uint32]
     ages: NDArray[np.uint32]

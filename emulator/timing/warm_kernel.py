@@ -181,15 +181,15 @@ def warm_cache(
                 is_told |= lines_of_set[place] == line
             if is_told:
                 continue
-            place = np.int64(n)
-            while place > 0 and ages_of_set[place - 1] > since:
-                lines_of_set[place] = lines_of_set[place - 1]
-                ages_of_set[place] = ages_of_set[place - 1]
-                written_of_set[place] = written_of_set[place - 1]
-                place -= 1
-            lines_of_set[place] = line
-            ages_of_set[place] = since
-            written_of_set[place] = since if tag & 1 else np.inf
+            spot = np.int64(n)
+            while spot > 0 and ages_of_set[spot - 1] > since:
+                lines_of_set[spot] = lines_of_set[spot - 1]
+                ages_of_set[spot] = ages_of_set[spot - 1]
+                written_of_set[spot] = written_of_set[spot - 1]
+                spot -= 1
+            lines_of_set[spot] = line
+            ages_of_set[spot] = since
+            written_of_set[spot] = since if tag & 1 else np.inf
             n += 1
         count = keep_residents(
             longs, cache, ages_of_set[:n], written_of_set[:n], filled_by_last, of_set[2, :n], order, dirty

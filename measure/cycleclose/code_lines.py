@@ -7,9 +7,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import BlockFacts
+from emulator.events import NEVER, BlockFacts
 from emulator.intervals import Intervals
-from emulator.lines_kernel import NEVER
 from emulator.timing.config import MachineConfig
 from emulator.timing.warm import Touched
 

@@ -104,8 +104,10 @@ class CoreObserver:
 
 @dataclass
 class _Due:
-    """After how many more intervals of a phase and range of waiting it is sampled again, ever more seldom: behaviour may
-    drift in a way that neither shows."""
+    """After how many more intervals of a phase and range of waiting it is sampled again, ever more seldom.
+
+    Behaviour may drift in a way that neither shows.
+    """
 
     intervals: int
     gap: int

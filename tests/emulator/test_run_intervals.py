@@ -10,10 +10,9 @@ import pytest
 
 from emulator.engine.lines import noted
 from emulator.engine.state import REUSE_BINS
-from emulator.events import ACCESS_STORE, FULL_RECORD, BlockFacts, TraceSelection
+from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.isa.decode import decode
-from emulator.lines_kernel import NEVER
 from emulator.machine import Machine
 from instrumenter.build import build_program
 

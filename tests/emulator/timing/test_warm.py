@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from timing_naive import NaiveCache
 from timing_programs import machines, programs, records, stream_of
 
-from emulator.events import BlockFacts
-from emulator.lines_kernel import NEVER
+from emulator.events import NEVER, BlockFacts
 from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.events import BLOCK_DTYPE
+from emulator.events import BLOCK_DTYPE, NEVER
 from emulator.intervals import Intervals
-from emulator.lines_kernel import NEVER
 from emulator.timing.counters import N_EVENTS, Event
 from emulator.timing.load import load_machine
 from measure.cycleclose.code_lines import CodeLines
