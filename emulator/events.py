@@ -65,6 +65,8 @@ class OpClass(IntEnum):
     SYSTEM = 23  # ecall, ebreak
 
 
+NEVER = 0xFFFFFFFF  # how long ago [instructions] something was that never was
+
 # Memory access flags of an instruction.
 ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.events import NEVER
 from emulator.jit import Integer, kernel
-
-NEVER = 0xFFFFFFFF  # the age of a write that never was
 
 
 @kernel
 def recent_lines(
-    times: NDArray[np.uint32], writes: NDArray[np.uint32], permissions: NDArray[np.uint64], mapped: Integer, per_page: Integer, now: Integer,
+    times: NDArray[np.uint32], writes: NDArray[np.uint32], permissions: NDArray[np.uint64], mapped: Integer,
+    per_page: Integer, now: Integer,
     addresses: NDArray[np.uint32], ages: NDArray[np.uint32], written: NDArray[np.uint32], pages: NDArray[np.int64],
 ) -> Integer:  # fmt: skip
     """Put the numbers and ages of the lines touched last where they belong; how many there are.
 
-    ``times``, ``writes``: of all lines, 0 for never; ``permissions``: of all pages, a byte each, eight in a word, ``mapped``: the
-    bit of those that are there; ``per_page``: lines of a page; ``now``: the time. ``addresses``, ``ages``, ``written``: room
-    for the lines, ages, and ages of the last writes: ages below the largest power of two with which there is room for all. ``pages``: scratch, one a page.
+    ``times``, ``writes``: of all lines, 0 for never; ``permissions``: of all pages, a byte each, eight in a word,
+    ``mapped``: the bit of those that are there; ``per_page``: lines of a page; ``now``: the time. ``addresses``,
+    ``ages``, ``written``: room for the lines, ages, and ages of the last writes: ages below the largest power of two
+    with which there is room for all. ``pages``: scratch, one a page.
     """
     count = 0
     bits = np.uint64(mapped) * np.uint64(0x0101010101010101)
@@ -44,7 +45,9 @@ def recent_lines(
             if times[line] and age <= longest:
                 addresses[found] = line
                 ages[found] = age
-                written[found] = np.uint32(np.uint32(now) - writes[line]) if writes[line] else np.uint32(NEVER)
+                written[found] = (
+                    np.uint32(np.uint32(now) - writes[line]) if writes[line] else np.uint32(NEVER)
+                )
                 found += 1
     return found
 

@@ -217,7 +217,7 @@ class Machine:
         self, at_most: int = 1 << 20
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
         """Addresses of the lines touched last while ``line_bits`` was selected, (n,), instructions since, (n,), and
-        instructions since they were written, (n,), `emulator.lines_kernel.NEVER` if they were not.
+        instructions since they were written, (n,), `emulator.events.NEVER` if they were not.
 
         All that were touched within a power of two instructions, the largest with which there are not more than
         ``at_most``; in mapped memory, in no order.

@@ -77,5 +77,6 @@ class LineTable:
 
     @property
     def times(self) -> NDArray[np.uint32]:
-        """When each line was touched last, and when it was written last, ``(2, lines)``, by line number; 0 for never."""
+        """When each line was touched last, and when it was written last, ``(2, lines)``, by line number; 0 for
+        never."""
         return self._times

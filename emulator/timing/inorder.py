@@ -134,12 +134,13 @@ class InOrderCore:
         return _SETS_ARE_FULL * lines
 
     def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
-        """Put into caches and TLBs what they would hold had the guest accessed ``data`` and fetched ``code`` so long ago.
+        """Put into caches and TLBs what they would hold had the guest accessed ``data`` and fetched ``code`` so long
+        ago.
 
-        ``data``: the `lines_to_warm` lines accessed last; ``code``: the ones fetched last, none for leaving the caches of
-        instructions as they are. ``since``: instructions that the core has not seen; what it holds beside those lines was
-        accessed before. ``fills``: without it lines are taken to come in evenly. Exact for LRU replacement, for random
-        replacement a draw of the caches' generators. Takes no time and counts nothing.
+        ``data``: the `lines_to_warm` lines accessed last; ``code``: the ones fetched last, none for leaving the
+        caches of instructions as they are. ``since``: instructions that the core has not seen; what it holds beside
+        those lines was accessed before. ``fills``: without it lines are taken to come in evenly. Exact for LRU
+        replacement, for random replacement a draw of the caches' generators. Takes no time and counts nothing.
         """
         warm_caches(self.config, self._longs, self._words, data, code, since, fills)
 

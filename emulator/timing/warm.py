@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.lines_kernel import NEVER
+from emulator.events import NEVER
 from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
 from emulator.timing.warm_kernel import warm_cache
@@ -29,8 +29,8 @@ class Fills:
 
 @dataclass(frozen=True)
 class Touched:
-    """Lines of memory, (n,) each: ``addresses``, instructions since they were accessed last, and since they were written
-    last, `emulator.lines_kernel.NEVER` for not at all. In any order."""
+    """Lines of memory, (n,) each: ``addresses``, instructions since they were accessed last, and since they were
+    written last, `emulator.events.NEVER` for not at all. In any order."""
 
     addresses: NDArray[np.uint32]
     ages: NDArray[np.uint32]
@@ -73,7 +73,8 @@ def physical(
 
 @dataclass(frozen=True)
 class _History:
-    """``addresses``, their ages, ascending, and ages of their last writes, (n,); and of the last that the core has seen."""
+    """``addresses``, their ages, ascending, and ages of their last writes, (n,); and of the last that the core has
+    seen."""
 
     addresses: NDArray[np.int64]
     ages: NDArray[np.float64]
@@ -83,12 +84,16 @@ class _History:
     @classmethod
     def of(cls, parts: list[Touched], since: int) -> _History:
         addresses, ages, written = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("addresses", "ages", "written")
         )
         youngest_first = np.argsort(ages, kind="stable")
         written = np.where(written == NEVER, np.inf, written.astype(np.float64))[youngest_first]
         return cls(
-            addresses[youngest_first].astype(np.int64), ages[youngest_first].astype(np.float64), written, float(since)
+            addresses[youngest_first].astype(np.int64),
+            ages[youngest_first].astype(np.float64),
+            written,
+            float(since),
         )
 
     def by(self, fills: Fills | None, level: str) -> _History:

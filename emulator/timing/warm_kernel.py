@@ -72,8 +72,8 @@ def random_rate(ages: Doubles, ways: int) -> float:
 @kernel
 def fifo_rate(ages: Doubles, ways: int, filled_by_last: float) -> float:
     """Fills of a FIFO set over its ways, in a unit of ``ages``, (n,) ascending, such that it holds ``ways`` of more
-    lines: of those whose last access was less than all its ways' fills ago, ``filled_by_last`` were brought in by it, and
-    the others at any time before."""
+    lines: of those whose last access was less than all its ways' fills ago, ``filled_by_last`` were brought in by it,
+    and the others at any time before."""
     low, high = 0.0, 1.0 / (ages[0] + 1e-300)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -95,7 +95,8 @@ def keep_residents(
     longs: Longs, cache: int, ages: Doubles, written: Doubles, filled_by_last: float, filled: Doubles, order: Longs,
     dirty: Longs,
 ) -> Integer:  # fmt: skip
-    """Which lines of a set it holds, the one to leave first first, in ``order``, and whether each is ``dirty``; how many.
+    """Which lines of a set it holds, the one to leave first first, in ``order``, and whether each is ``dirty``; how
+    many.
 
     ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``filled``: scratch, (n,).
     ``order``, ``dirty``: room for as many as there are ways.
@@ -149,9 +150,9 @@ def warm_cache(
 ) -> None:  # fmt: skip
     """Let ``cache`` hold what it would had ``lines`` been accessed ``ages`` ago, and written last ``written`` ago.
 
-    ``lines``: (n,) different ones, the youngest first. What the cache holds beside them was accessed ``since`` ago. Scratch:
-    ``starts``, (sets + 1,); ``sorted_``, (n,); ``lines_of_set``, (n + ways,); ``of_set``, (3, n + ways); ``order``,
-    ``dirty``, (ways,).
+    ``lines``: (n,) different ones, the youngest first. What the cache holds beside them was accessed ``since`` ago.
+    Scratch: ``starts``, (sets + 1,); ``sorted_``, (n,); ``lines_of_set``, (n + ways,); ``of_set``, (3, n + ways);
+    ``order``, ``dirty``, (ways,).
     """
     ways, mask = longs[cache + M_WAYS], longs[cache + M_SET_MASK]
     ages_of_set, written_of_set = of_set[0], of_set[1]
@@ -180,15 +181,15 @@ def warm_cache(
                 is_told |= lines_of_set[place] == line
             if is_told:
                 continue
-            place = n
-            while place > 0 and ages_of_set[place - 1] > since:
-                lines_of_set[place] = lines_of_set[place - 1]
-                ages_of_set[place] = ages_of_set[place - 1]
-                written_of_set[place] = written_of_set[place - 1]
-                place -= 1
-            lines_of_set[place] = line
-            ages_of_set[place] = since
-            written_of_set[place] = since if tag & 1 else np.inf
+            spot = np.int64(n)
+            while spot > 0 and ages_of_set[spot - 1] > since:
+                lines_of_set[spot] = lines_of_set[spot - 1]
+                ages_of_set[spot] = ages_of_set[spot - 1]
+                written_of_set[spot] = written_of_set[spot - 1]
+                spot -= 1
+            lines_of_set[spot] = line
+            ages_of_set[spot] = since
+            written_of_set[spot] = since if tag & 1 else np.inf
             n += 1
         count = keep_residents(
             longs, cache, ages_of_set[:n], written_of_set[:n], filled_by_last, of_set[2, :n], order, dirty

@@ -35,7 +35,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
 
 from emulator.events import TraceSelection  # noqa: E402
 from emulator.machine import Machine  # noqa: E402
@@ -118,7 +117,6 @@ def watch_stretches(machine: Machine, config: MachineConfig, settings: Settings)
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
     table, maker, model = SignatureTable(), SignatureMaker(), WaitModel(config)
     machine.observe(profiling(settings, model))
-    begin = 0
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions)
         if len(ran) == 0:
@@ -126,8 +124,7 @@ def watch_stretches(machine: Machine, config: MachineConfig, settings: Settings)
         for signature in maker.make(machine.facts, ran):
             table.classify(signature)
         if settings.wait_step:
-            model.cycles_each(ran.reuse_times, np.diff(ran.ends, prepend=begin))
-        begin = int(ran.ends[-1])
+            model.add(ran.ends, ran.reuse_times)
 
 
 def switching(elf: str, size: str) -> float:

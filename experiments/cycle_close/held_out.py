@@ -3,9 +3,10 @@
     python -m experiments.cycle_close.held_out                        # the six held-out programs, both machines
     python -m experiments.cycle_close.held_out --replacement --size medium --programs tuned
 
-Each program is simulated in full once for all machines, and traced by each way of sampling as `measure cycleclose` has it
-by default. Rows go to held_out.csv as they are found; those that are there already are kept (--again: are not), as are
-full simulations in results/cycle_close_held_out, to be removed when the timing model changes. The table of README.md:
+Each program is simulated in full once for all machines, and traced by each way of sampling as `measure cycleclose`
+has it by default. Rows go to held_out.csv as they are found; those that are there already are kept (--again: are
+not), as are full simulations in results/cycle_close_held_out, to be removed when the timing model changes. The table
+of README.md:
 
     python -m experiments.cycle_close.held_out --table
 """
@@ -86,8 +87,8 @@ def job_of(program: str, size: str | None) -> Job:
 
 
 def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Machine, NDArray[np.float64]]]:
-    """All intervals in detail on each machine: where they end, (n + 1,), and events, (n, N_EVENTS). Those that are not in
-    KEPT come from one run."""
+    """All intervals in detail on each machine: where they end, (n + 1,), and events, (n, N_EVENTS). Those that are
+    not in KEPT come from one run."""
     arguments = hashlib.sha256(" ".join(job.arguments).encode()).hexdigest()[:12]
     files = {
         machine: KEPT / f"{job.program.parent.name[:12]}-{arguments}-{machine.name}-{machine.replacement}.npz"
@@ -111,7 +112,9 @@ def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Mac
     for machine, mine in counters.items():
         np.savez(files[machine], ends=np.array(ends), events=np.diff(np.array(mine), axis=0))
     found = {machine: np.load(file) for machine, file in files.items()}
-    return found[machines[0]]["ends"], {machine: one["events"].astype(float) for machine, one in found.items()}
+    return found[machines[0]]["ends"], {
+        machine: one["events"].astype(float) for machine, one in found.items()
+    }
 
 
 def row_of(

@@ -7,9 +7,8 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import BlockFacts
+from emulator.events import NEVER, BlockFacts
 from emulator.intervals import Intervals
-from emulator.lines_kernel import NEVER
 from emulator.timing.config import MachineConfig
 from emulator.timing.warm import Touched
 
@@ -29,8 +28,8 @@ class CodeLines:
         self._last.append((begin, int(ran.ends[0]), ran.blocks, ran.executions))
 
     def before(self, instructions: int, facts: BlockFacts) -> Touched:
-        """The lines of all their blocks at a moment after them. A block's last execution in an interval is taken to be as
-        far from the end as those are from each other, on average."""
+        """The lines of all their blocks at a moment after them. A block's last execution in an interval is taken to
+        be as far from the end as those are from each other, on average."""
         ages = np.full(facts.n_blocks, np.inf)
         for begin, end, blocks, executions in self._last:
             ages[blocks] = instructions - end + (end - begin) / (executions + 1)

@@ -10,7 +10,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
 from measure.cycleclose.code_lines import NO_CODE
-from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.tracer import CoreObserver, Settings
 from measure.errors import MeasureError
 
@@ -18,15 +18,15 @@ _INSTRUCTIONS_A_REFERENCE = 3  # about; the window before an interval is in inst
 
 
 class DetailedRun:
-    """Runs ``machine`` forward, from one chosen interval to the next. ``fills``: of the intervals up to there."""
+    """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: of the intervals up to there."""
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, fills: FillHistory) -> None:
+    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
         self.machine = machine
-        self._fills = fills
+        self._waits = waits
         self._core = core
         self._detail = CoreObserver(core)
         self._exact_lines = settings.warm_up == "lines"
-        line_bits = WaitModel(core.config).line_bits
+        line_bits = waits.line_bits
         self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
         self._simulated_until = 0  # [instructions]
         branches, references = settings.warm_branches, settings.warm_references
@@ -50,7 +50,7 @@ class DetailedRun:
             self.advance(begin - self._window)
             if self._exact_lines:
                 now, touched = machine.instructions, Touched(*machine.touched_lines(core.lines_to_warm))
-                core.warm_caches(touched, NO_CODE, now - self._simulated_until, self._fills.before(now))
+                core.warm_caches(touched, NO_CODE, now - self._simulated_until, self._waits.fills_before(now))
         machine.observe(self._fast, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()

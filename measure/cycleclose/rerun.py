@@ -21,7 +21,7 @@ from emulator.timing.counters import N_STATIC
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import SignatureTable
 from measure.cycleclose.detail import DetailedRun
-from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import Sample, spread
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.tracer import Category, Interval, Settings, samples_for, shares_of
@@ -33,7 +33,7 @@ _BATCH_INSTRUCTIONS = 200_000_000  # run at once: some 40 ms, after which Ctrl-C
 class Profile:
     """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
     ``phases``, ``distances``: (n,); ``waits``: (n,) cycles an instruction waits for memory, about, 0 where not asked;
-    ``known``: (n, N_STATIC) events that follow from the blocks; ``fills``: how many lines came into the data caches.
+    ``known``: (n, N_STATIC) events that follow from the blocks; ``model``: what has seen it.
     """
 
     ends: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Profile:
     distances: NDArray[np.float64]
     waits: NDArray[np.float64]
     known: NDArray[np.int64]
-    fills: FillHistory
+    model: WaitModel
 
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
@@ -56,45 +56,40 @@ def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Prof
     line_bits = model.line_bits if with_waits else 0
     machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
     at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
-    counter, fills = KnownEvents(), FillHistory(config)
-    ends, signatures, reuses, matches = [np.zeros(1, np.int64)], [], [], []
+    counter = KnownEvents()
+    ends, signatures, waits, matches = [np.zeros(1, np.int64)], [], [np.zeros(0)], []
     known = [np.zeros((0, N_STATIC), np.int64)]
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions, at_most)
         if len(ran) == 0:
             break
         ends.append(ran.ends)
-        reuses.append(ran.reuse_times)
-        if with_waits:
-            fills.add(ran.ends, ran.reuse_times)
+        waits.append(model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran)))
         known.append(counter.count(machine.facts, ran))
         signatures.append(maker.make(machine.facts, ran))
         matches += [table.classify(signature) for signature in signatures[-1]]
     boundaries = np.concatenate(ends)
-    lengths = np.diff(boundaries)
-    waits = (
-        model.cycles_each(np.concatenate(reuses), lengths)
-        if with_waits and reuses
-        else np.zeros(len(lengths))
-    )
     return Profile(
         boundaries,
         np.concatenate(signatures) if signatures else np.zeros((0, settings.dimensions), np.int64),
         np.array([match.phase for match in matches], np.int64),
         np.array([match.distance for match in matches], np.float64),
-        waits,
+        np.concatenate(waits),
         np.concatenate(known),
-        fills,
+        model,
     )
 
 
 def representatives(found: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
-    """The intervals of each phase to simulate, at least ``samples`` if it has so many, by phase, ascending."""
+    """The intervals of each phase to simulate, by phase, ascending: as many as its waiting for memory spreads over,
+    about, and at least ``samples`` if it has so many; with ``wait_step`` those that stand best for the others."""
     shares = shares_of(found.signatures)
     chosen: dict[int, list[int]] = {}
     for phase in np.unique(found.phases).tolist():
         members = np.flatnonzero(found.phases == phase)
         picked = spread(found.waits[members], shares[members], settings.wait_step, samples)
+        if settings.wait_step:
+            picked = samples_for(settings).typical(shares[members], found.waits[members], len(picked))
         chosen[phase] = members[picked].tolist()
     return chosen
 
@@ -104,21 +99,21 @@ def trace_again(
 ) -> Iterator[Interval]:
     """Run the program a second time and yield its intervals when all samples are there.
 
-    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the samples
-    with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, what the
+    samples with the closest signatures and waiting say. Raises `MeasureError` when the program did not do the same
     again.
     """
     chosen = representatives(found, settings, samples)
-    run = DetailedRun(machine, core, settings, found.fills)
+    run = DetailedRun(machine, core, settings, found.model)
     each = {
         number: run.simulate(int(found.ends[number]), int(found.ends[number + 1]))
         for number in sorted(number for mine in chosen.values() for number in mine)
     }
-    shares, samples = shares_of(found.signatures), samples_for(settings)
+    shares, all_samples = shares_of(found.signatures), samples_for(settings)
     if settings.wait_step:
         for number, events in each.items():
-            samples.add(Sample(number, events), shares[number], float(found.waits[number]))
-        estimated, sources = samples.estimates(shares, found.waits)
+            all_samples.add(Sample(number, events), shares[number], float(found.waits[number]))
+        estimated, sources = all_samples.estimates(shares, found.waits)
     for number, phase in enumerate(found.phases.tolist()):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
         if number in each:

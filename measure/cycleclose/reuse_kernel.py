@@ -53,16 +53,20 @@ def fill_misses(
 
 @kernel
 def add_evictions(
-    ends: NDArray[np.int64], reuse_times: NDArray[np.int64], first: int, lines: float, fills: NDArray[np.float64]
+    ends: NDArray[np.int64],
+    reuse_times: NDArray[np.int64],
+    first: int,
+    lines: float,
+    fills: NDArray[np.float64],
 ) -> None:
-    """Misses of a cache of so many lines with random replacement: ``fills[k]``, (n + 1,), since the first interval up to
-    ``ends[k]``, (n + 1,), for the intervals from ``first`` on.
+    """Misses of a cache of so many lines with random replacement: ``fills[k]``, (n + 1,), since the first interval up
+    to ``ends[k]``, (n + 1,), for the intervals from ``first`` on.
 
-    ``reuse_times``: of those intervals, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line is still there after
-    as many evictions as follow an access with probability exp(-evictions / lines). Here the evictions before an interval
-    are those of the intervals before it, and the ones inside come evenly; nothing is thrown out before the cache is
-    full. misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above come ever closer to
-    the largest solution.
+    ``reuse_times``: of those intervals, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line is still there
+    after as many evictions as follow an access with probability exp(-evictions / lines). Here the evictions before an
+    interval are those of the intervals before it, and the ones inside come evenly; nothing is thrown out before the
+    cache is full. misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above come
+    ever closer to the largest solution.
     """
     bins = reuse_times.shape[1]
     before = np.zeros(bins)
@@ -83,7 +87,9 @@ def add_evictions(
                 at -= 1
             was = fills[at]
             if at < done:
-                was += (fills[at + 1] - was) * min(max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0)
+                was += (fills[at + 1] - was) * min(
+                    max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0
+                )
             before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
         never = float(reuse_times[row, bins - 1])
         for _ in range(50):

@@ -17,7 +17,7 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from measure.cycleclose.classifier import Match, SignatureTable
 from measure.cycleclose.detail import DetailedRun
-from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import Sample, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.tracer import (
@@ -50,8 +50,7 @@ class RollBackTracer:
         self._known = KnownEvents()
         self._waits = WaitModel(core.config)
         self._profiled = profiling(settings, self._waits)
-        self._fills = FillHistory(core.config)
-        self._run = DetailedRun(machine, core, settings, self._fills)
+        self._run = DetailedRun(machine, core, settings, self._waits)
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last one
         self._seen = Seen()
@@ -95,7 +94,9 @@ class RollBackTracer:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
                     sample = (
-                        self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
+                        self._samples.estimate(shares[place], wait)
+                        if with_waits
+                        else self._of_phase[match.phase]
                     )
                 events = with_known(sample.events_each * (end - begin), known[place])
                 yield Interval(
@@ -112,8 +113,7 @@ class RollBackTracer:
         signatures = self._signatures.make(self.machine.facts, ran)
         waits = np.zeros(len(ran))
         if self.settings.wait_step:
-            waits = self._waits.cycles_each(ran.reuse_times, ran.ends - begins)
-            self._fills.add(ran.ends, ran.reuse_times)
+            waits = self._waits.add(ran.ends, ran.reuse_times)
         return [
             (self.table.classify(signature), signature, float(wait))
             for signature, wait in zip(signatures, waits, strict=True)

@@ -56,7 +56,7 @@ class Samples:
             self._shares, self._waits, self._events, self._numbers = (
                 np.concatenate([part, np.zeros_like(part)])
                 for part in (self._shares, self._waits, self._events, self._numbers)
-            )  # type: ignore[assignment]
+            )
         self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
         self._numbers[n] = sample.number
         self._n = n + 1
@@ -69,8 +69,8 @@ class Samples:
     def estimates(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Events an instruction, (k, N_EVENTS), of intervals with signatures ``shares``, (k, d), and ``waits``, (k,), and
-        the numbers of the closest samples, (k,). There is at least one sample."""
+        """Events an instruction, (k, N_EVENTS), of intervals with signatures ``shares``, (k, d), and ``waits``, (k,),
+        and the numbers of the closest samples, (k,). There is at least one sample."""
         from measure.cycleclose.samples_kernel import NEIGHBOURS, neighbours_of_all
 
         n, k = self._n, len(waits)
@@ -87,6 +87,17 @@ class Samples:
         # What the slope of a few samples says has a limit.
         least = _LEAST * self._events[places].min(axis=1)
         return np.maximum(events, least), self._numbers[places[:, 0]]
+
+    def typical(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int
+    ) -> NDArray[np.int64]:
+        """Which intervals, (k,) ascending, with signatures ``shares``, (n, d), and ``waits``, (n,), would make good
+        samples of all: k-medoids, by the distance that `estimate` uses."""
+        from measure.cycleclose.medoids import medoids
+
+        points = np.column_stack([shares / self._reach, np.log1p(waits) / self._step])
+        found: NDArray[np.int64] = medoids(points, np.random.default_rng(0).random(at_most - 1))
+        return found
 
 
 def spread(

@@ -9,7 +9,9 @@ from emulator.jit import kernel
 
 NEIGHBOURS = 4
 _EXACT = 0.02  # at this distance a weight is a quarter of the one at none
-_SPREAD = 0.01  # of waiting times [(cycles/instruction)**2] from which samples tell by themselves what waiting does
+_SPREAD = (
+    0.01  # of waiting times [(cycles/instruction)**2] from which samples tell by themselves what waiting does
+)
 _CYCLES_A_WAIT = 0.5  # how many cycles more an instruction takes that waits a cycle more, where they do not
 
 
@@ -21,10 +23,10 @@ def neighbours(
     """The samples closest to an interval, and cycles an instruction to add to what they say.
 
     ``shares``: (n, d) signatures that sum to 1, ``waits``: (n,), ``scaled``: (n,) log(1 + wait) over ``step``, of the
-    samples; ``share``, ``wait``: of the interval. Distance is the sum of Manhattan's over ``reach``, and of the difference
-    of log(1 + wait) over ``step``. ``places``, ``weights``: (m,), get which samples, the closest first, with what weight: one
-    over the square of the distance, corrected for what the waiting of the samples says about their events, as far as it
-    goes. Where there are fewer than m samples, the rest has weight 0.
+    samples; ``share``, ``wait``: of the interval. Distance is the sum of Manhattan's over ``reach``, and of the
+    difference of log(1 + wait) over ``step``. ``places``, ``weights``: (m,), get which samples, the closest first,
+    with what weight: one over the square of the distance, corrected for what the waiting of the samples says about
+    their events, as far as it goes. Where there are fewer than m samples, the rest has weight 0.
     """
     found, most = 0, len(places)
     own = np.log1p(wait) / step

@@ -23,12 +23,16 @@ from emulator.timing.warm import Touched
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycleclose.code_lines import CodeLines
 from measure.cycleclose.predictors import predictor_named
-from measure.cycleclose.reuse import FillHistory, WaitModel
+from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.samples import Sample, Samples, wait_bucket
 from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
+_FIRST_GAP, _GAP_GROWTH = (
+    30,
+    4,
+)  # [intervals], and by how much longer each gap between samples is than the last
 _NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
@@ -98,6 +102,22 @@ class CoreObserver:
         self.core.consume(facts, stream)
 
 
+@dataclass
+class _Due:
+    """After how many more intervals of a phase and range of waiting it is sampled again, ever more seldom.
+
+    Behaviour may drift in a way that neither shows.
+    """
+
+    intervals: int
+    gap: int
+
+    @classmethod
+    def after(cls, last: _Due | None) -> _Due:
+        gap = _FIRST_GAP if last is None else _GAP_GROWTH * last.gap
+        return cls(gap, gap)
+
+
 class KeptRecord:
     """An observer that keeps the record of an interval until it has ended."""
 
@@ -140,9 +160,8 @@ class Tracer:
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last one
         self._seen = Seen()
-        self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
+        self._due: dict[tuple[int, int], _Due] = {}  # of phases and ranges of waiting that have a sample
         self._last: Sample | None = None
-        self._fills = FillHistory(core.config)
         self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
         self._kept = KeptRecord()
@@ -186,7 +205,8 @@ class Tracer:
         if predicted is None:
             return False
         phase, bucket = divmod(predicted, _BUCKETS)
-        return self.table.knows(phase) and (phase, bucket) not in self._sampled
+        due = self._due.get((phase, bucket))
+        return self.table.knows(phase) and (due is None or due.intervals <= 0)
 
     def _enter_detail(self, watching: list[RecordQueue]) -> None:
         """Warm the core up for the interval that begins here."""
@@ -199,7 +219,7 @@ class Tracer:
             now = self.machine.instructions
             touched = Touched(*self.machine.touched_lines(self.core.lines_to_warm))
             code = self._code.before(now, self.machine.facts)
-            self.core.warm_caches(touched, code, now - self._simulated_until, self._fills.before(now))
+            self.core.warm_caches(touched, code, now - self._simulated_until, self._waits.fills_before(now))
             self._detail = self._kept
         self.machine.observe(self._profiled, [self._detail, *watching])
         self._before = self.core.snapshot()
@@ -208,8 +228,8 @@ class Tracer:
         """Events of the interval that has just run in detail, (N_EVENTS,)."""
         core, facts = self.core, self.machine.facts
         if self._detail is self._kept:
-            # What branch prediction has learnt before a phase is sampled is not recorded. The second half of the interval
-            # is as much like what came before it as anything is.
+            # What branch prediction learns while nothing is simulated is not known. The second half of the interval is
+            # as much like what came before it as anything is.
             record = self._kept.take()
             core.train(facts, record, int(len(record) * _NOT_LEARNT))
             self._before = core.snapshot()
@@ -225,8 +245,7 @@ class Tracer:
         signature = self._signatures.make(self.machine.facts, ran)[0]
         wait = 0.0
         if self.settings.wait_step:
-            wait = float(self._waits.cycles_each(ran.reuse_times, np.array([instructions]))[0])
-            self._fills.add(ran.ends, ran.reuse_times)
+            wait = float(self._waits.add(ran.ends, ran.reuse_times)[0])
         self._code.add(begin, ran)
         share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
         self._seen.add(share[None, :], np.array([wait]), known[None, :])
@@ -234,12 +253,15 @@ class Tracer:
         phase = match.phase
         bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
         self._predictor.observe(phase * _BUCKETS + bucket)
+        due = self._due.get((phase, bucket))
+        if due is not None and self.settings.wait_step:
+            due.intervals -= 1
         if counted is not None:
             category = Category.SIMULATED
             sample = Sample(number, counted / instructions)
             self._samples.add(sample, share, wait)
             self._of_phase[phase] = sample
-            self._sampled.add((phase, bucket))
+            self._due[phase, bucket] = _Due.after(self._due.get((phase, bucket)))
             self.table.sampled(phase, signature)
         elif phase in self._of_phase:
             category = Category.MATCHED
@@ -266,9 +288,7 @@ class Tracer:
         none = self.settings.unsampled == "none"
         return settle(found, self._samples, self._seen, keep={Category.UNSAMPLED} if none else set())
 
-    def _guess(
-        self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
-    ) -> Sample | None:
+    def _guess(self, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float) -> Sample | None:
         if self.settings.unsampled == "last":
             return self._last
         if self.settings.unsampled == "closest" and self._of_phase:
@@ -282,8 +302,8 @@ class Tracer:
 
 
 class Seen:
-    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the events
-    that follow from its blocks."""
+    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the
+    events that follow from its blocks."""
 
     def __init__(self) -> None:
         self._shares: list[NDArray[np.float64]] = []
@@ -304,11 +324,13 @@ class Seen:
 def settle(
     found: list[Interval], samples: Samples, seen: Seen, keep: Collection[Category] = ()
 ) -> list[Interval]:
-    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as they
-    are. ``seen``: of the first intervals of the program, at least those of ``found``."""
+    """``found`` with all ``samples`` taken into account; those that were simulated, and of a category to ``keep``, as
+    they are. ``seen``: of the first intervals of the program, at least those of ``found``."""
     if not len(samples) or not found:
         return found
-    shares, waits, known = (part[: len(found)] for part in seen.all())
+    all_shares, all_waits, all_known = seen.all()
+    n = len(found)
+    shares, waits, known = all_shares[:n], all_waits[:n], all_known[:n]
     events, sources = samples.estimates(shares, waits)
     return [
         one

@@ -53,6 +53,9 @@ Points that another tool found, against full simulation:
 @click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000), metavar="PERCENT",
               help="With --machine: cut phases where their intervals wait for its memory differently, by more "
                    "than this share of an instruction's time; 0: phases are code alone, as with --compat.")  # fmt: skip
+@click.option("--warm-up", default="1M", show_default=True, metavar="N",
+              help="With --machine: the points are simulated by themselves, too: without warm-up, after so many "
+                   "instructions in detail, and with caches filled from when lines were accessed last.")  # fmt: skip
 @click.option("--fixed-length/--variable", default=None,
               help="Whether intervals weigh alike, or by their instructions. Default: --variable; with --compat "
                    "--fixed-length.")  # fmt: skip
@@ -97,13 +100,14 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     from measure.cycleclose.job import Job
     from measure.errors import RunError
     from measure.phases.command import Options, is_vectors_file, run_phases, run_points
-    from measure.quantities import parse_interval
+    from measure.quantities import parse_count, parse_interval
 
     of_vectors = is_vectors_file(program)
     if of_vectors:
         _refuse_what_runs_programs(context, program, arguments)
     try:
         length = parse_interval(interval)
+        told["warm_up_instructions"] = parse_count(told.pop("warm_up"))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     compat = told.pop("compat") is not None
@@ -149,6 +153,7 @@ def _refuse_what_runs_programs(context: click.Context, program: Path, arguments:
         "points",
         "weights",
         "wait_step",
+        "warm_up",
         "root",
         "maps",
         "writable",

@@ -51,7 +51,7 @@ class Options:
     ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
     alike, else by their instructions; ``coverage``: the largest phases that make up this share get a point;
     ``wait_step``: phases are cut where their intervals wait for memory differently by this share of time (0: not);
-    ``picture``: draw it.
+    ``picture``: draw it; ``warm_up_instructions``: of points that are simulated by themselves.
     """
 
     interval_instructions: int = 10_000_000
@@ -68,6 +68,7 @@ class Options:
     compat: bool = False
     wait_step: float = 0.0
     picture: bool = True
+    warm_up_instructions: int = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,12 @@ def run_phases(
     about = _summary(job, options, vectors, found, points)
     told, uniform = None, None
     if table is not None:
-        from measure.phases.program import compared
+        from measure.phases.homogeneity import homogeneity
+        from measure.phases.program import metrics_of
 
-        told, uniform = compared(table, found, points)
+        assert machine is not None
+        uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
+        told = _estimated(job, machine, options, table, points, console)
         about["estimates"] = _plain(told)
     remove_leftovers(directory)
     _write(directory, job, vectors, found, points, profiled, options, uniform)
@@ -151,7 +155,6 @@ def run_points(
     Simulates all of it on ``machine``, too, writes DIR/trace.parquet and summary.json, and prints. Returns what
     ended the guest, when that was no success.
     """
-    from measure.phases.estimates import estimates
     from measure.phases.program import simulate
 
     points = read_points(*files)
@@ -165,7 +168,7 @@ def run_points(
         )
     if ending is None:
         check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
-    told = estimates(table, points)
+    told = _estimated(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
     _write_summary(
         directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(told)}
@@ -173,6 +176,17 @@ def run_points(
     print_estimates(console, told)
     console.print(f"Results: {directory}", style="dim")
     return ending
+
+
+def _estimated(
+    job: Job, machine: Path, options: Options, table: pd.DataFrame, points: SimulationPoints, console: Console
+) -> dict[str, dict[str, dict[str, float]]]:
+    """What the points say of the program beside the full simulation in ``table``, by warm-up."""
+    from measure.phases.estimates import estimates
+    from measure.phases.program import points_by_warm_up
+
+    warmed = points_by_warm_up(job, machine, table, points, options.warm_up_instructions, console)
+    return estimates(table, points, warmed)
 
 
 def _profiled(job: Job, machine: Path | None, options: Options, console: Console) -> Profiled:

@@ -2,10 +2,15 @@
 
 Sherwood et al., "Discovering and exploiting program phases" (IEEE Micro 23(6), 2003), Figure 4: the points, the first
 N intervals, and N after a stretch that is skipped, all of the same cost.
+
+Intervals are cut out of the full simulation and so perfectly warm. Simulation points are looked at by the warm-up of
+`measure.phases.warmed`, too: that is the error that their user sees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,11 +25,19 @@ FULL, POINTS, FIRST, SKIP = "full simulation", "simulation points", "first N", "
 _SKIPPED = 0.1  # of the intervals
 
 
-def estimates(table: pd.DataFrame, points: SimulationPoints) -> dict[str, dict[str, dict[str, float]]]:
+def warmed_by(warm_up: str) -> str:
+    """The name of simulation points with a warm-up."""
+    return f"{POINTS}, {warm_up}"
+
+
+def estimates(
+    table: pd.DataFrame, points: SimulationPoints, warmed: Mapping[str, pd.DataFrame] | None = None
+) -> dict[str, dict[str, dict[str, float]]]:
     """For each way (`FULL` first) and metric: ``value``, and ``error_percent`` of what full simulation gives.
 
-    ``table``: all intervals, as `measure.cycleclose.metrics.table_of` has them. Every way but the full one costs as
-    many intervals as there are ``points``. NaN where there is no value.
+    ``table``: all intervals, as `measure.cycleclose.metrics.table_of` has them; ``warmed``: the points alone, in their
+    order, by warm-up. Every way but the full one costs as many intervals as there are ``points``. NaN where there is no
+    value.
     """
     instructions = table["instructions"].to_numpy(dtype=np.float64)
     n, count = len(table), len(points.intervals)
@@ -35,6 +48,8 @@ def estimates(table: pd.DataFrame, points: SimulationPoints) -> dict[str, dict[s
         SKIP: skip_then_n(n, min(int(n * _SKIPPED), n - count), count, instructions),
     }
     told = {name: _metrics(table, some) for name, some in ways.items()}
+    alone = replace(points, intervals=np.arange(count))
+    told |= {warmed_by(name): _metrics(some, alone) for name, some in (warmed or {}).items()}
     truth = told[FULL]
     return {
         name: {

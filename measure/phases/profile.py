@@ -52,6 +52,5 @@ def profile_blocks(
     )  # fmt: skip
     waits = None
     if model is not None:
-        reuses = [part.reuse_times for part in parts if len(part)]
-        waits = model.cycles_each(np.concatenate(reuses), np.diff(ends)) if reuses else np.zeros(0)
+        waits = np.concatenate([np.zeros(0), *(model.add(part.ends, part.reuse_times) for part in parts)])
     return BlockProfile(vectors, ends, waits)

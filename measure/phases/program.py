@@ -13,15 +13,12 @@ from emulator.errors import EmulatorError
 from emulator.timing.load import load_machine
 from measure.cycleclose.command import trace_job
 from measure.cycleclose.job import Job, check_length, machine_for, program_file
-from measure.cycleclose.metrics import ENERGY, RATES
+from measure.cycleclose.metrics import ENERGY, RATES, table_of
 from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.tracer import Interval, Settings
+from measure.cycleclose.tracer import Category, Interval, Settings
 from measure.errors import CampaignError, MeasureError
 from measure.interrupts import TERMINATED, Terminated
 from measure.phases.bbv import BasicBlockVectors
-from measure.phases.choose import Phases
-from measure.phases.estimates import estimates
-from measure.phases.homogeneity import homogeneity
 from measure.phases.points import SimulationPoints
 from measure.phases.profile import profile_blocks
 from measure.progress import Status, WorkBar
@@ -94,12 +91,35 @@ def simulate(
     return traced.table, traced.ending
 
 
-def compared(
-    table: pd.DataFrame, found: Phases, points: SimulationPoints
-) -> tuple[dict[str, dict[str, dict[str, float]]], pd.DataFrame]:
-    """What the points say beside the full simulation (`estimates`), and how uniform phases are (`homogeneity`)."""
-    uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
-    return estimates(table, points), uniform
+def points_by_warm_up(
+    job: Job, machine: Path, table: pd.DataFrame, points: SimulationPoints, warm_up: int, console: Console
+) -> dict[str, pd.DataFrame]:
+    """The points simulated by themselves, a row each, by warm-up; ``table``: all intervals in detail, ``warm_up``: of
+    one of them [instructions]. Raises `CampaignError` for bad input."""
+    from measure.phases.warmed import Bounds, simulate_warmed
+
+    begins, ends = (table[f"{name}_instructions"].to_numpy()[points.intervals] for name in ("begin", "end"))
+    try:
+        elf, config = program_file(job.program, console), load_machine(machine)
+        with Status(console, "simulating the points with warm-up"):
+            found = simulate_warmed(
+                lambda: machine_for(job, elf), config, job.seed, Bounds(begins, ends), warm_up
+            )
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    energy = config.energy.picojoules() if config.energy is not None else None
+    return {
+        name: table_of(
+            [
+                Interval(int(number), int(begin), int(end), int(phase), Category.SIMULATED, int(number), 0.0, one)
+                for number, begin, end, phase, one in zip(
+                    points.intervals, begins, ends, points.phases, events, strict=True
+                )
+            ],
+            energy,
+        )
+        for name, events in found.items()
+    }  # fmt: skip
 
 
 def metrics_of(table: pd.DataFrame) -> pd.DataFrame:

@@ -72,16 +72,37 @@ def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> No
 
 def print_estimates(console: Console, told: dict[str, dict[str, dict[str, float]]]) -> None:
     """Each metric by each way, with its error; ``told``: what `estimates` gives."""
+    from measure.phases.estimates import FULL, POINTS
+
+    by_warm_up = {way: way.removeprefix(f"{POINTS}, ") for way in told if way.startswith(f"{POINTS}, ")}
+    others = {
+        way: way.replace(" simulation", "").replace("simulation ", "")
+        for way in told
+        if way not in by_warm_up
+    }
+    _print_ways(console, told, others, "Whole program by (error); intervals cut out of full simulation, warm")
+    if by_warm_up:
+        ways = {FULL: others[FULL], POINTS: "cut out, warm", **by_warm_up}
+        _print_ways(console, told, ways, "Simulation points by warm-up (error)")
+
+
+def _print_ways(
+    console: Console, told: dict[str, dict[str, dict[str, float]]], ways: dict[str, str], title: str
+) -> None:
+    """A table of the ``ways``, `FULL` first, under short names."""
     from rich.table import Table
 
-    shown = Table(title="Whole program by (error)", title_justify="left")
+    from measure.phases.estimates import FULL
+
+    shown = Table(title=title, title_justify="left")
     shown.add_column("metric")
-    for way in told:
-        shown.add_column(way.replace(" simulation", "").replace("simulation ", ""), justify="right")
-    first, *others = told
-    for metric, truth in told[first].items():
+    for name in ways.values():
+        shown.add_column(name, justify="right")
+    for metric, truth in told[FULL].items():
         cells = [
-            f"{told[way][metric]['value']:.3f} ({told[way][metric]['error_percent']:.2f}%)" for way in others
+            f"{told[way][metric]['value']:.3f} ({told[way][metric]['error_percent']:.2f}%)"
+            for way in ways
+            if way != FULL
         ]
         shown.add_row(_short(metric), f"{truth['value']:.3f}", *cells)
     console.print(shown)

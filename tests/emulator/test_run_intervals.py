@@ -10,10 +10,9 @@ import pytest
 
 from emulator.engine.lines import noted
 from emulator.engine.state import REUSE_BINS
-from emulator.events import ACCESS_STORE, FULL_RECORD, BlockFacts, TraceSelection
+from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.isa.decode import decode
-from emulator.lines_kernel import NEVER
 from emulator.machine import Machine
 from instrumenter.build import build_program
 
@@ -191,7 +190,8 @@ def test_accesses_that_are_left_out() -> None:
 def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
     load = decode(10 << 15 | 3 << 12 | 5 << 7 | 0x03)
     store = decode(5 << 20 | 10 << 15 | 3 << 12 | 0x23)
-    assert load is not None and store is not None
+    assert load is not None
+    assert store is not None
     assert noted([load, store, store, load]) == [True, True, False, False]
 
 

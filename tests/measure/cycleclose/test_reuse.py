@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import OrderedDict
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emulator.events import BLOCK_DTYPE, NEVER
+from emulator.intervals import Intervals
 from emulator.timing.counters import N_EVENTS, Event
 from emulator.timing.load import load_machine
+from measure.cycleclose.code_lines import CodeLines
+from measure.cycleclose.medoids import medoids
 from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.reuse_kernel import expected_misses
+from measure.cycleclose.reuse_kernel import add_evictions, expected_misses
 from measure.cycleclose.samples import Sample, Samples, spread, wait_bucket
 
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 
 
@@ -77,7 +83,7 @@ def test_waiting_is_misses_times_latency() -> None:
     times = np.zeros((3, 33), np.int64)
     times[1, 32] = 1000  # never touched before
     times[2, 1] = 1000  # touched the instruction before
-    waits = model.cycles_each(times, np.array([10_000, 10_000, 10_000]))
+    waits = model.add(np.array([10_000, 20_000, 30_000]), times)
     assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
     assert model.line_bits == 5
 
@@ -115,6 +121,7 @@ def naive_estimate(
     return max(value + slope * (inside - mean) + 0.5 * (wait - inside), 0.5 * y.min()), int(near[0])
 
 
+@EXAMPLES
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
 def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -172,3 +179,112 @@ def test_ranges_of_waiting() -> None:
     assert wait_bucket(0.0, 0.2) == 0
     assert wait_bucket(float(np.expm1(0.39)), 0.2) == 1
     assert wait_bucket(5.0, 0.0) == 0
+
+
+def naive_fills(ends: list[int], reuse_times: np.ndarray, lines: float) -> list[float]:
+    """Misses so far after each interval, by bisection, one interval after the other."""
+    fills = [0.0]
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        counts, length = reuse_times[number], end - begin
+        is_full = fills[-1] >= lines
+
+        def missed(guess: float, counts=counts, begin=begin, length=length, is_full=is_full) -> float:  # type: ignore[no-untyped-def]
+            total = float(counts[-1])
+            for bin_, accesses in enumerate(counts[:-1]):
+                time, evicted = 0.75 * 2.0**bin_, 0.0
+                moment = begin + length / 2 - time
+                if moment < begin:
+                    was = float(np.interp(max(moment, 0), ends[: len(fills)], fills))
+                    evicted += max(fills[-1] - lines, 0.0) - max(was - lines, 0.0)
+                if is_full:
+                    evicted += guess * min(time, length / 2) / length
+                total += accesses * (1 - np.exp(-evicted / lines))
+            return total
+
+        low, high = 0.0, float(counts.sum())
+        if missed(high) >= high - 1e-9:
+            low = high
+        for _ in range(80):  # the largest solution: above it, fewer are missed than guessed
+            middle = (low + high) / 2
+            low, high = (middle, high) if missed(middle) > middle else (low, middle)
+        fills.append(fills[-1] + high)
+    return fills
+
+
+@EXAMPLES
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([8.0, 64.0, 512.0]))
+def test_misses_with_random_replacement_follow_from_the_intervals_so_far(
+    n: int, seed: int, lines: float
+) -> None:
+    random = np.random.default_rng(seed)
+    ends = np.concatenate([[0], np.cumsum(random.integers(1000, 5000, n))])
+    reuse_times = random.poisson(random.choice([0.0, 3.0, 60.0], (n, 33)))
+    reuse_times[:, 20:32] = 0
+    fills = np.zeros(n + 1)
+    add_evictions(ends, reuse_times, 0, lines, fills)
+    expected = naive_fills(ends.tolist(), reuse_times, lines)
+    assert fills == pytest.approx(np.array(expected), rel=0.02, abs=2.0)
+    by_parts = np.zeros(n + 1)
+    for number in range(n):
+        add_evictions(ends, reuse_times[number : number + 1], number, lines, by_parts)
+    assert by_parts.tolist() == fills.tolist()
+
+
+def naive_medoids(points: np.ndarray, draws: list[float]) -> list[int]:
+    """k-means++ and three rounds of moving centres, with numpy."""
+
+    def apart(one: np.ndarray) -> np.ndarray:
+        return np.abs(points - one).sum(axis=1)
+
+    centres = [int(apart(points.mean(axis=0)).argmin())]
+    for draw in draws:
+        nearest = np.min([apart(points[centre]) for centre in centres], axis=0)
+        reached = np.flatnonzero((np.cumsum(nearest) >= draw * nearest.sum()) & (nearest > 0))
+        if not len(reached):
+            break
+        centres.append(int(reached[0]))
+    for _ in range(3):
+        own = np.argmin([apart(points[centre]) for centre in centres], axis=0)
+        for number in range(len(centres)):
+            members = np.flatnonzero(own == number)
+            if len(members):
+                mean = points[members].mean(axis=0)
+                centres[number] = int(members[np.abs(points[members] - mean).sum(axis=1).argmin()])
+    return sorted(set(centres))
+
+
+@EXAMPLES
+@given(st.integers(1, 25), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_typical_intervals_are_medoids(n: int, d: int, k: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    points = random.choice([0.0, 1.0, 4.0], (n, d)) + random.random((n, d)) / 8
+    draws = random.random(k - 1)
+    found = medoids(points, draws).tolist()
+    assert found == naive_medoids(points, draws.tolist())
+    assert 1 <= len(found) <= min(k, n)
+
+
+@EXAMPLES
+@given(st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 50), max_size=4), min_size=1, max_size=5))
+def test_lines_of_code_are_as_old_as_their_youngest_block(executed: list[dict[int, int]]) -> None:
+    starts = [0x1000, 0x1018, 0x1020, 0x2000, 0x3FF0]  # 24 bytes each: some share lines of 32 bytes
+    blocks = np.zeros(len(starts), BLOCK_DTYPE)
+    blocks["pc"], blocks["end_pc"] = starts, np.array(starts) + 24
+    code = CodeLines(load_machine(MACHINES / "strongarm.yaml"))
+    ages: dict[int, float] = {}
+    now = 1000 * len(executed) + 7
+    for number, counts in enumerate(executed):
+        end = 1000 * (number + 1)
+        ran = Intervals(
+            np.array([end]), np.array([0, len(counts)]), np.array(list(counts), np.uint32),
+            np.array(list(counts.values()), np.int64), np.zeros((1, 33), np.int64),
+        )  # fmt: skip
+        code.add(end - 1000, ran)
+        ages |= {block: now - end + 1000 / (times + 1) for block, times in counts.items()}
+    expected: dict[int, int] = {}
+    for block, age in ages.items():
+        for line in range(starts[block] // 32, (starts[block] + 23) // 32 + 1):
+            expected[32 * line] = min(int(age), expected.get(32 * line, 1 << 40))
+    found = code.before(now, SimpleNamespace(n_blocks=len(starts), blocks=blocks))  # type: ignore[arg-type]
+    assert dict(zip(found.addresses.tolist(), found.ages.tolist(), strict=True)) == expected
+    assert (found.written == NEVER).all()

@@ -41,7 +41,8 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "two.c").write_text(TWO_PHASES)
     result = measure("--interval", "20k", "--machine", MACHINE, "--out", folder / "out", folder / "two.c")
     assert result.exit_code == 0, result.output
-    assert "Whole program by (error)" in result.output
+    assert "Whole program by (error); intervals cut out of full simulation, warm" in result.output
+    assert "Simulation points by warm-up (error)" in result.output
     assert "Mean (standard deviation in percent of it)" in result.output
     return folder
 
@@ -57,6 +58,19 @@ def test_a_program_against_full_simulation(traced: Path) -> None:
     misses, accesses = table["l1d_misses"].sum(), table["l1d_accesses"].sum()
     assert told["full simulation"]["l1d_hit_rate"]["value"] == pytest.approx(1 - misses / accesses)
     assert told["simulation points"]["cpi"]["error_percent"] < 3
+    by_warm_up = {
+        warm_up: told[f"simulation points, {warm_up}"]["cpi"]["value"]
+        for warm_up in ("no warm-up", "1 M instructions", "exact lines")
+    }
+    warm, full = told["simulation points"]["cpi"]["value"], told["full simulation"]["cpi"]["value"]
+    assert by_warm_up["no warm-up"] > 1.002 * warm  # what a user without warm-up gets
+    assert by_warm_up["1 M instructions"] == pytest.approx(
+        warm, rel=2e-4
+    )  # longer than the program before it
+    assert by_warm_up["exact lines"] == pytest.approx(warm, rel=5e-4)
+    assert told["simulation points, no warm-up"]["cpi"]["error_percent"] == pytest.approx(
+        100 * abs(by_warm_up["no warm-up"] / full - 1)
+    )
     assert told["first N"]["cpi"]["error_percent"] > told["simulation points"]["cpi"]["error_percent"]
     vectors = read_bb(out / "two.bb")
     assert vectors.instructions.tolist() == (table["end_instructions"] - table["begin_instructions"]).tolist()

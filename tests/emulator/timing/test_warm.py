@@ -1,0 +1,191 @@
+"""Caches warmed up from last accesses against caches that saw all of them, by replacement policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from timing_naive import NaiveCache
+from timing_programs import machines, programs, records, stream_of
+
+from emulator.events import NEVER, BlockFacts
+from emulator.timing import layout as lay
+from emulator.timing.config import MachineConfig
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.load import load_machine
+from emulator.timing.warm import Fills, Touched
+from emulator.timing.warm_kernel import fifo_rate, random_rate
+
+LINE = 32
+WAYS = 4
+NOTHING = Touched(*(np.zeros(0, np.uint32) for _ in range(3)))
+STRONGARM = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
+EXAMPLES = settings(max_examples=100, derandomize=True, deadline=None)
+
+
+def machine(policy: str, sets: int, ways: int = WAYS) -> MachineConfig:
+    changed = {"size_bytes": sets * ways * LINE, "associativity": ways, "replacement": policy}
+    return STRONGARM.model_copy(update={"l1d": STRONGARM.l1d.model_copy(update=changed)})
+
+
+def touched(accesses: list[tuple[int, bool]]) -> Touched:
+    """What is known of accesses to lines, (line, whether written), the last one at age 1."""
+    last, written = {}, {}
+    for time, (line, is_store) in enumerate(accesses):
+        last[line] = time
+        if is_store:
+            written[line] = time
+    now = len(accesses)
+    lines = list(last)
+    return Touched(
+        np.array([LINE * line for line in lines], np.uint32),
+        np.array([now - last[line] for line in lines], np.uint32),
+        np.array([now - written[line] if line in written else NEVER for line in lines], np.uint32),
+    )
+
+
+def contents(core: InOrderCore) -> list[dict[int, bool]]:
+    """The lines of each set of the data cache, and whether they are dirty, the one to leave first first."""
+    ways, sets = int(core._longs[lay.L1D + lay.M_WAYS]), int(core._longs[lay.L1D + lay.M_SET_MASK]) + 1
+    first = int(core._longs[lay.L1D + lay.M_BASE])
+    found = []
+    for set_ in range(sets):
+        places = first + set_ * ways + np.arange(ways)
+        by_stamp = places[np.argsort(core._longs[lay.STAMPS + places])]
+        tags = [int(core._words[place]) for place in by_stamp if core._words[place] != lay.INVALID_TAG]
+        assert len({tag >> 1 for tag in tags}) == len(tags)
+        assert all((tag >> 1) % sets == set_ for tag in tags)
+        found.append({tag >> 1: bool(tag & 1) for tag in tags})
+    return found
+
+
+def seen_all(
+    policy: str, sets: int, ways: int, accesses: list[tuple[int, bool]], seed: int = 1
+) -> NaiveCache:
+    cache = NaiveCache(sets, ways, policy, seed)
+    for line, is_store in accesses:
+        cache.lookup(line, is_store)
+    return cache
+
+
+ACCESSES = st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=200)
+
+
+@EXAMPLES
+@given(ACCESSES, st.sampled_from([1, 2, 8]))
+def test_lru_is_exact(accesses: list[tuple[int, bool]], sets: int) -> None:
+    core = InOrderCore(machine("lru", sets), 1)
+    core.warm_caches(touched(accesses), NOTHING, 10**6)
+    truth = seen_all("lru", sets, WAYS, accesses)
+    for mine, theirs in zip(contents(core), truth.sets, strict=True):
+        actual = {entry[0]: bool(entry[1]) for entry in theirs if entry is not None}
+        assert list(mine) == sorted(actual, key=lambda line: truth.age[line])
+        assert all(actual[line] for line, is_dirty in mine.items() if is_dirty)
+
+
+@EXAMPLES
+@given(ACCESSES, st.sampled_from(["lru", "fifo", "random"]), st.integers(0, 9))
+def test_a_set_holds_what_it_can(accesses: list[tuple[int, bool]], policy: str, seed: int) -> None:
+    told = touched(accesses)
+    lines = set((told.addresses // LINE).tolist())
+    written = {line for line, is_store in accesses if is_store}
+    ago = np.array([0.0, 10.0, 300.0])
+    fills = Fills(ago, ago**0.5, ago)
+    found = []
+    for _ in range(2):  # the same seed gives the same
+        core = InOrderCore(machine(policy, 2), seed)
+        core.warm_caches(told, NOTHING, 10**6, fills)
+        found.append(contents(core))
+        assert not core.counters.any()
+    assert found[0] == found[1]
+    for set_, mine in enumerate(found[0]):
+        candidates = {line for line in lines if line % 2 == set_}
+        assert len(mine) == min(WAYS, len(candidates))
+        assert set(mine) <= candidates
+        assert {line for line, is_dirty in mine.items() if is_dirty} <= written
+
+
+def test_what_nobody_told_of_stays_until_it_is_old() -> None:
+    core = InOrderCore(machine("lru", 1), 1)
+    core.warm_caches(touched([(1, True), (2, False)]), NOTHING, 10**6)
+    core.warm_caches(touched([(7, False)]), NOTHING, 100)
+    assert contents(core) == [{2: False, 1: True, 7: False}] or contents(core) == [
+        {1: True, 2: False, 7: False}
+    ]
+    core.warm_caches(touched([(line, False) for line in range(10, 14)]), NOTHING, 100)
+    assert contents(core) == [{10: False, 11: False, 12: False, 13: False}]
+
+
+@pytest.mark.parametrize(("policy", "tolerance"), [("lru", 1e-9), ("random", 0.012), ("fifo", 0.06)])
+def test_the_next_access_hits_as_often(policy: str, tolerance: float) -> None:
+    """A set of 8 ways and 40 lines of different popularity, 300 times: mean chance of a hit, and dirty lines.
+
+    FIFO is rough here: the share of lines that their last access brought in is that of real programs, whose accesses
+    are not independent.
+    """
+    ways, n_lines, trials = 8, 40, 300
+    popularity = 1.0 / np.arange(1, n_lines + 1)
+    popularity /= popularity.sum()
+    random = np.random.default_rng(5)
+    hits, dirty = np.zeros((trials, 2)), np.zeros((trials, 2))
+    core = InOrderCore(machine(policy, 1, ways), 1)
+    for trial in range(trials):
+        lines = random.choice(n_lines, 600, p=popularity)
+        accesses = [
+            (int(line), bool(store)) for line, store in zip(lines, random.random(600) < 0.3, strict=True)
+        ]
+        truth = seen_all(policy, 1, ways, accesses, seed=trial + 1).sets[0]
+        held = {entry[0]: bool(entry[1]) for entry in truth if entry is not None}
+        core.warm_caches(touched(accesses), NOTHING, 10**6)
+        (mine,) = contents(core)
+        for column, one in enumerate((held, mine)):
+            hits[trial, column] = popularity[list(one)].sum()
+            dirty[trial, column] = sum(one.values()) / ways
+    assert hits[:, 1].mean() == pytest.approx(hits[:, 0].mean(), abs=tolerance)
+    assert dirty[:, 1].mean() == pytest.approx(dirty[:, 0].mean(), abs=0.13)
+    if policy == "random":  # which loading each line once, in order of its last access, is far from
+        last = np.mean(
+            [popularity[list(contents_by_lru(random, popularity, ways))].sum() for _ in range(trials)]
+        )
+        assert last - hits[:, 0].mean() > 2 * tolerance
+
+
+def contents_by_lru(random: np.random.Generator, popularity: np.ndarray, ways: int) -> list[int]:
+    lines = random.choice(len(popularity), 600, p=popularity)
+    return list(dict.fromkeys(lines[::-1].tolist()))[:ways]
+
+
+@EXAMPLES
+@given(st.lists(st.floats(1, 1e7), min_size=5, max_size=60), st.integers(1, 4))
+def test_rates_fill_a_set(ages: list[float], ways: int) -> None:
+    sorted_ages = np.sort(np.array(ages))
+    rate = random_rate(sorted_ages, ways)
+    assert np.exp(-rate * sorted_ages).sum() == pytest.approx(ways, rel=2e-3)
+    rate = fifo_rate(sorted_ages, ways, 0.75)
+
+    def held(rate: float) -> float:
+        since = rate * sorted_ages
+        return float((1 - 0.25 * since)[since < 1].sum())
+
+    assert held(rate * 1.0001) <= ways <= held(rate * 0.9999) + 1e-6
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.data())
+def test_branch_prediction_learns_as_if_it_had_been_simulated(data: st.DataObject) -> None:
+    config: MachineConfig = data.draw(machines())
+    facts: BlockFacts = data.draw(programs())
+    stream = stream_of(data.draw(records(facts)))
+    simulated, trained = InOrderCore(config, 1), InOrderCore(config, 1)
+    simulated.consume(facts, stream)
+    trained.train(facts, stream, 0)
+    for mine, theirs in zip(trained._predictor_tables(), simulated._predictor_tables(), strict=True):
+        assert np.array_equal(mine, theirs)
+    assert trained._longs[lay.S_HISTORY] == simulated._longs[lay.S_HISTORY]
+    nothing = InOrderCore(config, 1)
+    before = [table.copy() for table in nothing._predictor_tables()]
+    nothing.train(facts, stream, len(stream) + 1)
+    assert all(np.array_equal(a, b) for a, b in zip(before, nothing._predictor_tables(), strict=True))
