@@ -23,6 +23,7 @@ from measure.executor import Outcome, Workers, execute_plan
 from measure.partition.memory import digest
 from measure.partition.types import Group, Verdict
 from measure.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation_metrics import metric_findings
 from measure.perturbation_types import Perturbation
 from measure.perturbation_words import p_text
 from measure.plan import make_plan
@@ -33,7 +34,7 @@ from measure.yaml_positions import Document
 
 FIRST_REPLICATES = 3
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 1
+ORACLE_VERSION = 2
 
 Accept = Literal["equivalent", "not perturbed"]
 
@@ -254,7 +255,28 @@ class CampaignOracle:
                     delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
                 )
             )  # fmt: skip
-        return decide(found, last, self._settings.accept, campaign.outer, len(one.runs))
+        verdict = decide(found, last, self._settings.accept, campaign.outer, len(one.runs))
+        if verdict is None or verdict.state == "bad":
+            return verdict
+        _, metrics = self.variant_of(one.group)
+        return with_caveat(verdict, [run.trace.columns(metrics) for run in one.runs], metrics)
+
+
+def with_caveat(
+    verdict: Verdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]
+) -> Verdict:
+    """``verdict``, its reason telling how many of ``metrics`` counted no event: what never ran changed nothing.
+
+    ``counted``: of each run ``(n_i, m)`` events per record. Metrics are not named: the memory of verdicts serves
+    campaigns that have other names for them.
+    """
+    silent = [one for one in metric_findings({"": counted}, metrics, "software") if one.problem == "no events"]
+    if not silent:
+        return verdict
+    count = f"{len(silent)} of its {len(metrics)} metrics" if len(metrics) > 1 else "its metric"
+    return replace(
+        verdict, reason=f"{verdict.reason}; but {count} counted no event (`measure run --counts` lists them)"
+    )
 
 
 def decide(

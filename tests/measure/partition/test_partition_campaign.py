@@ -17,7 +17,7 @@ from measure.partition import command
 from measure.partition.cli import partition
 from measure.partition.hardware import split_hardware
 from measure.partition.memory import Memory, Remembering
-from measure.partition.oracle import CampaignOracle, Settings, decide
+from measure.partition.oracle import CampaignOracle, Settings, decide, with_caveat
 from measure.partition.types import Group, Verdict
 from measure.perturbation import inner_perturbation
 from measure.perturbation_types import Perturbation
@@ -356,6 +356,18 @@ def test_decisions() -> None:
 
 
 # -- memory ----------------------------------------------------------------------------------------------------
+
+
+def test_a_good_group_tells_which_share_of_its_metrics_never_counted() -> None:
+    good = Verdict("good", "within a run, largest: none", None, 0.0, "inner", 2)
+    counts, silence = np.ones((5, 1)), np.zeros((5, 1))
+    assert with_caveat(good, [counts, counts], ["a"]) is good
+    assert with_caveat(good, [np.hstack([counts, silence]), np.hstack([counts, counts])], ["a", "b"]) is good
+    told = with_caveat(good, [np.hstack([counts, silence])] * 2, ["a", "b"])
+    assert told.reason == (
+        "within a run, largest: none; but 1 of its 2 metrics counted no event (`measure run --counts` lists them)"
+    )
+    assert "its metric counted no event" in with_caveat(good, [silence], ["b"]).reason
 
 
 def test_memory_keeps_verdicts_across_campaigns(tmp_path: Path) -> None:
