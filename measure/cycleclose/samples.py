@@ -42,6 +42,7 @@ class Samples:
         self._reach, self._step = reach, step
         self._shares = np.zeros((64, dimensions))
         self._waits = np.zeros(64)
+        self._scaled = np.zeros(64)  # log(1 + wait) over the step
         self._events = np.zeros((64, N_EVENTS))
         self._numbers = np.zeros(64, np.int64)
         self._n = 0
@@ -53,18 +54,34 @@ class Samples:
         """Keep a sample with its own signature, (d,), that sums to 1, and waiting."""
         n = self._n
         if n == len(self._waits):
-            self._shares, self._waits, self._events, self._numbers = (
+            self._shares, self._waits, self._scaled, self._events, self._numbers = (
                 np.concatenate([part, np.zeros_like(part)])
-                for part in (self._shares, self._waits, self._events, self._numbers)
+                for part in (self._shares, self._waits, self._scaled, self._events, self._numbers)
             )
         self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
-        self._numbers[n] = sample.number
+        self._numbers[n], self._scaled[n] = sample.number, np.log1p(wait) / self._step
         self._n = n + 1
 
     def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
         """What the samples, at least one, say of an interval; with the number of the closest one."""
-        events, sources = self.estimates(share[None, :], np.array([wait]))
-        return Sample(int(sources[0]), events[0])
+        from measure.cycleclose.samples_kernel import NEIGHBOURS, neighbours
+
+        n, places, weights = self._n, np.empty(NEIGHBOURS, np.int64), np.empty(NEIGHBOURS)
+        more_cycles = neighbours(
+            self._shares[:n],
+            self._waits[:n],
+            self._scaled[:n],
+            share,
+            wait,
+            self._reach,
+            self._step,
+            places,
+            weights,
+        )
+        closest = self._events[places]
+        events = weights @ closest
+        events[Event.CYCLES] += more_cycles
+        return Sample(int(self._numbers[places[0]]), np.maximum(events, _LEAST * closest.min(axis=0)))
 
     def estimates(
         self, shares: NDArray[np.float64], waits: NDArray[np.float64]
@@ -77,7 +94,7 @@ class Samples:
         places, weights, more = np.empty((k, NEIGHBOURS), np.int64), np.empty((k, NEIGHBOURS)), np.empty(k)
         own = self._waits[:n]
         neighbours_of_all(
-            self._shares[:n], own, np.log1p(own) / self._step, shares, waits, self._reach, self._step, places,
+            self._shares[:n], own, self._scaled[:n], shares, waits, self._reach, self._step, places,
             weights, more,
         )  # fmt: skip
         events = np.zeros((k, N_EVENTS))

@@ -247,7 +247,8 @@ class Tracer:
         if self.settings.wait_step:
             wait = float(self._waits.add(ran.ends, ran.reuse_times)[0])
         self._code.add(begin, ran)
-        share, known = shares_of(signature), self._known.count(self.machine.facts, ran)[0]
+        share = signature / max(int(signature.sum()), 1)
+        known = self._known.count(self.machine.facts, ran)[0]
         self._seen.add(share[None, :], np.array([wait]), known[None, :])
         match = self.table.classify(signature)
         phase = match.phase

@@ -48,7 +48,7 @@ def simulate_warmed(
     """
     given = {NO_WARM_UP: 0}
     if warm_up_instructions:
-        given[f"{warm_up_instructions / 1e6:g} M instructions"] = warm_up_instructions
+        given[f"after {warm_up_instructions / 1e6:g} M"] = warm_up_instructions
     with make_machine() as machine:
         told = _in_detail(machine, config, seed, bounds, list(given.values()))
     found = dict(zip(given, told, strict=True))
