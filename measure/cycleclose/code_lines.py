@@ -12,8 +12,7 @@ from emulator.intervals import Intervals
 from emulator.timing.config import MachineConfig
 from emulator.timing.warm import Touched
 
-_KEPT = 32  # intervals
-NO_CODE = Touched(*(np.zeros(0, np.uint32) for _ in range(3)))
+KEPT = 32  # intervals
 
 
 class CodeLines:
@@ -21,11 +20,14 @@ class CodeLines:
 
     def __init__(self, config: MachineConfig) -> None:
         self._line_bits = config.l1i.line_bytes.bit_length() - 1
-        self._last: deque[tuple[int, int, NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=_KEPT)
+        self._last: deque[tuple[int, int, NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=KEPT)
 
     def add(self, begin: int, ran: Intervals) -> None:
-        """One interval that begins after ``begin`` instructions."""
-        self._last.append((begin, int(ran.ends[0]), ran.blocks, ran.executions))
+        """Intervals, the first of which begins after ``begin`` instructions."""
+        for number, end in enumerate(ran.ends.tolist()):
+            entries = slice(int(ran.starts[number]), int(ran.starts[number + 1]))
+            self._last.append((begin, end, ran.blocks[entries], ran.executions[entries]))
+            begin = end
 
     def before(self, instructions: int, facts: BlockFacts) -> Touched:
         """The lines of all their blocks at a moment after them. A block's last execution in an interval is taken to

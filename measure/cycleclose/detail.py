@@ -9,7 +9,7 @@ from emulator.events import TraceSelection
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
-from measure.cycleclose.code_lines import NO_CODE
+from measure.cycleclose.code_lines import KEPT, CodeLines
 from measure.cycleclose.reuse import WaitModel
 from measure.cycleclose.tracer import CoreObserver, Settings
 from measure.errors import MeasureError
@@ -28,6 +28,9 @@ class DetailedRun:
         self._exact_lines = settings.warm_up == "lines"
         line_bits = waits.line_bits
         self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        self._counting = TraceSelection(line_bits=line_bits, counts=True)
+        self._code = CodeLines(core.config)
+        self._shortest = settings.interval_instructions
         self._simulated_until = 0  # [instructions]
         branches, references = settings.warm_branches, settings.warm_references
         self._window = _INSTRUCTIONS_A_REFERENCE * (
@@ -47,10 +50,13 @@ class DetailedRun:
         """
         machine, core = self.machine, self._core
         if machine.instructions < begin - self._window:
-            self.advance(begin - self._window)
             if self._exact_lines:
+                self._count(begin - self._window)
                 now, touched = machine.instructions, Touched(*machine.touched_lines(core.lines_to_warm))
-                core.warm_caches(touched, NO_CODE, now - self._simulated_until, self._waits.fills_before(now))
+                code, since = self._code.before(now, machine.facts), now - self._simulated_until
+                core.warm_caches(touched, code, since, self._waits.fills_before(now))
+            else:
+                self.advance(begin - self._window)
         machine.observe(self._fast, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()
@@ -64,3 +70,17 @@ class DetailedRun:
                 f"instructions, and after {end} the first time"
             )
         return np.asarray((core.snapshot() - before) / (end - begin))
+
+    def _count(self, instructions: int) -> None:
+        """Emulate up to ``instructions``, a few blocks more at the most, and note which blocks run when."""
+        machine, start = self.machine, self.machine.instructions
+        length = max(self._shortest, -(-(instructions - start) // KEPT))
+        machine.observe(self._counting)
+        machine.count_from_here()
+        while machine.ending is None and machine.instructions < instructions:
+            begin = machine.instructions
+            left = instructions - begin
+            ran = machine.run_intervals(min(length, left), max(1, left // length))
+            if len(ran) == 0:
+                return
+            self._code.add(begin, ran)
