@@ -64,8 +64,10 @@ def machine_for(job: Job, elf: Path) -> Machine:
     files = VirtualFiles(
         root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=stdin, seed=job.seed
     )
+    # The name of a program that was built here, which lies on the guest's stack, would tell the cache directory's path.
+    program = elf.read_bytes() if job.program.suffix == ".c" else elf
     return Machine(
-        elf, job.arguments, environment=guest.environment, files=files, seed=job.seed, keep_translations=True
+        program, job.arguments, environment=guest.environment, files=files, seed=job.seed, keep_translations=True
     )
 
 

@@ -27,7 +27,7 @@ from measure.errors import MeasureError
 from measure.ground_truth.anchors import Kind, candidates, kind_of, shared
 from measure.merge.progress import EventCurve
 from measure.store import write_atomically
-from measure.targets.emulated import layout_of
+from measure.targets.emulated import layout_of, program_of
 from measure.types import RunSpec
 
 LOOKS = 50_000
@@ -153,7 +153,7 @@ def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
     # In the spec's own layout: what a program does at its start depends on its environment.
     layout, _ = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     return Machine(
-        Path(spec.binary), spec.arguments, files=files, layout=layout, consumers=[counter], counters=_NoCounters(),
+        program_of(spec), spec.arguments, files=files, layout=layout, consumers=[counter], counters=_NoCounters(),
         seed=spec.seed,
         limit_instructions=spec.limit_instructions, background=False,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
 from measure.perturbation_types import FEWEST_RECORDS
-from measure.targets.emulated import check_ending, core_of, layout_of
+from measure.targets.emulated import check_ending, core_of, layout_of, program_of
 from measure.types import Run, RunSpec, Trace
 
 
@@ -49,7 +49,7 @@ class CycleCloseTarget:
             # Virtual time is a cycle an instruction: the program does the same whatever is simulated.
             machines.append(
                 Machine(
-                    Path(spec.binary), spec.arguments, files=files, layout=layout, seed=spec.seed,
+                    program_of(spec), spec.arguments, files=files, layout=layout, seed=spec.seed,
                     limit_instructions=spec.limit_instructions, background=False,
                 )
             )  # fmt: skip

@@ -59,7 +59,7 @@ class EmulatedTarget:
         )
         probes = _Probes(spec, pmu)
         machine = Machine(
-            Path(spec.binary), spec.arguments, files=files, layout=layout, core=core,
+            program_of(spec), spec.arguments, files=files, layout=layout, core=core,
             consumers=probes.consumers, counters=probes if signal_mode and spec.probes else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
@@ -101,6 +101,12 @@ class EmulatedTarget:
             disturb(count)
             count += 1
             target += mean
+
+
+def program_of(spec: RunSpec) -> bytes:
+    """The contents of the spec's executable: its name, which lies on the guest's stack, would move what lies there by
+    the length of the path of the user's cache directory."""
+    return Path(spec.binary).read_bytes()
 
 
 def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:
