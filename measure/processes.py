@@ -60,7 +60,7 @@ def _prepare_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, .
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever: nobody closes its queue."""
+    """End a worker whose parent was killed: its queue stays open, and it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     multiprocessing.connection.wait([parent.sentinel])

@@ -1,7 +1,7 @@
 """Which guest path leads to what: files of the system, devices, files in memory, and directories of the host.
 
 Mapped and captured paths are compared after ``.`` and ``..`` are taken out; links are read by `host_tree`, and one that
-leads out of a tree is followed here, from the guest's root. What is kept in memory is in `memory_tree`, what the
+leads out of a tree is followed here, from the guest's root. Files in memory are in `memory_tree`, what the
 kernel makes in `system_tree`. Changing what is there is left to `files`. All paths are absolute, as
 `FilePaths.absolute` makes them; all errors but those of the constructor are `OSError`.
 """

@@ -250,7 +250,7 @@ class SocketCalls(ControlMessages):
             if isinstance(address, Internet):
                 one.bind_somewhere()
                 if target is None:
-                    return len(data)  # nobody is there: lost
+                    return len(data)  # the datagram has no receiver and is lost
             elif target is None or target.kind != DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")
         waits = not one.non_blocking and not flags & _MSG_DONTWAIT

@@ -1,4 +1,4 @@
-"""Addresses of sockets, and who has which of them: ports on the guest's own loopback, and names that are no paths.
+"""Addresses of sockets, and the socket bound to each: ports on the guest's own loopback, and names that are no paths.
 
 All errors are `OSError`. What sockets do is in `sockets`.
 """
@@ -69,7 +69,7 @@ class Names:
         return address
 
     def free_name(self) -> bytes:
-        """A name of the local family that nobody has."""
+        """A free name of the local family."""
         return next(
             name
             for number in count(1)
@@ -85,7 +85,7 @@ class Names:
             raise OSError(errno.EADDRINUSE, "address")
 
     def find(self, one: Socket, address: Address) -> Socket | None:
-        """Who has the address, as ``one`` would reach it."""
+        """The socket that is bound to the address, as ``one`` would reach it."""
         users = self._users(one, address)
         if not isinstance(address, Internet):
             return users[-1] if users else None

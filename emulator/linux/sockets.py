@@ -203,7 +203,7 @@ class Socket(OpenFile):
         if receiver is None and self.kind == DATAGRAM and isinstance(self.peer_address, Internet):
             receiver = self._names.find(self, self.peer_address)
             if receiver is None:
-                return len(data)  # nobody is there: lost
+                return len(data)  # the datagram has no receiver and is lost
         if self._sent_all or self._peer_is_gone:
             if self.kind == DATAGRAM:
                 raise OSError(errno.ECONNREFUSED, "nobody there")

@@ -303,7 +303,7 @@ class Tracer:
 
 
 class Seen:
-    """What is kept of every interval so that it can be estimated again: shares of its signature, waiting, and the
+    """The facts of every interval that a new estimate needs: shares of its signature, waiting, and the
     events that follow from its blocks."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who is asked whether it still waits: against a naive twin, and in a guest whose threads all want one lock."""
+"""The wait queue: against a naive twin, and in a guest whose threads all want one lock."""
 
 from __future__ import annotations
 
