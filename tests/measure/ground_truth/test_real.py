@@ -26,7 +26,7 @@ from measure.merge.truth import alignment_error, true_positions
 from measure.plan import Plan, make_plan
 from measure.plan_file import load_plan
 from measure.run_command import load_results, report_campaign, run_campaign
-from measure.targets.emulated import EmulatedTarget
+from measure.targets.emulated import EmulatedTarget, program_of
 from measure.types import BASELINE, BEFORE, PROBE, Run
 
 ROOT = Path(__file__).parents[3]
@@ -100,7 +100,7 @@ def entries(run: Run, function: str) -> NDArray[np.int64]:
     symbol = load_image(Path(run.spec.binary)).find_symbol(function)
     assert symbol is not None
     log = EntryLog(symbol.address)
-    with Machine(run.spec.binary, consumers=[log], background=False) as machine:
+    with Machine(program_of(run.spec), consumers=[log], background=False) as machine:
         assert machine.run().status == 0
     return np.array(log.seen)
 
