@@ -8,8 +8,6 @@ the build.
 from __future__ import annotations
 
 import struct
-import tempfile
-from pathlib import Path
 
 from emulator.isa.decode import assemble
 from emulator.linux.files import VirtualFiles
@@ -26,12 +24,9 @@ _EXIT_GROUP, _A0, _A7 = 94, 10, 17
 
 def compile_ahead(config: MachineConfig | None = None) -> None:
     """Run a program of a few instructions, on the machine if one is given: all kernels are compiled and kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder) / "program"
-        program.write_bytes(_smallest_program())
-        core = InOrderCore(config, initial_state="random") if config is not None else None
-        with Machine(program, files=VirtualFiles(), core=core) as machine:
-            machine.run()
+    core = InOrderCore(config, initial_state="random") if config is not None else None
+    with Machine(_smallest_program(), files=VirtualFiles(), core=core) as machine:
+        machine.run()
 
 
 def _smallest_program() -> bytes:

@@ -1,4 +1,4 @@
-"""What a cache holds after accesses of which only the last one to each line is known, as numba kernels.
+"""What a cache holds after accesses of which only the last one to each line is known, as kernels.
 
 A line is in its set at the moment of its last access: it was there, or was brought in then. What came after that
 decides whether it still is.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import platform
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from emulator.timing.config import MachineConfig
 from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
+from experiments.benchmarks.host import processor
 from experiments.results import elf_of
 from measure.cycleclose.command import Job, machine_for, trace_job
 from measure.cycleclose.metrics import pointwise_deviation
@@ -150,14 +150,6 @@ def row_of(
         "simulated_energy_bias_percent":
             100 * (total(estimated[simulated], energy) / total(truth[simulated], energy) - 1),
     }  # fmt: skip
-
-
-def processor() -> str:
-    """What this processor calls itself."""
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
 
 
 def table_of(rows: pd.DataFrame) -> str:
