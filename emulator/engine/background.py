@@ -3,8 +3,10 @@ wanted blocks, one after the other."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,10 +16,48 @@ from numpy.typing import NDArray
 from emulator.engine.compiler import Compiler
 from emulator.engine.tiers import Region, Tier
 
+# Of a processor that it shares with the guest, the thread takes one part while the guest has so many.
+FIRST_GUEST_SHARE = 2.0
+LATER_GUEST_SHARE = 12.0
+SHARED_ELAPSED = 1.4  # seconds that pass for one of work, from which on the processor is shared
+MEASURED_SECONDS = 0.05  # of work, before that is known
 LOOK_AGAIN_SECONDS = 0.01  # how soon at blocks that wait and were not worth it
 # The guest's thread comes back hundreds of times while this one writes IR, and this one from LLVM while that one is in
 # Python: neither is to wait for 5 ms each time.
 SWITCH_SECONDS = 0.0002
+
+
+class FairShare:
+    """How much of a processor the thread may take from the guest.
+
+    On a processor of its own, as much as it likes. Where it shares one with the guest, as its elapsed time tells, or
+    may not have another, it is to take no more than a part of what the guest has had: a larger one in the first
+    process of a program, ``has_begun_before`` not, whose translations serve all later ones.
+    """
+
+    def __init__(self) -> None:
+        self.has_begun_before = False
+        self.is_waited_for = False  # the guest has ended
+        self._elapsed = self._used = 0.0  # seconds, of the thread while it worked
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        elapsed, used = time.perf_counter(), time.thread_time()
+        yield
+        self._elapsed += time.perf_counter() - elapsed
+        self._used += time.thread_time() - used
+
+    def owed_seconds(self) -> float:
+        """How long the guest is to run before the thread, which asks, goes on."""
+        if self.is_waited_for or not self._is_shared():
+            return 0.0
+        guest = time.process_time() - time.thread_time()
+        return self._used * (FIRST_GUEST_SHARE if not self.has_begun_before else LATER_GUEST_SHARE) - guest
+
+    def _is_shared(self) -> bool:
+        if self._used < MEASURED_SECONDS:
+            return len(os.sched_getaffinity(0)) == 1
+        return self._elapsed > SHARED_ELAPSED * self._used
 
 
 class Background:
@@ -35,12 +75,14 @@ class Background:
     ) -> None:
         self._form, self._build, self._executions, self._enough = form, build, executions, enough
         self._compiler = compiler
+        self._fair_share = FairShare()
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
         self._ordered: list[tuple[Tier, Region]] = []  # the same
         self._underway: tuple[Tier, Region] | None = None
         self._is_forming = False  # a region is to be under way in a moment
         self._n_orders = 0  # that are not built yet
+        self._n_built = 0
         self._condition = threading.Condition()
         self._stopping = False
         self._failure: BaseException | None = None
@@ -58,15 +100,20 @@ class Background:
     def order(self, tier: Tier, region: Region) -> None:
         """Build ``region`` before anything that is wanted."""
         with self._condition:
+            self._fair_share.has_begun_before = True
             self._ordered.append((tier, region))
             self._n_orders += 1
             self._condition.notify()
         self.start()
 
-    def finish_orders(self, seconds: float) -> None:
-        """Wait until everything that was ordered is built, for so long at most."""
+    def finish_one(self, seconds: float) -> None:
+        """Wait until something is built, for so long at most, if anything was ordered and nothing is built yet."""
         with self._condition:
-            self._condition.wait_for(lambda: not self._n_orders or self._failure is not None, seconds)
+            self._fair_share.is_waited_for = True
+            self._condition.notify()
+            self._condition.wait_for(
+                lambda: self._n_built or not self._n_orders or self._failure is not None, seconds
+            )
 
     @property
     def has_llvm(self) -> bool:
@@ -126,9 +173,12 @@ class Background:
 
     def _work(self) -> None:
         try:
-            self._compiler.load_llvm()
+            with self._fair_share.working():
+                self._compiler.load_llvm()
             while True:
                 with self._condition:
+                    while not self._stopping and (seconds := self._fair_share.owed_seconds()) > 0:
+                        self._condition.wait(seconds)
                     while not (self._wanted or self._ordered or self._stopping):
                         self._condition.wait()
                     if self._stopping:
@@ -141,15 +191,17 @@ class Background:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
                     self._is_forming = hottest is not None
-                if hottest is not None:
-                    formed = hottest[0], self._form(*hottest)
-                    with self._condition:
-                        self._underway, self._is_forming = formed, False
-                assert self._underway is not None
-                self._build(*self._underway)
-                self._underway = None
+                with self._fair_share.working():
+                    if hottest is not None:
+                        formed = hottest[0], self._form(*hottest)
+                        with self._condition:
+                            self._underway, self._is_forming = formed, False
+                    assert self._underway is not None
+                    self._build(*self._underway)
+                    self._underway = None
                 with self._condition:
                     self._n_orders -= is_order and self._n_orders > 0
+                    self._n_built += 1
                     self._condition.notify_all()
         except BaseException as failure:  # reported by the next call from the machine's thread
             with self._condition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from emulator.engine.abi import PINNED
 from emulator.engine.blocks import Block
 from emulator.engine.ways import Ways
@@ -9,6 +11,8 @@ from emulator.events import TraceSelection
 from emulator.isa.decode import Instruction
 
 MAX_UNCHECKED_INSTRUCTIONS = 256
+MAX_LOOP_INSTRUCTIONS = 150  # of a loop whose registers stay in host registers
+_PASSED = frozenset(PINNED)
 _FIRST_F = 32  # the number of the first f register here
 
 
@@ -66,7 +70,9 @@ class Flow:
     state buffer before and after a block; ``sound_in``: those that were checked as bases of accesses on every way to
     it and not written since; ``boxed_in``: f registers that are yet to be read as singles and have one on every way to
     it inside the region: where it is an entry, too, that has to be looked at. ``checks``: blocks that check the
-    budget; ``loop_heads``: those that are gone back to.
+    budget; ``loop_heads``: those that are gone back to. ``stored``: registers that a block leaves in the state buffer.
+    Short innermost loops leave none there, which costs each exit from them the stores; elsewhere, where there are many
+    exits and few rounds, the blocks store what they write, and LLVM has half as much to do.
     ``resident``: registers are in the state buffer between blocks; ``changing``: others may write them.
     """
 
@@ -98,6 +104,7 @@ class Flow:
             self._written[block.pc], self._unsettled[block.pc] = written, unsettled
         self.used = sorted(used)
         self.successors = {pc: self._successors(block) for pc, block in blocks.items()}
+        self._loops = self._small_loops()
         self._follow()
         self.sound_in = {pc: set() for pc in blocks} if changing else self._sound_bases()
         # Who does not have what an entry expects is run by what runs blocks outside of regions, which must be one.
@@ -121,6 +128,25 @@ class Flow:
                 found.append(block.end_pc)
         return [pc for pc in found if pc in self._blocks]
 
+    def _small_loops(self) -> set[int]:
+        """The blocks of innermost loops that are short: what lies between the target of a branch backwards and the
+        branch."""
+        ends: dict[int, int] = {}  # last block, by head
+        for pc, successors in self.successors.items():
+            for head in successors:
+                if head <= pc:
+                    ends[head] = max(pc, ends.get(head, 0))
+        found: set[int] = set()
+        heads = sorted(ends)
+        pcs = sorted(self._blocks)
+        for head, after in zip(heads, [*heads[1:], 1 << 62], strict=False):
+            if after <= ends[head]:
+                continue  # there is another one inside
+            inside = pcs[bisect_left(pcs, head) : bisect_right(pcs, ends[head])]
+            if sum(len(self._blocks[pc].instructions) for pc in inside) <= MAX_LOOP_INSTRUCTIONS:
+                found.update(inside)
+        return found
+
     def _follow(self) -> None:
         """Which registers may differ from the state buffer, and where loops begin."""
         into: dict[int, set[int]] = {pc: set() for pc in self._blocks}
@@ -133,10 +159,14 @@ class Flow:
                     into[pc].update(PINNED)  # they come in host registers
         self.dirty_in = into
         self.dirty_out: dict[int, set[int]] = {pc: set() for pc in self._blocks}
+        self.stored: dict[int, set[int]] = {pc: set() for pc in self._blocks}
         self.loop_heads: set[int] = set()
         while work:
             pc = work.pop()
             out = self._unsettled[pc] if pc in settled else into[pc] | self._written[pc]
+            if pc not in self._loops:
+                self.stored[pc] = out - _PASSED
+                out = out & _PASSED
             self.dirty_out[pc] = out
             for successor in self.successors[pc]:
                 if successor <= pc:

@@ -18,9 +18,9 @@ from emulator.engine.tiers import Region, Tier
 from emulator.engine.ways import Ways, cases_among, ends_with, ways_of_calls
 from emulator.events import OpClass
 
-MAX_REGION_INSTRUCTIONS = 1500
+MAX_REGION_INSTRUCTIONS = 600  # 80 ms of LLVM's time, in which nothing else becomes fast
 WORTH_EXECUTIONS = 8  # for a block to be translated with its hot neighbours
-WORTH_SHIFT = 8  # a block this many powers of two less hot than its neighbour is not optimised with it
+WORTH_SHIFT = 5  # a block this many powers of two less hot than its neighbour is not optimised with it
 MAX_COPIES = 2
 MAX_CALLEE_INSTRUCTIONS = 100  # with its own callees
 MAX_CALLEES_INSTRUCTIONS = 500  # in a region

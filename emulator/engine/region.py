@@ -23,7 +23,7 @@ from emulator.engine.lines import noted
 from emulator.engine.registers import BOX, RegisterEmitter
 from emulator.engine.state import COUNTS_OFFSET, Exit
 from emulator.engine.ways import Ways, branch_to
-from emulator.events import ACCESS_STORE, ColumnSet, InlineCall, TraceSelection
+from emulator.events import ACCESS_STORE, ColumnSet, InlineCall, OpClass, TraceSelection
 from emulator.isa.decode import Instruction
 
 V = Any
@@ -69,6 +69,7 @@ class RegionEmitter(RegisterEmitter):
         self._faults: list[tuple[str, V, int]] = []  # label of where it is noticed, address, pc
         self._leaves: list[tuple[str, V, int, set[int]]] = []  # label, pc, reason, registers to spill
         self._exits: list[tuple[str, int, int]] = []  # label, from block, target pc
+        self._shared: list[tuple[str, int]] = []  # of those that leave in one place: label, target pc
         self._target: V = None
         self._condition: V = None
         self._flow = Flow(blocks, entries, ways, selection, self._resident, changing)
@@ -243,6 +244,8 @@ class RegionEmitter(RegisterEmitter):
             after = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * words}")
             self.say(f"store ptr {after}, ptr %vr")
         self._flush()
+        if not self._resident:
+            self._store(self._flow.stored[block.pc])
         self._terminate(block)
 
     def _begin_exactly(self, budget: V) -> None:
@@ -407,13 +410,18 @@ class RegionEmitter(RegisterEmitter):
         self._tail_call(self.let(f"select i1 {unknown}, ptr {miss}, ptr {function}"))
 
     def _exit(self, label: str, source: int, target: int) -> None:
-        """Leave for a known address."""
+        """Leave for a known address. Calls go directly; other exits, which are rare, share the code that does it: it
+        is half of what LLVM has to do for a region otherwise."""
         self.start(label)
         if not 0 <= target <= ADDRESS_LIMIT:
             self.say(f"br label %{self._leave(target, Exit.ILLEGAL_PC, self._flow.dirty_out[source])}")
         else:
             self._spill(self._flow.dirty_out[source] - PASSED)
-            self._go_to(target)
+            if self.blocks[source].last.op_class is OpClass.CALL:
+                self._go_to(target)
+            else:
+                self._shared.append((label, target))
+                self.say("br label %out")
 
     def _indirect(self, block: Block, target: V) -> None:
         """Go on at a computed address: outside, the table serves as a perfect indirect-branch cache."""
@@ -431,6 +439,9 @@ class RegionEmitter(RegisterEmitter):
         self._go_to(target)
 
     def _epilogue(self) -> None:
+        if self._shared:
+            self.start("out")
+            self._go_to(self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._shared)))
         for label, pc, reason, registers in self._leaves:
             self.start(label)
             self._spill(registers | PASSED)

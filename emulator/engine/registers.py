@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from emulator.engine.emit_float import FloatEmitter
@@ -63,6 +64,12 @@ class RegisterEmitter(FloatEmitter):
             elif fmt is not F64:
                 value = self.boxed(value)
             self.say(f"store double {value}, ptr {self._place(n)}")
+
+    def _store(self, registers: Iterable[int]) -> None:
+        """Bring the state buffer up to date for these registers."""
+        for n in sorted(registers):
+            value = self._x(n) if n < 32 else self._raw(n)
+            self.say(f"store i64 {value}, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
 
     def _register_value(self, kind: str, number: int) -> V:
         return self._raw(32 + number) if kind == "f" else self._x(number)

@@ -39,12 +39,12 @@ from emulator.engine.templates import Templates
 from emulator.engine.tiers import Region, Tier
 from emulator.events import Ranges, TraceSelection
 
-# An optimised translation costs some 200 us an instruction, but another processor's; an instruction takes 3 ns
+# An optimised translation costs some 150 us an instruction, but another processor's; an instruction takes 3 ns
 # interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 # LLVM takes 30 ms of the guest's thread to load, and slows it down while it works: who does not run long, or has
 # translations of an earlier process, does without.
-WORTH_LOADING = 20  # times as many executions as are enough otherwise
+WORTH_LOADING = 6  # times as many executions as are enough otherwise
 _MOST_EXECUTIONS = 1 << 30
 
 
@@ -245,12 +245,13 @@ class Translator:
         ):
             self.hart.set("miss", tier.interpreter)
 
-    def end(self) -> None:
-        """The guest has run."""
+    def end(self) -> int:
+        """The guest has run; how many blocks it has met."""
         numbers = self.code.end()
         if len(numbers):
             self._note_inline(numbers.tolist())
         self._lay(self.tier)
+        return len(numbers)
 
     def discover_nothing(self) -> None:
         """Let the guest come back wherever nothing is known, until `begin`."""
@@ -362,7 +363,7 @@ class Translator:
         """
         if self._program is None or self._source is None:
             return
-        self._background.finish_orders(patience_seconds)
+        self._background.finish_one(patience_seconds)
         with self._publishing:
             for tier in self._tiers.values():
                 if not tier.interpret_only:

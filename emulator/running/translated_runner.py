@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 # What a translation may run beyond its budget.
 LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
+# How long new blocks may be interpreted before they are laid: at least so many instructions (coming back costs 20 us),
+# and this power of two of all that the guest has executed.
+_LEAST_STRETCH = 200_000
+_STRETCH_SHIFT = 6
 
 
 class TranslatedRunner:
@@ -60,6 +64,7 @@ class TranslatedRunner:
         self._programs: dict[str, Program] = {}
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
         self._exactly = False  # whether the tier that stops exactly is in force
+        self._stretch = _LEAST_STRETCH  # instructions before new blocks are laid, at most
         self._entry = Entry.get()
         place = self._entry.register(self._hart.address)
         # Whoever forgets `close` must not leave a state behind in which faults of later machines are noted.
@@ -147,16 +152,22 @@ class TranslatedRunner:
             self._react(reason)
 
     def _run_translated(self, budget: int) -> None:
+        """Run for about ``budget``, or until blocks that the interpreter has met are worth laying: it is four times as
+        slow as templates, and while new ones come it meets some that stay."""
         hart, time = self._hart, self._time
-        hart.budget = budget
+        hart.budget = budget = min(budget, self._stretch)
         hart.set("touch_time", TOUCH_EPOCH + time.instructions + budget)
         if not self._may_enter():
             return
         self.translator.begin()
         self._entry.enter(hart.address)
-        self.translator.end()
+        n_new = self.translator.end()
         executed = budget - hart.budget
         time.instructions += executed
+        if n_new:
+            self._stretch = max(_LEAST_STRETCH, time.instructions >> _STRETCH_SHIFT)
+        elif executed >= budget:
+            self._stretch *= 2
         self._record.instructions += executed
         self._react(hart.get("reason"))
 

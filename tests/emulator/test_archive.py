@@ -92,6 +92,13 @@ def test_the_second_process_optimises_nothing(
         assert not np.array_equal(after.facts.blocks, before.facts.blocks)
 
 
+def finish_all(background: Background, seconds: float) -> None:
+    """For `Background.finish_one`: wait until everything that was ordered is built."""
+    with background._condition:
+        background._fair_share.is_waited_for = True
+        assert background._condition.wait_for(lambda: not background._n_orders, 60)
+
+
 def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
     mixture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,13 +118,15 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
                 )
             )  # fmt: skip
             patch.setattr(Background, "_hottest", lambda self: None)
-            if not compiles:
+            if compiles:
+                patch.setattr(Background, "finish_one", finish_all)
+            else:
                 patch.setattr(Background, "_work", lambda self: None)
+                patch.setattr(spaces, "PATIENCE_SECONDS", 0)
             machine.run()
             machine.save_translations()
             return machine.files.output(1)
 
-    monkeypatch.setattr(spaces, "PATIENCE_SECONDS", 60)
     output = process(compiles=False)
     assert not names
     assert not ordered
@@ -135,23 +144,27 @@ def test_what_is_not_finished_in_time_stays_for_the_next(
 ) -> None:
     names = compiled(monkeypatch)
 
-    def process(patience: float, works: bool) -> None:
+    def process(works: bool, waits_for_all: bool = False) -> None:
         names.clear()
-        monkeypatch.setattr(spaces, "PATIENCE_SECONDS", patience)
+        monkeypatch.setattr(spaces, "PATIENCE_SECONDS", 60 if works else 0)
         with Machine(
             mixture, ["1"], keep_translations=True, optimise_executions=2
         ) as machine, monkeypatch.context() as patch:  # fmt: skip
             patch.setattr(Background, "_hottest", lambda self: None)
             if not works:
                 patch.setattr(Background, "_work", lambda self: None)
+            if waits_for_all:
+                patch.setattr(Background, "finish_one", finish_all)
             machine.run()
             machine.save_translations()
 
-    process(0, works=False)
-    process(0, works=False)
-    process(60, works=True)
+    process(works=False)
+    process(works=False)
+    process(works=True)
+    assert names  # however short it was
+    process(works=True, waits_for_all=True)
     assert names
-    process(60, works=True)
+    process(works=True)
     assert not names
 
 

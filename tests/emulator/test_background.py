@@ -6,6 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from emulator.engine import background
+from emulator.engine.background import FIRST_GUEST_SHARE, LATER_GUEST_SHARE, FairShare
+
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
@@ -35,5 +40,67 @@ def has_llvm(rounds: int) -> bool:
 
 def test_llvm_is_loaded_for_who_runs_long() -> None:
     has_llvm(10)  # this one may have to compile what is kept of the emulator itself
-    assert not has_llvm(10)
+    assert not has_llvm(5)
     assert has_llvm(1000)
+
+
+class Clocks:
+    """For module ``time``: seconds that pass, and those that the thread and the whole process work."""
+
+    def __init__(self) -> None:
+        self.elapsed = self.thread = self.process = 0.0
+
+    def perf_counter(self) -> float:
+        return self.elapsed
+
+    def thread_time(self) -> float:
+        return self.thread
+
+    def process_time(self) -> float:
+        return self.process
+
+    def work(self, share: FairShare, seconds: float, elapsed: float) -> None:
+        """The thread works for ``seconds``, which takes ``elapsed``; the guest runs all the time."""
+        with share.working():
+            self.elapsed += elapsed
+            self.thread += seconds
+            self.process += elapsed if elapsed > seconds else 2 * seconds
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    clocks = Clocks()
+    monkeypatch.setattr(background, "time", clocks)
+    return clocks
+
+
+def test_with_a_processor_of_its_own_the_thread_owes_nothing(clocks: Clocks) -> None:
+    share = FairShare()
+    clocks.work(share, 1.0, elapsed=1.1)
+    assert share.owed_seconds() == 0
+
+
+@pytest.mark.parametrize(("has_begun_before", "part"), [(False, FIRST_GUEST_SHARE), (True, LATER_GUEST_SHARE)])
+def test_where_the_processor_is_shared_the_guest_gets_its_part_first(
+    clocks: Clocks, has_begun_before: bool, part: float
+) -> None:
+    share = FairShare()
+    share.has_begun_before = has_begun_before
+    clocks.work(share, 1.0, elapsed=2.0)  # the guest has had the other second
+    assert share.owed_seconds() == pytest.approx(part - 1)
+    clocks.process += part - 1
+    assert share.owed_seconds() == pytest.approx(0)
+    clocks.work(share, 1.0, elapsed=2.0)
+    assert share.owed_seconds() > 0
+    share.is_waited_for = True  # the guest has ended: it needs no processor any more
+    assert share.owed_seconds() == 0
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+def test_before_anything_is_measured_the_number_of_processors_decides(
+    clocks: Clocks, monkeypatch: pytest.MonkeyPatch, processors: int
+) -> None:
+    monkeypatch.setattr(background.os, "sched_getaffinity", lambda pid: set(range(processors)))
+    share = FairShare()
+    clocks.work(share, 0.04, elapsed=0.04)
+    assert (share.owed_seconds() > 0) == (processors == 1)

@@ -30,6 +30,7 @@ from emulator.events import NOTHING, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 from emulator.isa.table import TABLE
 from emulator.machine import Machine
+from emulator.running.translated_runner import TranslatedRunner
 from instrumenter.build import build_program
 
 RUNNER = 0x5550_0000
@@ -212,3 +213,33 @@ def test_a_host_that_lets_nobody_write_code_interprets(
         machine.run()
         assert (machine.files.output(1), machine.instructions) == expected
         assert not machine.translator.tier.templates
+
+
+def test_new_blocks_are_laid_soon_and_seldom_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop of many instructions without a system call, in code that nothing is known of."""
+    source = tmp_path / "loop.c"
+    source.write_text(
+        "int main(int n, char **v) { volatile int x = 0;"
+        " for (int i = 0; i < 3000000; i++) x = x * 3 + i; return 0; }"
+    )
+    stretches: list[int] = []
+    run = TranslatedRunner._run_translated
+
+    def noted(runner: TranslatedRunner, budget: int) -> None:
+        before = runner._time.instructions
+        run(runner, budget)
+        stretches.append(runner._time.instructions - before)
+        if sum(stretches) > 1_000_000:
+            templates = runner.translator.tier.templates
+            assert templates is not None
+            assert templates.laid == len(runner.translator.code)
+
+    monkeypatch.setattr(TranslatedRunner, "_run_translated", noted)
+    elf = build_program([source], ["-O1"]).elf_path
+    with Machine(elf, optimise_executions=1 << 30) as machine:
+        machine.run()
+        assert machine.instructions > 10_000_000
+    assert max(stretches[:3]) < 300_000
+    assert len(stretches) < 100
