@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,18 +34,24 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
+ENOUGH_SAMPLED_AGAIN, MUCH_OFF = (
+    5,
+    0.1,
+)  # intervals, and a part of CPI, from which on estimates are not to be trusted
 SUMMARY_FORMAT = "perturbation-cycleclose-1"
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A trace and what it took. ``interrupted``: the exit status of what ended it early, 0 if nothing did."""
+    """A trace and what it took. ``interrupted``: the exit status of what ended it early, 0 if nothing did;
+    ``sampled_again``: as `Tracer` has it."""
 
     table: pd.DataFrame
     phases: int
     seconds: float
     interrupted: int
     ending: str | None  # what ended the guest, when that was no success
+    sampled_again: tuple[float, ...] = ()
 
 
 def trace_job(
@@ -81,7 +88,9 @@ def trace_job(
         problem = _bad_ending(machine)
     if not found:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
-    return Traced(_table(tracer.settled(found), config), tracer.table.phases, seconds, interrupted, problem)
+    table = _table(tracer.settled(found), config)
+    again = tuple(tracer.sampled_again) if isinstance(tracer, Tracer) else ()
+    return Traced(table, tracer.table.phases, seconds, interrupted, problem, again)
 
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
@@ -225,6 +234,10 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
             "cycles": float(known["cycles"].sum()),
             "cpi": float(known["cycles"].sum() / known["instructions"].sum()) if len(known) else None,
         },
+        "sampled_again": {
+            "intervals": len(traced.sampled_again),
+            "cpi_off_percent": 100 * fmean(traced.sampled_again) if traced.sampled_again else None,
+        },
     }
     if full is not None:
         compared = deviations(full.table, table)
@@ -274,6 +287,8 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         f"{instructions / 1e6:,.1f} M instructions in {len(table):,} intervals, {traced.phases} phases: {shares}; "
         f"{traced.seconds:.2f} s, {instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
+    if traced.sampled_again:
+        _print_sampled_again(console, traced.sampled_again)
     if full is not None:
         shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
         for name in ("metric", "point-wise", "simulated", "matched", "unsampled", "whole run"):
@@ -290,6 +305,23 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         console.print("Interrupted: the trace ends where the program was.", style="yellow")
     if traced.ending is not None:
         console.print(f"The program ended badly: {traced.ending}", style="red")
+
+
+def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
+    """What the intervals that were simulated although they had an estimate say of the other estimates."""
+    mean = fmean(off)
+    if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
+        console.print(
+            f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
+            f"was {100 * mean:.0f}% of CPI off on average. Code and waiting for memory do not tell this program's "
+            "intervals apart on this machine; --validate shows where, a lower --threshold or --roll-back may help.",
+            style="yellow",
+        )
+    else:
+        console.print(
+            f"{len(off)} intervals were simulated although there was an estimate: it was {100 * mean:.1f}% of CPI off "
+            "on average.", style="dim",
+        )  # fmt: skip
 
 
 def parse_warm_up(text: str) -> tuple[int, int]:

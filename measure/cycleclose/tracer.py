@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from emulator.events import BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.machine import Machine
+from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
 from measure.cycleclose.classifier import Base, SignatureTable, Update, WhenFull
@@ -29,10 +30,11 @@ from measure.cycleclose.signature import KnownEvents, SignatureMaker, with_known
 from measure.cycleclose.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_FIRST_GAP, _GAP_GROWTH = (
-    30,
-    4,
-)  # [intervals], and by how much longer each gap between samples is than the last
+_FIRST_GAP, _LEAST_GAP = 10, 3  # [intervals] between samples of a phase
+_GAP_GROWTH = (
+    4  # how many times as long the next gap is; or as short, after a sample that was estimated badly
+)
+_BADLY = 0.1  # of its cycles
 _NOT_LEARNT = 0.5  # first part of a sample's record
 _BUCKETS = 1024  # ranges of waiting that are told apart
 
@@ -104,17 +106,25 @@ class CoreObserver:
 
 @dataclass
 class _Due:
-    """After how many more intervals of a phase and range of waiting it is sampled again, ever more seldom.
+    """After how many more intervals of a phase and range of waiting it is sampled again: ever more seldom, and sooner
+    after each sample that was not like its estimate.
 
-    Behaviour may drift in a way that neither shows.
+    Behaviour may drift in a way that neither shows: whether a loop over as many lines as a cache has misses or hits
+    depends on a few lines more or less, which reuse times in powers of two cannot tell apart.
     """
 
     intervals: int
     gap: int
 
     @classmethod
-    def after(cls, last: _Due | None) -> _Due:
-        gap = _FIRST_GAP if last is None else _GAP_GROWTH * last.gap
+    def after(cls, last: _Due | None, was_badly_estimated: bool) -> _Due:
+        """When it is next due, now that it has been sampled; ``last``: when it was, None for the first sample."""
+        if last is None:
+            gap = _FIRST_GAP
+        elif was_badly_estimated:
+            gap = max(_LEAST_GAP, last.gap // _GAP_GROWTH)
+        else:
+            gap = _GAP_GROWTH * last.gap
         return cls(gap, gap)
 
 
@@ -160,6 +170,8 @@ class Tracer:
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last one
         self._seen = Seen()
+        self.sampled_again: list[float] = []
+        """Of intervals that had samples and were simulated all the same: which part of their cycles these were off."""
         self._due: dict[tuple[int, int], _Due] = {}  # of phases and ranges of waiting that have a sample
         self._last: Sample | None = None
         self._code = CodeLines(core.config)
@@ -260,9 +272,13 @@ class Tracer:
         if counted is not None:
             category = Category.SIMULATED
             sample = Sample(number, counted / instructions)
+            badly = False
+            if due is not None and self.settings.wait_step:
+                self.sampled_again.append(self._off(sample, share, wait))
+                badly = self.sampled_again[-1] > _BADLY
+            self._due[phase, bucket] = _Due.after(due, badly)
             self._samples.add(sample, share, wait)
             self._of_phase[phase] = sample
-            self._due[phase, bucket] = _Due.after(self._due.get((phase, bucket)))
             self.table.sampled(phase, signature)
         elif phase in self._of_phase:
             category = Category.MATCHED
@@ -278,6 +294,11 @@ class Tracer:
         if category is not Category.SIMULATED:
             events = with_known(events, known)
         return Interval(number, begin, end, phase, category, sample.number, match.distance, events)
+
+    def _off(self, sample: Sample, share: NDArray[np.float64], wait: float) -> float:
+        """By which part of its cycles an interval, ``sample``, is estimated wrongly by the samples so far."""
+        cycles = sample.events_each[Event.CYCLES]
+        return float(abs(self._samples.estimate(share, wait).events_each[Event.CYCLES] - cycles) / cycles)
 
     def settled(self, found: list[Interval]) -> list[Interval]:
         """``found``, all that `intervals` gave, with what the samples that came later say, too.

@@ -194,3 +194,58 @@ def test_samples_that_come_later_count(program: Path) -> None:
         if one.category is Category.SIMULATED:
             assert after is one
     assert any(one.source != after.source for one, after in zip(found, settled, strict=True))
+
+
+# A loop over cyclically as many lines as the data cache has, and a few more or less: all hit or all miss, which reuse
+# times in powers of two do not tell apart.
+CLIFF = """
+static volatile int data[1 << 16];
+int main(void) {
+  for (int round = 0; round < 13; round++) {
+    volatile int wanted = round % 2 ? 480 : 540;
+    int lines = wanted;
+    for (int times = 0; times < 300; times++)
+      for (int i = 0; i < lines; i++) data[8 * i];
+  }
+  return 0;
+}
+"""
+
+
+def test_a_phase_that_its_samples_do_not_explain_is_sampled_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cliff.c").write_text(CLIFF)
+    program = build_program([tmp_path / "cliff.c"], ["-O1"]).elf_path
+    settings = replace(DATA, warm_up="lines")
+    full = traced(program, "full", replace(settings, everything=True))
+    cycles = np.array([one.events[Event.CYCLES] / one.instructions for one in full])
+    assert cycles.max() > 3 * cycles.min()
+
+    def off_and_simulated() -> tuple[float, int]:
+        found = traced(program, "predicting, lines", settings)
+        return deviation(full, found), sum(one.category is Category.SIMULATED for one in found)
+
+    off, simulated = off_and_simulated()
+    monkeypatch.setattr(Tracer, "_off", lambda *arguments: 0.0)
+    off_before, simulated_before = off_and_simulated()
+    assert off < 0.3 * off_before
+    assert simulated_before < simulated < 0.2 * len(full)
+
+
+def test_intervals_that_are_sampled_again_tell_how_far_off_estimates_are(
+    tmp_path: Path, program: Path
+) -> None:
+    """Without a full simulation: well explained by code and data in the one program, and not at all in the other."""
+    (tmp_path / "cliff.c").write_text(CLIFF)
+    cliff = build_program([tmp_path / "cliff.c"], ["-O1"]).elf_path
+    off = {}
+    for elf in (program, cliff):
+        with Machine(elf, background=False) as machine:
+            tracer = Tracer(machine, InOrderCore(MACHINE, 1), replace(DATA, warm_up="lines"))
+            for _ in tracer.intervals():
+                pass
+            off[elf] = tracer.sampled_again
+    assert min(map(len, off.values())) >= 5
+    assert np.mean(off[program]) < 0.1
+    assert np.mean(off[cliff]) > 0.3
