@@ -214,9 +214,7 @@ class KnownCode:
         self._ready = None
         return np.concatenate(found)
 
-    def meet_near(
-        self, pc: int, tier: Tier, runner: int, report_at: int, at_most: int
-    ) -> NDArray[np.int64]:
+    def meet_near(self, pc: int, tier: Tier, runner: int, report_at: int, at_most: int) -> NDArray[np.int64]:
         """Know the block at ``pc`` and those that control may get to from it before an indirect jump, about ``at_most``
         in all, as far as the kernel can; their numbers, of those that were not known."""
         kernel = self._kernel

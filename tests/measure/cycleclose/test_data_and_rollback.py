@@ -194,3 +194,17 @@ def test_samples_that_come_later_count(program: Path) -> None:
         if one.category is Category.SIMULATED:
             assert after is one
     assert any(one.source != after.source for one, after in zip(found, settled, strict=True))
+
+
+@pytest.mark.parametrize("unsampled", ["none", "last", "closest"])
+def test_events_that_are_estimated_at_the_end_alone_are_the_same(program: Path, unsampled: str) -> None:
+    settings = replace(DATA, warm_up="lines", unsampled=unsampled)  # type: ignore[arg-type]
+    expected = traced(program, "predicting", settings)
+    with Machine(program, background=False) as machine:
+        tracer = Tracer(machine, InOrderCore(MACHINE, 1), settings, only_settled=True)
+        found = list(tracer.intervals())
+        of_others = [one for one in found if one.category is not Category.SIMULATED]
+        assert of_others and all(np.isnan(one.events).all() for one in of_others)
+        settled = tracer.settled(found)
+    assert [(i.category, i.source) for i in settled] == [(i.category, i.source) for i in expected]
+    np.testing.assert_array_equal([i.events for i in settled], [i.events for i in expected])
