@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +11,7 @@ import click
 
 from emulator.cache_command import clear_cache, show_cache
 from emulator.guest_options import Guest, guest_options
+from emulator.starting import starting
 
 if TYPE_CHECKING:
     from emulator.analyzers.session import Session
@@ -114,7 +112,7 @@ def main(
     if gdb_port is not None and names:
         raise click.UsageError("--gdb and --analyzer both stop the program where they want: use one of them")
     limit_instructions = _count(limit) if limit else None
-    with _starting():
+    with starting():
         from emulator.errors import EmulatorError
         from emulator.events import TraceSelection
         from emulator.linux.files import VirtualFiles
@@ -147,25 +145,6 @@ def main(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-@contextmanager
-def _starting() -> Iterator[None]:
-    """While modules are loaded and the machine is set up.
-
-    Nothing of that becomes garbage, and looking for some takes a tenth of the time. Nor does the emulator need numpy's
-    linear algebra: as soon as it is loaded its threads would spin on the other processors for tens of milliseconds, in
-    case that there is work for them. They shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
-    """
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-        gc.freeze()  # what there is now need not be looked through later either
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _session(machine: Machine, names: tuple[str, ...], selection: str | None, paused: bool) -> Session | None:

@@ -37,6 +37,7 @@ __all__ = ["Integer", "call_address", "inline_kernel", "kernel", "relaxed_kernel
 
 Integer = Any  # int or np.int64: the same inside a kernel
 
+_ndarray = np.ndarray
 _LOCKS = "kernels.lock"  # a byte of it for a kernel that is compiled
 _compiling = threading.RLock()
 _KINDS: dict[type, Kind] = {
@@ -153,22 +154,21 @@ def _put_words(words: list[Any], arguments: tuple[Any, ...], types: tuple[Type, 
     if len(arguments) != len(types):
         return False
     for argument, type_ in zip(arguments, types):  # noqa: B905  # of the same length; this has to be fast
-        if isinstance(argument, np.ndarray):
-            if type(type_) is not ArrayType:
+        if type(type_) is ArrayType:
+            if not isinstance(argument, _ndarray):
                 return False
-            dtype, ndim, _ = type_
             own = argument.dtype
             if (
-                (own is not dtype and own != dtype)
-                or argument.ndim != ndim
+                (own is not type_[0] and own != type_[0])
+                or argument.ndim != type_[1]
                 or not argument.flags.c_contiguous
             ):
                 return False
             words.append(id(argument))
-        elif isinstance(argument, tuple):
-            if type(type_) is not TupleType or not _put_words(words, argument, type_.items):
+        elif type(type_) is TupleType:
+            if not isinstance(argument, tuple) or not _put_words(words, argument, type_.items):
                 return False
-        elif _kind_of(argument) is type_:
+        elif _KINDS.get(type(argument)) is type_ or _kind_of(argument) is type_:
             words.append(argument)
         else:
             return False

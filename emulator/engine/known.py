@@ -23,7 +23,8 @@ from emulator.engine.tiers import Tier
 from emulator.errors import TooMuchCode
 from emulator.events import OpClass
 
-_CALL = int(OpClass.CALL)  # numpy takes ten times as long to compare with an Enum's
+# numpy takes ten times as long to compare with an Enum's
+_BRANCH, _CALL, _INDIRECT_CALL = int(OpClass.BRANCH), int(OpClass.CALL), int(OpClass.INDIRECT_CALL)
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -210,6 +211,28 @@ class KnownCode:
             self.add(block, report_at)
             found.append(np.array([block.number]))
         found.append(self.end())
+        self._ready = None
+        return np.concatenate(found)
+
+    def meet_near(self, pc: int, tier: Tier, runner: int, report_at: int, at_most: int) -> NDArray[np.int64]:
+        """Know the block at ``pc`` and those that control may get to from it before an indirect jump, about ``at_most``
+        in all, as far as the kernel can; their numbers, of those that were not known."""
+        kernel = self._kernel
+        if kernel is None or self._cache.number_of(pc) is not None:
+            return _NOTHING
+        kernel.begin(runner, tier.slots.address, report_at, len(self))
+        self._index[pc >> 1] = 0
+        found, pcs, n = [], [pc], 0
+        while pcs and n < at_most:
+            for one in pcs[: at_most - n]:
+                kernel.discover(one)
+            numbers = self.end()
+            found.append(numbers)
+            n += len(numbers)
+            blocks = self._cache.facts.blocks[numbers]
+            kinds, known = blocks["terminator"], blocks["target_known"] != 0
+            comes_back = (kinds == _BRANCH) | (kinds == _CALL) | (kinds == _INDIRECT_CALL)
+            pcs = [*blocks["target_pc"][known].tolist(), *blocks["end_pc"][comes_back].tolist()]
         self._ready = None
         return np.concatenate(found)
 

@@ -46,6 +46,7 @@ OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 # translations of an earlier process, does without.
 WORTH_LOADING = 6  # times as many executions as are enough otherwise
 _MOST_EXECUTIONS = 1 << 30
+_NEAR = 32  # blocks that are met at once
 
 
 class Translator:
@@ -224,16 +225,39 @@ class Translator:
                 self._take_arrived(tier, tier.remembered)
         if self.is_known(pc):
             return
-        block = self.cache.get(pc)
-        self._note_inline([block.number])
-        self.code.add(block, self._next_threshold(0))
+        runner = self.tier.interpreter
+        if self.tier.hook or not self._meet(pc):
+            block = self.cache.get(pc)
+            self._note_inline([block.number])
+            self.code.add(block, self._next_threshold(0))
+            runner = self._runner(self.tier, block)
         slots = self.tier.slots.view("u8")
         with self._publishing:
             if not slots[pc >> 1]:
-                slots[pc >> 1] = self._runner(self.tier, block)
+                slots[pc >> 1] = runner
         self._lay(self.tier)
         if slots[pc >> 1] == self.tier.interpreter:  # it was laid while another tier was in force
             self._run_laid(self.tier, np.array([pc >> 1]))
+
+    def _meet(self, pc: int) -> bool:
+        """Know the block at ``pc`` without Python's decoding it; False where that cannot be done.
+
+        Coming back for a block takes longer than a kernel needs for many. Where executions are counted the interpreter
+        may not discover any by itself, so that those are taken that it will come to next.
+        """
+        if not self.code.number_of(pc):
+            near = _NEAR if self.tier.selection.counts else 1
+            tier, report_at = self.tier, self._next_threshold(0)
+            numbers = self.code.meet_near(pc, tier, tier.interpreter, report_at, near)
+            if not len(numbers):
+                return False
+            self._note_inline(numbers.tolist())
+            exact = None if tier.interpret_only else self._tiers.get((tier.selection, True))
+            if exact is not None:
+                places = self.cache.facts.blocks["pc"][numbers].astype(np.int64) >> 1
+                slots = exact.slots.view("u8")
+                slots[places[slots[places] == 0]] = exact.interpreter
+        return True
 
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from emulator.events import NEVER
 from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
+from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm_kernel import warm_cache
 
 # FIFO: the share of lines that were brought in by their last access, found on the shipped workloads. A cache below sees
@@ -87,12 +88,12 @@ class _History:
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("addresses", "ages", "written")
         )
-        youngest_first = np.argsort(ages, kind="stable")
-        written = np.where(written == NEVER, np.inf, written.astype(np.float64))[youngest_first]
+        order = youngest_first(ages)
+        written = written[order]
         return cls(
-            addresses[youngest_first].astype(np.int64),
-            ages[youngest_first].astype(np.float64),
-            written,
+            addresses[order].astype(np.int64),
+            ages[order].astype(np.float64),
+            np.where(written == NEVER, np.inf, written.astype(np.float64)),
             float(since),
         )
 
@@ -125,10 +126,9 @@ def _warm(
     filled_by_last: float,
 ) -> None:  # fmt: skip
     """Let one cache or TLB hold what it would had ``lines`` been touched so."""
-    _, first = np.unique(lines, return_index=True)  # several of them may be one line of this cache
+    first = first_of_each(lines)  # several of them may be one line of this cache
     ages, written = touched.ages, touched.written
     if len(first) < len(lines):
-        first.sort()
         lines, ages, written = lines[first], ages[first], written[first]
     ways, sets = int(longs[cache + lay.M_WAYS]), int(longs[cache + lay.M_SET_MASK]) + 1
     n = len(lines) + ways

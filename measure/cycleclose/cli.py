@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from emulator.guest_options import Guest, guest_options
+from emulator.starting import starting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,7 +99,8 @@ def cycleclose(
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
     """
-    from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
+    with starting():
+        from measure.cycleclose.command import Job, parse_warm_up, run_cycleclose
     from measure.cycleclose.predictors import predictor_named
     from measure.cycleclose.tracer import Settings
     from measure.errors import RunError

@@ -15,6 +15,7 @@ import numpy as np
 from emulator.errors import EmulatorError
 from emulator.gdb.debugger import Killed
 from emulator.machine import Machine
+from emulator.starting import starting
 from emulator.timing.config import MachineConfig
 from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
@@ -70,7 +71,11 @@ def trace_job(
     started = time.perf_counter()
     with machine_for(job, elf) as machine:
         rolls_back = settings.roll_back and not settings.everything
-        tracer = (RollBackTracer if rolls_back else Tracer)(machine, core, settings)
+        tracer: Tracer | RollBackTracer
+        if rolls_back:
+            tracer = RollBackTracer(machine, core, settings)
+        else:
+            tracer = Tracer(machine, core, settings, only_settled=watch is None)
         try:
             for interval in tracer.intervals():
                 found.append(interval)
@@ -165,13 +170,19 @@ def _traced(
     if console.is_terminal:
         with Watch(console, gdb_port=gdb_port) as watch:
             return trace_job(job, elf, config, settings, watch)
-    with Status(console, "tracing") as status:
+    last: list[Interval] = []
 
-        def show(interval: Interval) -> None:
-            status.update(
-                f"tracing: interval {interval.number:,}, {interval.end_instructions / 1e6:,.1f} M instructions"
-            )
+    def describe() -> str:
+        where = (
+            f": interval {one.number:,}, {one.end_instructions / 1e6:,.1f} M instructions"
+            for one in last[-1:]
+        )
+        return "tracing" + "".join(where)
 
+    def show(interval: Interval) -> None:
+        last[:] = [interval]
+
+    with Status(console, describe):
         return trace_job(job, elf, config, settings, None, show)
 
 
@@ -268,10 +279,11 @@ def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, 
 
 
 def _write_picture(job: Job, directory: Path, traced: Traced, full: Traced | None) -> None:
-    from measure.cycleclose.figure import trace_figure
+    with starting(freeze=False):  # loads half a second of modules
+        from measure.cycleclose.figure import trace_figure
 
-    figure = trace_figure(traced.table, full.table if full is not None else None, f"{job.program.stem}")
-    write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))
+        figure = trace_figure(traced.table, full.table if full is not None else None, f"{job.program.stem}")
+        write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))
 
 
 def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:

@@ -114,18 +114,21 @@ def trace_again(
         for number, events in each.items():
             all_samples.add(Sample(number, events), shares[number], float(found.waits[number]))
         estimated, sources = all_samples.estimates(shares, found.waits)
+        estimated = with_known(estimated * np.diff(found.ends)[:, None], found.known)
     for number, phase in enumerate(found.phases.tolist()):
         begin, end = int(found.ends[number]), int(found.ends[number + 1])
+        category, source = Category.MATCHED, number
         if number in each:
-            category, events, source = Category.SIMULATED, each[number], number
+            category = Category.SIMULATED
         elif settings.wait_step:
-            category, events, source = Category.MATCHED, estimated[number], int(sources[number])
+            source = int(sources[number])
         else:
-            category = Category.MATCHED
             source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
-            events = each[source]
-        estimate = with_known(events * (end - begin), found.known[number])
-        yield Interval(number, begin, end, phase, category, source, float(found.distances[number]), estimate)
+        if category is Category.SIMULATED or not settings.wait_step:
+            events = with_known(each[source] * (end - begin), found.known[number])
+        else:
+            events = estimated[number]
+        yield Interval(number, begin, end, phase, category, source, float(found.distances[number]), events)
 
 
 def trace_in_two_runs(

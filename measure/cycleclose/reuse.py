@@ -50,14 +50,14 @@ class WaitModel:
             self._ends = np.concatenate([self._ends, np.zeros_like(self._ends)])
             self._fills = [np.concatenate([fills, np.zeros_like(fills)]) for fills in self._fills]
         self._ends[first + 1 : self._n + 1] = ends
-        instructions = np.diff(self._ends[first : self._n + 1])
+        instructions = ends - self._ends[first : self._n]
         total = np.zeros(len(ends))
         for lines, latency, has_history, fills in zip(
             self._lines, self._latencies, self._has_history, self._fills, strict=True
         ):
             if has_history:
                 add_evictions(self._ends, reuse_times, first, lines, fills)
-                total += np.diff(fills[first : self._n + 1]) * latency
+                total += (fills[first + 1 : self._n + 1] - fills[first : self._n]) * latency
             else:
                 total += expected_misses(reuse_times, instructions, lines) * latency
         return np.asarray(total / np.maximum(instructions, 1))

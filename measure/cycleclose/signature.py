@@ -56,11 +56,11 @@ _WHOLES = np.array([*_HAPPENS_TO.values()], np.int64)
 
 
 def with_known(estimate: NDArray[np.float64], known: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The events of an interval, (N_EVENTS,): an ``estimate``, but what is ``known``, (N_STATIC,), as it is."""
+    """The events of intervals, (..., N_EVENTS): an ``estimate``, but what is ``known``, (..., N_STATIC), as it is."""
     events = estimate.copy()
-    events[FIRST_STATIC:FIRST_DYNAMIC] = known
-    guessed, actual = estimate[_WHOLES], events[_WHOLES]
-    events[_PARTS] *= np.divide(actual, guessed, out=np.ones(len(guessed)), where=guessed > 0)
+    events[..., FIRST_STATIC:FIRST_DYNAMIC] = known
+    guessed, actual = estimate[..., _WHOLES], events[..., _WHOLES]
+    events[..., _PARTS] *= np.divide(actual, guessed, out=np.ones(guessed.shape), where=guessed > 0)
     return events
 
 
@@ -73,6 +73,9 @@ class SignatureMaker:
         self.dimensions = dimensions
         self._entries = np.zeros(0, np.int64)
         self._lengths = np.zeros(0, np.int64)
+        self._addresses: list[int] = []  # of the last instruction of each block
+        self._places: dict[int, int] = {}  # numbers of blocks by pc
+        self._open_ends: dict[int, int] = {}  # where what follows blocks that run on begins, by number
 
     def make(self, facts: BlockFacts, intervals: Intervals) -> NDArray[np.int64]:
         """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
@@ -87,20 +90,24 @@ class SignatureMaker:
         return out
 
     def _learn(self, facts: BlockFacts, n_blocks: int) -> None:
-        blocks = facts.blocks[:n_blocks]
+        known = len(self._entries)
+        blocks = facts.blocks[known:n_blocks]
         last = (blocks["first_instruction"] + blocks["n_instructions"] - 1).astype(np.int64)
         addresses = facts.instructions["pc"][last].astype(np.int64)
+        self._entries = np.concatenate([self._entries, entry_of(addresses, self.dimensions)])
+        self._lengths = np.concatenate([self._lengths, blocks["n_instructions"].astype(np.int64)])
+        self._addresses += addresses.tolist()
+        self._places.update(zip(blocks["pc"].tolist(), range(known, n_blocks), strict=True))
         # A block cut short by its length, or ended by a system instruction, runs on into the next one.
         ends = blocks["terminator"]
         runs_on = np.flatnonzero((ends < OpClass.BRANCH) | (ends > OpClass.INDIRECT_CALL))
-        if len(runs_on):
-            place = {pc: number for number, pc in enumerate(blocks["pc"].tolist())}
-            following = blocks["end_pc"].tolist()
-            open_ends = set(runs_on.tolist())
-            for number in open_ends:
-                at, steps = number, 0
-                while at in open_ends and following[at] in place and steps < len(open_ends):
-                    at, steps = place[following[at]], steps + 1
-                addresses[number] = int(facts.instructions["pc"][last[at]])
-        self._entries = entry_of(addresses, self.dimensions)
-        self._lengths = blocks["n_instructions"].astype(np.int64)
+        open_ends, places = self._open_ends, self._places
+        open_ends.update(zip((known + runs_on).tolist(), blocks["end_pc"][runs_on].tolist(), strict=True))
+        addresses_of_open = []
+        for number in open_ends:
+            at, steps = number, 0
+            while at in open_ends and open_ends[at] in places and steps < len(open_ends):
+                at, steps = places[open_ends[at]], steps + 1
+            addresses_of_open.append(self._addresses[at])
+        if open_ends:
+            self._entries[[*open_ends]] = entry_of(np.array(addresses_of_open), self.dimensions)

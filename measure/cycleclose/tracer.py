@@ -149,9 +149,14 @@ class Tracer:
     """Traces ``machine``, which has no timing core of its own, with ``core`` for what is simulated.
 
     Virtual time is a cycle an instruction, in every mode, so that the guest does the same whatever is simulated.
+
+    ``only_settled``: nobody looks at intervals before `settled`. Those that it will estimate anew have no events until
+    then.
     """
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
+    def __init__(
+        self, machine: Machine, core: InOrderCore, settings: Settings, only_settled: bool = False
+    ) -> None:
         if settings.interval_instructions < 1000:
             raise ValueError(
                 f"intervals of {settings.interval_instructions} instructions, expected at least 1000"
@@ -174,6 +179,8 @@ class Tracer:
         """Of intervals that had samples and were simulated all the same: which part of their cycles these were off."""
         self._due: dict[tuple[int, int], _Due] = {}  # of phases and ranges of waiting that have a sample
         self._last: Sample | None = None
+        self._waits_for_all = only_settled and settings.wait_step > 0
+        self._unknown = np.full(len(core.counters), np.nan)
         self._code = CodeLines(core.config)
         self._simulated_until = 0  # [instructions]
         self._kept = KeptRecord()
@@ -280,14 +287,16 @@ class Tracer:
             self._samples.add(sample, share, wait)
             self._of_phase[phase] = sample
             self.table.sampled(phase, signature)
+        elif self._waits_for_all:
+            category = Category.MATCHED if phase in self._of_phase else Category.UNSAMPLED
+            return Interval(number, begin, end, phase, category, -1, match.distance, self._unknown)
         elif phase in self._of_phase:
             category = Category.MATCHED
             sample = self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
         else:
             category, guessed = Category.UNSAMPLED, self._guess(signature, share, wait)
             if guessed is None:
-                nothing = np.full(len(self.core.counters), np.nan)
-                return Interval(number, begin, end, phase, category, -1, match.distance, nothing)
+                return Interval(number, begin, end, phase, category, -1, match.distance, self._unknown)
             sample = guessed
         self._last = sample
         events = sample.events_each * instructions
@@ -354,11 +363,13 @@ def settle(
     n = len(found)
     shares, waits, known = all_shares[:n], all_waits[:n], all_known[:n]
     events, sources = samples.estimates(shares, waits)
+    instructions = np.array([one.instructions for one in found])
+    events = with_known(events * instructions[:, None], known)
     return [
         one
         if one.category is Category.SIMULATED or one.category in keep
-        else replace(one, source=int(source), events=with_known(each * one.instructions, blocks))
-        for one, each, source, blocks in zip(found, events, sources, known, strict=True)
+        else replace(one, source=source, events=each)
+        for one, each, source in zip(found, events, sources.tolist(), strict=True)
     ]
 
 

@@ -61,7 +61,11 @@ class CycleCloseTarget:
                 found = trace_in_two_runs(make, core, settings, samples)
             else:
                 with make() as machine:
-                    tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
+                    tracer: Tracer | RollBackTracer
+                    if settings.roll_back:
+                        tracer = RollBackTracer(machine, core, settings)
+                    else:
+                        tracer = Tracer(machine, core, settings, only_settled=True)
                     found = tracer.settled(list(tracer.intervals()))
             check_ending(machines[0], machines[0].files)
         except EmulatorError as error:

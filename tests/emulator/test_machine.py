@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.cli import _starting
 from emulator.errors import GuestImageError, InstructionLimit
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.linux.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
+from emulator.starting import starting
 from instrumenter.build import build_program
 
 GUEST = Path(__file__).parent / "guest"
@@ -191,10 +191,10 @@ def emulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_starting_undoes_what_it_does_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: None)  # the other tests' objects are to go some day
     monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "20")
-    with _starting():
+    with starting():
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(SystemExit), _starting():
+    with pytest.raises(SystemExit), starting():
         raise SystemExit(2)
     assert gc.isenabled()
     assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"  # the user's own

@@ -10,6 +10,7 @@ import pytest
 
 from emulator.engine.lines import noted
 from emulator.engine.state import REUSE_BINS
+from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
 from emulator.intervals import Intervals
 from emulator.isa.decode import decode
@@ -198,3 +199,26 @@ def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
 def test_lines_of_two_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="lines of 32 and of 64 bytes"):
         TraceSelection(line_bits=5) | TraceSelection(line_bits=6)
+
+
+def test_blocks_that_come_next_are_met_together(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    discover = Translator.discover
+
+    def counted(self: Translator, pc: int) -> None:
+        asked.append(pc)
+        discover(self, pc)
+
+    monkeypatch.setattr(Translator, "discover", counted)
+    found = []
+    for engine in ("oracle", "translated"):
+        with Machine(mixture, ["20"], engine=engine, background=False) as machine:
+            machine.observe(EVERYTHING)
+            ran = machine.run_intervals(5_000, 20)
+            pcs = machine.facts.blocks["pc"]
+            found.append((ran.ends.tolist(), [
+                sorted(zip(pcs[ran.blocks[a:b]].tolist(), ran.executions[a:b].tolist(), strict=True))
+                for a, b in zip(ran.starts[:-1], ran.starts[1:], strict=True)
+            ], ran.reuse_times.tolist()))  # fmt: skip
+    assert found[0] == found[1]
+    assert len(asked) < len({pc for interval in found[0][1] for pc, _ in interval}) / 2

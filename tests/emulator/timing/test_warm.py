@@ -16,6 +16,7 @@ from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
+from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm import Fills, Touched
 from emulator.timing.warm_kernel import fifo_rate, random_rate
 
@@ -189,3 +190,13 @@ def test_branch_prediction_learns_as_if_it_had_been_simulated(data: st.DataObjec
     before = [table.copy() for table in nothing._predictor_tables()]
     nothing.train(facts, stream, len(stream) + 1)
     assert all(np.array_equal(a, b) for a, b in zip(before, nothing._predictor_tables(), strict=True))
+
+
+@given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, NEVER)), max_size=200), st.integers(0, 31))
+@EXAMPLES
+def test_lines_are_ordered_and_told_apart_as_numpy_does(numbers: list[int], shift: int) -> None:
+    ages = np.array(numbers, np.uint32)
+    assert youngest_first(ages).tolist() == np.argsort(ages, kind="stable").tolist()
+    lines = ages.astype(np.int64) >> shift
+    _, first = np.unique(lines, return_index=True)
+    assert first_of_each(lines).tolist() == sorted(first.tolist())

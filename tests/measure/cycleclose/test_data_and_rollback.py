@@ -249,3 +249,17 @@ def test_intervals_that_are_sampled_again_tell_how_far_off_estimates_are(
     assert min(map(len, off.values())) >= 5
     assert np.mean(off[program]) < 0.1
     assert np.mean(off[cliff]) > 0.3
+
+
+@pytest.mark.parametrize("unsampled", ["none", "last", "closest"])
+def test_events_that_are_estimated_at_the_end_alone_are_the_same(program: Path, unsampled: str) -> None:
+    settings = replace(DATA, warm_up="lines", unsampled=unsampled)  # type: ignore[arg-type]
+    expected = traced(program, "predicting", settings)
+    with Machine(program, background=False) as machine:
+        tracer = Tracer(machine, InOrderCore(MACHINE, 1), settings, only_settled=True)
+        found = list(tracer.intervals())
+        of_others = [one for one in found if one.category is not Category.SIMULATED]
+        assert of_others and all(np.isnan(one.events).all() for one in of_others)
+        settled = tracer.settled(found)
+    assert [(i.category, i.source) for i in settled] == [(i.category, i.source) for i in expected]
+    np.testing.assert_array_equal([i.events for i in settled], [i.events for i in expected])

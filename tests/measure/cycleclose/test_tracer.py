@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.events import FULL_RECORD, BlockFacts, OpClass
+from emulator.events import FULL_RECORD, BlockFacts, OpClass, TraceSelection
 from emulator.machine import Machine
 from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
@@ -145,14 +145,25 @@ def test_signatures_are_those_of_a_naive_walk(program: Path) -> None:
         machine.advance_to_instructions(300_000)
         machine.drain()
     with Machine(program, background=False) as machine:
-        from emulator.events import TraceSelection
-
         machine.observe(TraceSelection(counts=True))
         ran = machine.run_intervals(300_000, 1)
         assert ran.ends[-1] == machine.instructions
         made = SignatureMaker(32).make(machine.facts, ran).sum(axis=0)
     assert made.sum() == walk.entries.sum() + walk.since
     assert np.abs(made - walk.entries).sum() <= walk.since + 200  # blocks that system calls end
+
+
+def test_a_signature_does_not_depend_on_when_its_blocks_were_met(program: Path) -> None:
+    with Machine(program, background=False) as machine:
+        machine.observe(TraceSelection(counts=True))
+        grown = SignatureMaker(32)
+        parts = []
+        while machine.ending is None:
+            parts.append(machine.run_intervals(2_000, 3))
+            grown.make(machine.facts, parts[-1])
+        for part in parts:
+            at_once = SignatureMaker(32).make(machine.facts, part)
+            assert grown.make(machine.facts, part).tolist() == at_once.tolist()
 
 
 def made_up(seed: int, n: int) -> tuple[BlockFacts, list[list[int]]]:

@@ -1,0 +1,30 @@
+"""What makes loading modules faster."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def starting(freeze: bool = True) -> Iterator[None]:
+    """While modules are loaded and the machine is set up.
+
+    Nothing of that becomes garbage, and looking for some takes a tenth of the time. Nor does the emulator need numpy's
+    linear algebra: as soon as it is loaded its threads would spin on the other processors for tens of milliseconds, in
+    case that there is work for them. They shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
+
+    Without ``freeze`` what there is afterwards is looked through as ever.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        if freeze:
+            gc.freeze()  # what there is now need not be looked through later either
+    finally:
+        if was_enabled:
+            gc.enable()
