@@ -40,7 +40,7 @@ class Space:
 
     Code that the guest has changed is found by comparing what was decoded with what is there now, when the guest
     says that it may have changed code (fence.i, riscv_flush_icache) or changes its pages. So a program that adds
-    code keeps the translations of what it had.
+    code keeps the translations of what it had. ``in_doubt``: pages that `settle` has to look at.
     """
 
     def __init__(self, memory: GuestMemory, like: Space | None = None) -> None:
@@ -50,7 +50,7 @@ class Space:
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self._in_doubt: set[int] = set()
+        self.in_doubt: set[int] = set()
         self._decoded: dict[
             int, tuple[bytes, int, Instruction | None]
         ] = {}  # where the oracle has executed it
@@ -112,7 +112,7 @@ class Space:
 
     def settle(self) -> None:
         """Find out what code has been changed, where it may have been, and know nothing of it any more."""
-        doubtful, self._in_doubt = self._in_doubt, set()
+        doubtful, self.in_doubt = self.in_doubt, set()
         found = [places for places in self._changes(sorted(doubtful)) if len(places)]
         if not found:
             return
@@ -129,11 +129,7 @@ class Space:
         pages = self.code.pages()
         if not self.memory.has_shared:
             pages = pages[self.memory.perm[pages] & WRITE != 0]
-        self._in_doubt.update(pages.tolist())
-
-    @property
-    def is_in_doubt(self) -> bool:
-        return bool(self._in_doubt)
+        self.in_doubt.update(pages.tolist())
 
     def _changes(self, pages: list[int]) -> Iterator[NDArray[np.int64]]:
         """Halves of addresses in ``pages``, which ascend, whose code has changed: pages side by side at once."""
@@ -158,7 +154,7 @@ class Space:
 
     def _code_changed(self, address: int, length_bytes: int) -> None:
         first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
-        self._in_doubt.update(self.code.pages(first, last).tolist())
+        self.in_doubt.update(self.code.pages(first, last).tolist())
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
@@ -38,23 +39,35 @@ class Futexes:
 
     def __init__(self, tell: Callable[[Thread], None]) -> None:
         self._tell = tell
-        self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
+        self._waiters: dict[tuple[object, int], dict[FutexWaiter, None]] = {}
 
     def add(self, memory: GuestMemory, address: int, bits: int, thread: Thread, tid: int = 0) -> FutexWaiter:
         waiter = FutexWaiter(memory.place_of(address), bits, thread, tid)
-        self._waiters.setdefault(waiter.place, []).append(waiter)
+        self._put(waiter)
         return waiter
+
+    def _put(self, waiter: FutexWaiter) -> None:
+        """Behind the others."""
+        others = self._waiters.get(waiter.place)
+        if others is None:
+            self._waiters[waiter.place] = {waiter: None}
+        else:
+            others[waiter] = None
 
     def remove(self, waiter: FutexWaiter) -> None:
         """The wait has ended otherwise."""
-        others = [one for one in self._waiters.pop(waiter.place, []) if one is not waiter]
-        if others:
-            self._waiters[waiter.place] = others
+        waiting = self._waiters.get(waiter.place)
+        if waiting is not None:
+            waiting.pop(waiter, None)
+            if not waiting:
+                del self._waiters[waiter.place]
 
     def wake(self, memory: GuestMemory, address: int, at_most: int, bits: int = 0xFFFF_FFFF) -> int:
         """How many were woken."""
-        waiting = self._waiters.get(memory.place_of(address), [])
-        chosen = [waiter for waiter in waiting if waiter.bits & bits][: max(0, at_most)]
+        waiting = self._waiters.get(memory.place_of(address))
+        if waiting is None or at_most <= 0:
+            return 0
+        chosen = list(islice((waiter for waiter in waiting if waiter.bits & bits), at_most))
         for waiter in chosen:
             waiter.woken = True
             self.remove(waiter)
@@ -67,11 +80,11 @@ class Futexes:
 
     def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
         """Let waiters wait for another word instead; how many."""
-        chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
+        chosen = [*self._waiters.get(memory.place_of(address), ())][: max(0, at_most)]
         for waiter in chosen:
             self.remove(waiter)
             waiter.place = memory.place_of(target)
-            self._waiters.setdefault(waiter.place, []).append(waiter)
+            self._put(waiter)
         return len(chosen)
 
 
@@ -255,7 +268,7 @@ class Scheduler:
 
     def look(self, hart: Hart) -> None:
         """Between stretches of running: end waits that are over, and the turn of the current thread."""
-        if self.stirred and self.waiting:
+        if self.stirred:
             self._ask()
         if self.current.process.stopped:
             self.leave_stopped(hart)
@@ -264,14 +277,17 @@ class Scheduler:
 
     def until_turn_ends(self) -> int | None:
         """Instructions that the current thread may still run; None when nobody else wants to."""
-        return max(1, self.turn_end - self._instructions()) if self.runnable else None
+        if not self.runnable:
+            return None
+        left = self.turn_end - self._instructions()
+        return left if left > 0 else 1
 
     def next_deadline(self) -> int | None:
         """The clock source's time at which a timer or a wait ends if the current thread computes on."""
         timer = self.timers.next_deadline()
-        ends = self.waiting.ends()
-        if not ends:
+        if not self.waiting.timed:
             return timer
+        ends = self.waiting.ends()
         deadlines = [self.clock.to_source(TimeBase.ELAPSED, end) for end in ends]
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
 
@@ -290,7 +306,7 @@ class Scheduler:
         chosen = self.runnable.pop(0)
         changed = chosen is not self.current
         self.current = chosen
-        chosen.kernel.signals.thread = chosen.signals
+        chosen.process.kernel.signals.thread = chosen.signals
         assert chosen.registers is not None
         chosen.registers.put(hart)
         chosen.registers = None
@@ -313,6 +329,9 @@ class Scheduler:
 
     def _ask(self) -> None:
         """Put all whose wait is over in the queue."""
+        if self.waiting.is_quiet:
+            self.stirred = False
+            return
         self.stirred = True
         while self.stirred:  # who is stopped meanwhile stirs its parent
             self.stirred = False
@@ -323,10 +342,14 @@ class Scheduler:
                     self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
-        if wait.is_told and (result := wait.ready()) is not None:
-            thread.restart = None
-            return self._ends_with(thread, result)
-        signals = thread.kernel.signals
+        signals = thread.process.kernel.signals
+        if wait.is_told:
+            result = wait.ready()
+            if result is not None:
+                thread.restart = None
+                return self._ends_with(thread, result)
+            if wait.until is None and signals.is_idle(thread.signals):
+                return False
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
         self._asked = thread
