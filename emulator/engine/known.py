@@ -57,7 +57,7 @@ class KnownCode:
     # --- questions
     def number_of(self, pc: int) -> int:
         """Of the descriptor of the block at ``pc``; 0 for none."""
-        number = int(self._index[pc >> 1])
+        number = self._index_table.ints[pc >> 1]
         return 0 if number == ASK else number
 
     def n_instructions(self, first: int, end: int) -> int:
@@ -139,7 +139,8 @@ class KnownCode:
     def forget(self, pcs: Sequence[int]) -> None:
         """The blocks at ``pcs`` are known no more: the guest has changed them."""
         self.ready = None
-        self._index[np.array(pcs, np.int64) >> 1] = 0
+        for pc in pcs:
+            self._index_table.ints[pc >> 1] = 0
 
     def _decoded(self, pc: int) -> None:
         """Python knows a block at ``pc``, under a number of its own."""
@@ -176,13 +177,13 @@ class KnownCode:
         if kernel is None or not self.has_found:
             return _NOTHING
         operations, numbers = kernel.collect()
-        blocks = self._cache.facts.blocks[numbers]
+        blocks = self._cache.facts.blocks
         self._operations.append(operations)
-        self.count += len(blocks)
+        self.count += len(numbers)
         self.ready = None
-        is_call = blocks["terminator"] == _CALL
+        is_call = blocks["terminator"][numbers] == _CALL
         if np.count_nonzero(is_call):
-            self.call_targets.update(blocks["target_pc"][is_call].tolist())
+            self.call_targets.update(blocks["target_pc"][numbers[is_call]].tolist())
         return numbers
 
     # --- from one process to the next

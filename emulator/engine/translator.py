@@ -242,9 +242,7 @@ class Translator:
             return
         if tier.hook:
             self.discover_nothing()
-        elif self.code.begin(
-            tier, tier.interpreter, self._next_threshold(0)
-        ):
+        elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
 
     def end(self) -> int:
@@ -306,9 +304,9 @@ class Translator:
         self.cache.forget(pcs)
         self.code.forget(pcs)
         gone = set(pcs)
-        places = np.array(pcs, np.int64) >> 1
         for tier in self._tiers.values():
-            tier.slots.view("u8")[places] = 0
+            for pc in pcs:
+                tier.slots.longs[pc >> 1] = 0
             with self._publishing:
                 loaded, left = tier.forget(gone)
             if loaded:

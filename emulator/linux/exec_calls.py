@@ -7,7 +7,6 @@ import os
 import stat
 from dataclasses import replace
 
-
 from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import MASK_64, signed
 from emulator.linux.calls import AT_FDCWD, KernelCalls

@@ -33,14 +33,16 @@ class FutexCalls:
         kind, value = operation & _OPERATION, value & _ALL_BITS
         if address % 4:
             raise OSError(errno.EINVAL, "futex")
-        if kind == _WAKE or kind == _WAKE_BITSET:
+        if kind in (_WAKE, _WAKE_BITSET):
             bits = _ALL_BITS if kind == _WAKE else third & _ALL_BITS
             if not bits:
                 raise OSError(errno.EINVAL, "futex")
             return self._futexes.wake(self._memory, address, value - (value >> 31 << 32), bits)
-        if kind == _WAIT or kind == _WAIT_BITSET:
+        if kind in (_WAIT, _WAIT_BITSET):
             bits = _ALL_BITS if kind == _WAIT else third & _ALL_BITS
-            return self._wait(address, value, bits, self._deadline(operation, kind, timeout) if timeout else None)
+            return self._wait(
+                address, value, bits, self._deadline(operation, kind, timeout) if timeout else None
+            )
         if kind in (_LOCK_PI, _LOCK_PI2, _TRYLOCK_PI):
             return self._lock(address, operation, kind, timeout)
         if kind == _UNLOCK_PI:

@@ -275,6 +275,23 @@ class Scheduler:
         elif self.runnable and self._instructions() >= self.turn_end:
             self._preempt(hart)
 
+    def goes_on(self, process: Process, had_others: bool) -> bool:
+        """What `look` does after a system call of ``process`` where time does not matter; whether nothing is left to be
+        done: a thread of the process runs, has no signals, and no turn ends before those that counted already.
+        ``had_others``: whether others could run before."""
+        if self.waiting.timed or self.timers.next_deadline() is not None:
+            return False
+        if self.stirred:
+            self._ask()
+        current = self.current
+        return (
+            current.process is process
+            and (had_others or not self.runnable)
+            and not process.stopped
+            and process.kernel.signals.is_idle(current.signals)
+            and not self.waiting.timed
+        )
+
     def until_turn_ends(self) -> int | None:
         """Instructions that the current thread may still run; None when nobody else wants to."""
         if not self.runnable:
@@ -370,7 +387,9 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except Wait as further:  # it got on and waits for the rest; asked again, for a signal may have come before
+        except (
+            Wait
+        ) as further:  # it got on and waits for the rest; asked again, for a signal may have come before
             self.waiting.add(thread, further)
             result = None
             restart = restart if further.restartable else None

@@ -45,7 +45,7 @@ class Registers(NamedTuple):
 
     def put(self, hart: Hart) -> None:
         """Give them to the hart."""
-        hart.registers[:] = self.values  # type: ignore[assignment]
+        hart.registers[:] = self.values
         hart.pc = self.pc
         hart.fcsr = self.fcsr
 

@@ -80,9 +80,7 @@ class WaitQueue:
         found = {**self._always, **told}
         if self.timed:
             now = elapsed()
-            found.update(
-                dict.fromkeys(t for t in self.timed if t.wait is None or (t.wait.until or 0) <= now)
-            )
+            found.update(dict.fromkeys(t for t in self.timed if t.wait is None or (t.wait.until or 0) <= now))
         return sorted(found, key=self._places.__getitem__)
 
     def ends(self) -> list[int]:

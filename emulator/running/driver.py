@@ -137,9 +137,7 @@ class Driver:
             budget = stops.until_next()
             if record.instructions >= record.limit:
                 self._observers.drain()
-            run(
-                min(budget, end - time.instructions, record.limit - record.instructions), stops.until_exactly
-            )
+            run(min(budget, end - time.instructions, record.limit - record.instructions), stops.until_exactly)
             stops.look_after_guest()
 
     def _run_intervals(self, translated: TranslatedRunner, writer: IntervalWriter, length: int) -> None:

@@ -38,6 +38,7 @@ LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
 # and this power of two of all that the guest has executed.
 _LEAST_STRETCH = 200_000
 _STRETCH_SHIFT = 6
+_NOT_ENTERED = -1
 _SLOW, _HOOK, _HOT, _FAULT = int(Exit.SLOW), int(Exit.HOOK), int(Exit.HOT), int(Exit.FAULT)
 
 
@@ -64,6 +65,7 @@ class TranslatedRunner:
         self._keep = keep
         self._programs: dict[str, Program] = {}
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
+        self._is_alone = False  # whether nobody looks at what the guest does, only at what becomes of it
         self._exactly = False  # whether the tier that stops exactly is in force
         self._stretch = _LEAST_STRETCH  # instructions before new blocks are laid, at most
         self._entry = Entry.get()
@@ -98,6 +100,7 @@ class TranslatedRunner:
             selection = replace(selection, exact_faults=True)
         self.translator.select(selection)
         self._selected = True
+        self._is_alone = self._time.core is None and self._observers.is_alone
         if self._exactly:
             self.translator.step_exactly(True)
 
@@ -154,14 +157,29 @@ class TranslatedRunner:
             self._react(reason)
 
     def _run_translated(self, budget: int) -> None:
+        """Run for about ``budget``, or until somebody has to look after the guest."""
+        hart, scheduler = self._hart, self._guest.scheduler
+        while True:
+            process, had_others = scheduler.current.process, bool(scheduler.runnable)
+            executed, reason = self._run_stretch(budget)
+            self._react(reason)
+            budget -= executed
+            if (
+                reason != _SLOW or budget <= 0 or not self._is_alone or not hart.host_rounding
+                or not scheduler.goes_on(process, had_others)
+            ):  # fmt: skip
+                return
+
+    def _run_stretch(self, budget: int) -> tuple[int, int]:
         """Run for about ``budget``, or until blocks that the interpreter has met are worth laying: it is four times as
-        slow as templates, and while new ones come it meets some that stay."""
-        hart, time, translator = self._hart, self._time, self.translator
+        slow as templates, and while new ones come it meets some that stay. Instructions, and why the guest is back."""
+        hart, time = self._hart, self._time
         if budget > self._stretch:
             budget = self._stretch
         hart.begin(budget, time.instructions)
         if not self._may_enter():
-            return
+            return 0, _NOT_ENTERED
+        translator = self.translator
         translator.begin()
         self._enter(self._hart_address)
         n_new = translator.end()
@@ -172,7 +190,7 @@ class TranslatedRunner:
         elif executed >= budget:
             self._stretch *= 2
         self._record.instructions += executed
-        self._react(hart.reason)
+        return executed, hart.reason
 
     def _may_enter(self) -> bool:
         """Make the code at pc known; False when the guest's handler is to run first."""
