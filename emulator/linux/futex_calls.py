@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from emulator.linux.abi import signed
 from emulator.linux.clock import NANOSECONDS, VirtualClock
-from emulator.linux.scheduler import FutexWaiter, Scheduler
+from emulator.linux.futexes import FutexWaiter
+from emulator.linux.scheduler import Scheduler
 from emulator.linux.tasks import Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault
 
