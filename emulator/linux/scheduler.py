@@ -208,10 +208,9 @@ class Scheduler:
         elif self.runnable and self._instructions() >= self.turn_end:
             self._preempt(hart)
 
-    def goes_on(self, process: Process, had_others: bool) -> bool:
+    def goes_on(self, process: Process) -> bool:
         """What `look` does after a system call of ``process`` where time does not matter; whether nothing is left to be
-        done: a thread of the process runs, has no signals, and no turn ends before those that counted already.
-        ``had_others``: whether others could run before."""
+        done: a thread of the process runs, and has no signals."""
         if self.waiting.timed or self.timers.next_deadline() is not None:
             return False
         if self.stirred:
@@ -219,7 +218,6 @@ class Scheduler:
         current = self.current
         return (
             current.process is process
-            and (had_others or not self.runnable)
             and not process.stopped
             and process.kernel.signals.is_idle(current.signals)
             and not self.waiting.timed

@@ -165,9 +165,15 @@ class TranslatedRunner:
             self._react(reason)
             budget -= executed
             if (
-                reason != _SLOW or budget <= 0 or not self._is_alone or not hart.host_rounding
-                or not scheduler.goes_on(process, had_others)
-            ):  # fmt: skip
+                reason != _SLOW
+                or not self._is_alone
+                or not hart.host_rounding
+                or not scheduler.goes_on(process)
+            ):
+                return
+            if scheduler.runnable and not had_others:  # turns count from now on
+                budget = min(budget, scheduler.turn_end - self._time.instructions - LONGEST_PATH)
+            if budget <= 0:
                 return
 
     def _run_stretch(self, budget: int) -> tuple[int, int]:
