@@ -39,6 +39,7 @@ _PERMISSIONS = READ | WRITE | EXEC
 
 DEFAULT_LIMIT_BYTES = 3 << 29
 
+_PAGE_MASK = PAGE_BYTES - 1
 _PAGE_IS_THERE = 62  # the bits from there on: in memory, or in swap
 
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
@@ -274,7 +275,7 @@ class GuestMemory:
 
     def place_of(self, address: int) -> tuple[object, int]:
         """What a word of memory is known by in every address space that has it: for futexes."""
-        found = self.shared_at(address)
+        found = self.shared_at(address) if self._shared else None
         if found is None:
             return self, address
         start, _, area, offset = found
@@ -452,14 +453,29 @@ class GuestMemory:
         self._code_written(address, len(data))
         self._view[address : address + len(data)] = data
 
+    def peek(self, address: int, n_bytes: int) -> bytes | None:
+        """Bytes to execute that lie in one page; None when some lie elsewhere, or there are none."""
+        if (
+            0 <= address < ADDRESS_SPACE_BYTES
+            and (address & _PAGE_MASK) + n_bytes <= PAGE_BYTES
+            and self._table[address >> PAGE_SHIFT] & EXEC
+        ):
+            return self._view[address : address + n_bytes].tobytes()
+        return None
+
     def fetch(self, address: int, n_bytes: int) -> bytes:
         """Bytes to execute. Raises `MemoryFault` with access EXEC."""
         self._check(address, n_bytes, EXEC)
-        return bytes(self._view[address : address + n_bytes])
+        return self._view[address : address + n_bytes].tobytes()
 
     def read_int(self, address: int, n_bytes: int) -> int:
         """A little-endian unsigned integer. Raises `MemoryFault`."""
-        self._check(address, n_bytes, READ)
+        if (
+            not 0 <= address < ADDRESS_SPACE_BYTES
+            or (address & _PAGE_MASK) + n_bytes > PAGE_BYTES
+            or not self._table[address >> PAGE_SHIFT] & READ
+        ):
+            self._check(address, n_bytes, READ)
         return int.from_bytes(self._view[address : address + n_bytes], "little")
 
     def write_int(self, address: int, n_bytes: int, value: int) -> None:

@@ -14,6 +14,10 @@ from emulator.engine.tables import GUEST_SPACE, Table
 from emulator.memory import N_PAGES, PAGE_BYTES, PAGE_SHIFT
 
 _PAGE_HALVES = PAGE_BYTES // 2
+_PAGE_LONGS = PAGE_BYTES // 8
+_FEW = 8  # words
+_NOTHING = np.zeros(0, np.int64)
+_ONE = b"\1"
 
 
 class NotedCode:
@@ -30,7 +34,9 @@ class NotedCode:
             self._tables[0].view("u2"), self._tables[1].view("u2"), self._tables[2].view("u1")
         )  # fmt: skip
         self._code, self._known, self._flags = self.tables
+        self._code_longs, self._known_longs = (table.view("u8") for table in self._tables[:2])
         self._has, self._is_ambiguous = self._flags[:NEW_PAGES].view("?").reshape(2, AMBIGUOUS)
+        self._room = np.zeros(0, np.bool_)
         self._told_pages = np.zeros(0, np.int64)
 
     def note(self, start: int, code: bytes) -> None:
@@ -54,24 +60,52 @@ class NotedCode:
             self._flags[NEW_PAGES] = 0
             self._told_pages = self._has.nonzero()[0]
         pages = self._told_pages
+        if first == 0 and last == N_PAGES - 1:
+            return pages
         return pages[pages.searchsorted(first) : pages.searchsorted(last, "right")]
 
     def changes(self, page: int, contents: memoryview | None) -> NDArray[np.int64]:
         """Halves of the addresses in the pages from ``page`` on whose code is something else in their ``contents``: all
         that were noted where that is not certain, and in the one page where there are none."""
         first = page * _PAGE_HALVES
-        n_pages = 1 if contents is None else len(contents) // PAGE_BYTES
-        places = slice(first, first + n_pages * _PAGE_HALVES)
-        known = self._known[places]
         if contents is None:
-            return known.nonzero()[0] + first
-        differing = (np.frombuffer(contents, np.uint16) ^ self._code[places]) & known
-        is_ambiguous = self._is_ambiguous[page : page + n_pages]
-        if np.count_nonzero(is_ambiguous):  # a tenth of the time of any()
-            uncertain = np.repeat(is_ambiguous, _PAGE_HALVES)
+            return self._known[first : first + _PAGE_HALVES].nonzero()[0] + first
+        # Four at once: a guest that patches code has all of its pages looked at again and again. Where nothing is
+        # noted the two may differ, too, or not.
+        n_longs, begin = len(contents) >> 3, page * _PAGE_LONGS
+        if len(self._room) < n_longs:
+            self._room = np.zeros(n_longs, np.bool_)  # new memory would be got from the host every time
+        now, then = np.frombuffer(contents, np.uint64), self._code_longs[begin : begin + n_longs]
+        differs = np.not_equal(now, then, out=self._room[:n_longs])
+        last = page + n_longs // _PAGE_LONGS
+        is_uncertain = self._tables[2].find(_ONE, AMBIGUOUS + page, AMBIGUOUS + last) >= 0
+        if is_uncertain:
+            differs |= np.repeat(self._is_ambiguous[page:last], _PAGE_LONGS)
+        where = differs.nonzero()[0]
+        if not len(where):
+            return _NOTHING
+        if len(where) <= _FEW and not is_uncertain:
+            return self._changes_at(where.tolist(), begin, contents.cast("Q"))
+        differing = now[where] ^ then[where]
+        known = self._known_longs[begin + where]
+        differing &= known
+        if is_uncertain:
+            uncertain = self._is_ambiguous[page + where // _PAGE_LONGS]
             differing[uncertain] = known[uncertain]
-            is_ambiguous[:] = False
-        return differing.nonzero()[0] + first
+            self._is_ambiguous[page:last] = False
+        if not np.count_nonzero(differing):
+            return _NOTHING
+        long, half = differing.view(np.uint16).reshape(-1, 4).nonzero()
+        return where[long] * 4 + (half + first)
+
+    def _changes_at(self, where: list[int], begin: int, now: memoryview) -> NDArray[np.int64]:
+        """The same of single words: numpy takes longer."""
+        found = []
+        code, known = self._tables[0].longs, self._tables[1].longs
+        for place in where:
+            differing = (now[place] ^ code[begin + place]) & known[begin + place]
+            found += [4 * (begin + place) + half for half in range(4) if differing >> 16 * half & KNOWN]
+        return np.array(found, np.int64) if found else _NOTHING
 
     def forget(self, places: NDArray[np.int64]) -> None:
         """Nothing is noted at these halves of addresses."""

@@ -49,6 +49,11 @@ class Record:
         if self._events:
             self.limit = min(self.limit, for_events, ROOM)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is one, and it has to be passed on."""
+        return self.limit != _UNLIMITED
+
     # --- for who runs blocks one by one
     @property
     def end(self) -> int:

@@ -7,6 +7,7 @@ and their numbers are common to all, so that every observer sees one record.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class Space:
 
     Code that the guest has changed is found by comparing what was decoded with what is there now, when the guest
     says that it may have changed code (fence.i, riscv_flush_icache) or changes its pages. So a program that adds
-    code keeps the translations of what it had.
+    code keeps the translations of what it had. ``in_doubt``: pages that `settle` has to look at.
     """
 
     def __init__(self, memory: GuestMemory, like: Space | None = None) -> None:
@@ -50,7 +51,9 @@ class Space:
         self.cache = BlockCache(self.fetch, self._illegal)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
-        self._in_doubt: set[int] = set()
+        self._looked_at: list[int] = []  # pages, ascending
+        self._stretches: list[tuple[int, int]] = []  # of them, side by side: the first one and the end
+        self.in_doubt: set[int] = set()
         self._decoded: dict[
             int, tuple[bytes, int, Instruction | None]
         ] = {}  # where the oracle has executed it
@@ -112,8 +115,11 @@ class Space:
 
     def settle(self) -> None:
         """Find out what code has been changed, where it may have been, and know nothing of it any more."""
-        doubtful, self._in_doubt = self._in_doubt, set()
-        found = [places for places in self._changes(sorted(doubtful)) if len(places)]
+        doubtful, self.in_doubt = self.in_doubt, set()
+        pages = sorted(doubtful)
+        if pages != self._looked_at:  # a guest that changes code does so again and again
+            self._looked_at, self._stretches = pages, _stretches(pages)
+        found = [places for places in self._changes() if len(places)]
         if not found:
             return
         changed = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
@@ -129,24 +135,16 @@ class Space:
         pages = self.code.pages()
         if not self.memory.has_shared:
             pages = pages[self.memory.perm[pages] & WRITE != 0]
-        self._in_doubt.update(pages.tolist())
+        self.in_doubt.update(pages.tolist())
 
-    @property
-    def is_in_doubt(self) -> bool:
-        return bool(self._in_doubt)
-
-    def _changes(self, pages: list[int]) -> Iterator[NDArray[np.int64]]:
-        """Halves of addresses in ``pages``, which ascend, whose code has changed: pages side by side at once."""
-        begin = 0
-        for n, page in enumerate(pages):
-            if n + 1 < len(pages) and pages[n + 1] == page + 1:
-                continue
-            first, begin = pages[begin], n + 1
-            contents = self._contents(first, page + 1 - first)
+    def _changes(self) -> Iterator[NDArray[np.int64]]:
+        """Halves of addresses whose code has changed, ascending: pages side by side at once."""
+        for first, end in self._stretches:
+            contents = self._contents(first, end - first)
             if contents is not None:
                 yield self.code.changes(first, contents)
                 continue
-            for one in range(first, page + 1):
+            for one in range(first, end):
                 yield self.code.changes(one, self._contents(one, 1))
 
     def _contents(self, page: int, n_pages: int) -> memoryview | None:
@@ -158,11 +156,17 @@ class Space:
 
     def _code_changed(self, address: int, length_bytes: int) -> None:
         first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
-        self._in_doubt.update(self.code.pages(first, last).tolist())
+        self.in_doubt.update(self.code.pages(first, last).tolist())
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:
         return GuestFault(f"illegal instruction {raw:#x}", Signal.SIGILL, pc)
+
+
+def _stretches(pages: list[int]) -> list[tuple[int, int]]:
+    """First and end of the stretches of ``pages``, which ascend."""
+    borders = [0, *(n for n in range(1, len(pages)) if pages[n] != pages[n - 1] + 1), len(pages)]
+    return [(pages[begin], pages[end - 1] + 1) for begin, end in pairwise(borders) if begin < end]
 
 
 class Spaces:

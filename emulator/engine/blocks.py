@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from emulator.isa.decode import Instruction, decode
 _STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
 _PAIRED = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
 _MOST_HALVES = 2 * MAX_BLOCK_INSTRUCTIONS  # of a block
+_FEW = 16  # so many take as long one by one as in numpy
 _KEEPS_GOING = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
 
 
@@ -75,10 +77,7 @@ class BlockCache:
         self.by_pc: dict[int, Block] = {}
         self.same: SameBlocks | None = None  # blocks of all processes, when there are several
         self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
-        self._starts_table = Table(GUEST_SPACE >> 1)
-        self._starts: NDArray[np.bool_] = self._starts_table.view(
-            "?"
-        )  # by pc / 2: whether a block begins there
+        self._starts = Table(GUEST_SPACE >> 1)  # by pc / 2: 1 where a block begins
         self._undecoded: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
@@ -90,7 +89,7 @@ class BlockCache:
         if block is None:
             block = self._discover(pc)
             self.by_pc[pc] = block
-            self._starts[pc >> 1] = True
+            self._starts.bytes[pc >> 1] = 1
             if self.on_decoded is not None:
                 self.on_decoded(pc)
         return block
@@ -105,7 +104,11 @@ class BlockCache:
     def add(self, pcs: Sequence[int], numbers: Sequence[int]) -> None:
         """Blocks were discovered whose facts there are: they are decoded when somebody asks."""
         self._undecoded.update(zip(pcs, numbers, strict=True))
-        self._starts[np.asarray(pcs, np.int64) >> 1] = True
+        if len(pcs) < _FEW:
+            for pc in pcs:
+                self._starts.bytes[pc >> 1] = 1
+        else:
+            self._starts.view("u1")[np.asarray(pcs, np.int64) >> 1] = 1
 
     def pcs(self) -> list[int]:
         """Where blocks are known."""
@@ -137,29 +140,32 @@ class BlockCache:
         """Addresses of the blocks with an instruction in one of the ``changed`` halves of addresses, which ascend and
         are some."""
         found: list[int] = []
-        groups = [changed]
-        if changed[-1] - changed[0] > _MOST_HALVES:
-            groups = np.split(changed, np.flatnonzero(np.diff(changed) > _MOST_HALVES) + 1)
-        for near in groups:
-            first = max(0, int(near[0]) - _MOST_HALVES)
-            starts = self._starts[first : int(near[-1]) + 1].nonzero()[0] + first
-            numbers = [self.number_of(pc) for pc in (2 * starts).tolist()]
-            ends = self.facts.blocks["end_pc"][np.array(numbers, np.int64)].astype(np.int64) >> 1
-            hit = near.searchsorted(starts) < near.searchsorted(ends)
-            found += (2 * starts[hit]).tolist()
+        halves: list[int] = changed.tolist()
+        end_pcs = self.facts.blocks["end_pc"]
+        seen = 0  # where blocks begin before there is known
+        for half in halves:
+            start = max(seen, half - _MOST_HALVES, 0)
+            seen = half + 1
+            while (start := self._starts.find(b"\1", start, seen)) >= 0:
+                number = self.number_of(2 * start)
+                assert number is not None
+                at = bisect_left(halves, start)
+                if at < len(halves) and 2 * halves[at] < end_pcs[number]:
+                    found.append(2 * start)
+                start += 1
         return found
 
     def forget(self, pcs: Sequence[int]) -> None:
         """Forget the blocks at ``pcs``, whose code has changed; their facts and numbers stay valid."""
-        self._starts[np.array(pcs, np.int64) >> 1] = False
         for pc in pcs:
+            self._starts.bytes[pc >> 1] = 0
             self.by_pc.pop(pc, None)
             self._undecoded.pop(pc, None)
 
     def close(self) -> None:
         """Nobody runs any of them again; their facts stay."""
         self.by_pc, self._undecoded = {}, {}
-        self._starts_table.clear()
+        self._starts.clear()
 
     def _discover(self, start: int) -> Block:
         number = self._undecoded.get(start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class Discovery:
 
     ``descriptors``, ``index``: the interpreter's, as `Translator` has them. The interpreter calls the kernel by itself
     where it comes to an address that nothing is known of; `collect` tells Python afterwards. ``address``: of the
-    kernel, ``table``: of its argument.
+    kernel, ``table``: of its argument, ``words``; ``told``: descriptors that are known.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Discovery:
         self._cache = cache
         self._descriptors = descriptors
         self._job = np.zeros(k.JOB_WORDS, np.int64)
+        self.words = self._job.data
         self._arrays = np.zeros(21, np.uint64)
         self.table = self._arrays.ctypes.data
         self._chunk: NDArray[np.void] = np.zeros(0, OPERATION_DTYPE)
@@ -80,7 +82,7 @@ class Discovery:
         self._arrays[6], self._arrays[7] = descriptors.ctypes.data, index.ctypes.data
         self._arrays[9:16] = [array.ctypes.data for array in self._static]
         self._arrays[18:21] = [table.ctypes.data for table in pages.noted]
-        self._told = 0  # descriptors that are known, the last one
+        self.told = 0  # the last one
 
     def begin(self, runner: int, slots: int, threshold: int, n_descriptors: int) -> None:
         """Make room, and say what is to be done with blocks: ``runner`` runs them, ``slots`` (an address) are the entry
@@ -99,13 +101,14 @@ class Discovery:
             self._chunk, self._used = np.zeros(_CHUNK_OPERATIONS, OPERATION_DTYPE), 0
             arrays[5] = job[k.OPERATIONS_AT] = self._chunk.ctypes.data
         arrays[8] = slots
-        job[k.RUNNER : k.OPERATIONS_AT] = runner, threshold
-        job[k.N_BLOCKS :] = (
+        words = self.words
+        words[k.RUNNER], words[k.THRESHOLD] = runner, threshold
+        words[k.N_BLOCKS : k.N_BLOCKS + 12] = array("l", (
             facts.n_blocks, facts.n_instructions, self._used, n_descriptors + 1,
             min(len(blocks), MAX_BLOCKS - 1), len(instructions), len(self._chunk), MAX_BLOCKS - 1, same is not None,
             0, 0, 0,
-        )  # fmt: skip
-        self._told = n_descriptors
+        ))  # fmt: skip
+        self.told = n_descriptors
 
     def discover(self, pc: int) -> bool:
         """Discover the block at ``pc``; False when that is left to Python."""
@@ -115,17 +118,17 @@ class Discovery:
     @property
     def has_found(self) -> bool:
         """Whether there is something to `collect`."""
-        return int(self._job[k.N_DESCRIPTORS]) > self._told + 1
+        return self.words[k.N_DESCRIPTORS] > self.told + 1
 
     def collect(self) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """Make the blocks that were discovered since `begin` known: their operations, one's behind the other's, and
         their numbers."""
-        facts, job = self._cache.facts, self._job
-        operations = self._chunk[self._used : int(job[k.N_OPERATIONS])]
-        self._used = int(job[k.N_OPERATIONS])
-        found = self._descriptors[self._told + 1 : int(job[k.N_DESCRIPTORS])]
-        self._told = int(job[k.N_DESCRIPTORS]) - 1
-        facts.add(int(job[k.N_BLOCKS]) - facts.n_blocks, int(job[k.N_INSTRUCTIONS]) - facts.n_instructions)
+        facts, words = self._cache.facts, self.words
+        operations = self._chunk[self._used : words[k.N_OPERATIONS]]
+        self._used = words[k.N_OPERATIONS]
+        found = self._descriptors[self.told + 1 : words[k.N_DESCRIPTORS]]
+        self.told = words[k.N_DESCRIPTORS] - 1
+        facts.add(words[k.N_BLOCKS] - facts.n_blocks, words[k.N_INSTRUCTIONS] - facts.n_instructions)
         numbers = found["number"].astype(np.int64)
         self._cache.add(found["pc"].tolist(), numbers.tolist())
         return operations, numbers

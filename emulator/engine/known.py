@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.compiler import Compiler
 from emulator.engine.discovery import Discovery
-from emulator.engine.discovery_kernel import ASK
+from emulator.engine.discovery_kernel import ASK, N_DESCRIPTORS
 from emulator.engine.operations import DESCRIPTOR_DTYPE, operations_of
 from emulator.engine.remembered import CodeSource
 from emulator.engine.state import MAX_BLOCKS, Hart
@@ -32,19 +32,19 @@ class KnownCode:
     """The code of one address space.
 
     ``call_targets``: where functions begin, as far as calls tell. ``source`` is None where only Python discovers
-    blocks.
+    blocks. ``count``: how many blocks there are; ``ready``: the tier for which `begin` has nothing to do.
     """
 
     def __init__(self, hart: Hart, cache: BlockCache, source: CodeSource | None, compiler: Compiler) -> None:
-        self._hart, self._cache, self._source = hart, cache, source
+        self._hart, self._cache = hart, cache
         self._index_table = Table(GUEST_SPACE * 2)
         self._descriptor_table = Table(MAX_BLOCKS * DESCRIPTOR_DTYPE.itemsize)
         self._index: NDArray[np.uint32] = self._index_table.view("u4")
         self._descriptors: NDArray[np.void] = self._descriptor_table.view("u1").view(DESCRIPTOR_DTYPE)
-        self._count = 0  # of descriptors, which begin with 1
+        self.count = 0  # of descriptors, which begin with 1
         self._operations: list[NDArray[np.void]] = []  # what they point into
         self.call_targets: set[int] = set()
-        self._ready: Tier | None = None  # what the kernel is prepared for
+        self.ready: Tier | None = None  # what the kernel is prepared for
         self._kernel: Discovery | None = None
         if source is not None:
             cache.on_decoded = self._decoded
@@ -53,12 +53,12 @@ class KnownCode:
         hart.set("blocks", self._descriptor_table.address)
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     # --- questions
     def number_of(self, pc: int) -> int:
         """Of the descriptor of the block at ``pc``; 0 for none."""
-        number = int(self._index[pc >> 1])
+        number = self._index_table.ints[pc >> 1]
         return 0 if number == ASK else number
 
     def n_instructions(self, first: int, end: int) -> int:
@@ -78,7 +78,7 @@ class KnownCode:
 
     def places(self) -> NDArray[np.int64]:
         """Half the addresses of the blocks that the interpreter can run."""
-        places = self._descriptors["pc"][1 : self._count + 1].astype(np.int64) >> 1
+        places = self._descriptors["pc"][1 : self.count + 1].astype(np.int64) >> 1
         known = self._index[places]
         return places[(known != 0) & (known != ASK)]
 
@@ -98,7 +98,7 @@ class KnownCode:
     def report_all_at(self, executions: int) -> list[int]:
         """Let the interpreter report every block when it has run so often; where those are that have, and are not
         reported any more."""
-        self._ready = None
+        self.ready = None
         known = self._descriptors[1 : len(self) + 1]
         have = known["count"] >= executions
         known["threshold"] = np.where(have, 0, executions)
@@ -118,7 +118,7 @@ class KnownCode:
     # --- blocks come and go
     def add(self, block: Block, report_at: int) -> None:
         """Let the interpreter have ``block``. Raises `TooMuchCode`."""
-        self._ready = None
+        self.ready = None
         if self.number_of(block.pc):
             return
         number = len(self) + 1
@@ -129,7 +129,7 @@ class KnownCode:
             )
         operations = operations_of(block)
         self._operations.append(operations)
-        self._count = number
+        self.count = number
         self._descriptors[number] = (
             operations.ctypes.data, 0, len(block.instructions), block.number, report_at, block.pc, len(operations)
         )  # fmt: skip
@@ -139,20 +139,17 @@ class KnownCode:
 
     def forget(self, pcs: Sequence[int]) -> None:
         """The blocks at ``pcs`` are known no more: the guest has changed them."""
-        self._ready = None
-        self._index[np.array(pcs, np.int64) >> 1] = 0
+        self.ready = None
+        for pc in pcs:
+            self._index_table.ints[pc >> 1] = 0
 
     def _decoded(self, pc: int) -> None:
         """Python knows a block at ``pc``, under a number of its own."""
-        self._ready = None
+        self.ready = None
         if not self._index[pc >> 1]:
             self._index[pc >> 1] = ASK
 
     # --- while the guest runs
-    def is_ready(self, tier: Tier) -> bool:
-        """Whether `begin` has nothing to do."""
-        return self._ready is tier
-
     def begin(self, tier: Tier, runner: int, report_at: int) -> bool:
         """The guest is about to run: let the interpreter discover blocks by itself, for ``runner`` to run; False where
         only Python discovers any."""
@@ -161,40 +158,46 @@ class KnownCode:
         self._kernel.begin(runner, tier.slots.address, report_at, len(self))
         self._hart.set("discover", self._kernel.address)
         self._hart.set("discovery", self._kernel.table)
-        self._ready = tier
+        self.ready = tier
         return True
 
     def discover_nothing(self) -> None:
         """Leave it to Python, until `begin`."""
-        self._ready = None
+        self.ready = None
         self._hart.set("discover", 0)
+
+    @property
+    def has_found(self) -> bool:
+        """Whether `end` has something to do."""
+        kernel = self._kernel
+        return kernel is not None and kernel.words[N_DESCRIPTORS] > kernel.told + 1
 
     def end(self) -> NDArray[np.int64]:
         """The guest has run: take in what was discovered, blocks of these numbers."""
-        kernel, source = self._kernel, self._source
-        if kernel is None or source is None or not kernel.has_found:
+        kernel = self._kernel
+        if kernel is None or not self.has_found:
             return _NOTHING
         operations, numbers = kernel.collect()
-        blocks = self._cache.facts.blocks[numbers]
+        blocks = self._cache.facts.blocks
         self._operations.append(operations)
-        self._count += len(blocks)
-        self._ready = None
-        is_call = blocks["terminator"] == _CALL
+        self.count += len(numbers)
+        self.ready = None
+        is_call = blocks["terminator"][numbers] == _CALL
         if np.count_nonzero(is_call):
-            self.call_targets.update(blocks["target_pc"][is_call].tolist())
+            self.call_targets.update(blocks["target_pc"][numbers[is_call]].tolist())
         return numbers
 
     # --- from one process to the next
     def ask_for(self, pcs: Collection[int]) -> None:
         """Leave it to Python when control arrives at these addresses and nothing is known there."""
-        self._ready = None
+        self.ready = None
         places = np.array([*pcs], np.int64) >> 1
         self._index[places[self._index[places] == 0]] = ASK
 
     def meet(self, pcs: Collection[int], tier: Tier, runner: int, report_at: int) -> NDArray[np.int64]:
         """Know the blocks at these addresses, where there is code; their numbers, of those that were not known."""
         found = []
-        is_prepared = False  # the kernel: not `_ready`, which the background thread may change meanwhile
+        is_prepared = False  # the kernel: not `ready`, which the background thread may change meanwhile
         for pc in pcs:
             if self.number_of(pc):
                 continue
@@ -211,7 +214,7 @@ class KnownCode:
             self.add(block, report_at)
             found.append(np.array([block.number]))
         found.append(self.end())
-        self._ready = None
+        self.ready = None
         return np.concatenate(found)
 
     def meet_near(self, pc: int, tier: Tier, runner: int, report_at: int, at_most: int) -> NDArray[np.int64]:

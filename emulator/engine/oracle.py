@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from emulator.engine.blocks import Block
-from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, Hart
+from emulator.engine.state import Hart
 from emulator.errors import GuestFault, misaligned_text
 from emulator.isa import softfloat
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
 from emulator.isa.softfloat import F32, Format
 
 MASK = (1 << 64) - 1
+ECALL, ECALL_BYTES = (0x73).to_bytes(4, "little"), 4
 SIGILL, SIGTRAP, SIGBUS = 4, 5, 7
 BOX = 0xFFFFFFFF_00000000
 
@@ -252,11 +253,14 @@ class Oracle:
             self._next = target
 
     def ecall(self) -> None:
-        # The kernel sees, and signal handlers and sigreturn may change, the pc after the call.
-        self.hart.pc = self._next
-        self.hart.set("reservation", CANONICAL_EMPTY_RESERVATION)
-        self.environment.ecall()
+        self.execute_ecall(self._pc)
         self._next = self.hart.pc
+
+    def execute_ecall(self, pc: int) -> None:
+        """`execute` for an ecall at the hart's ``pc``, the commonest instruction that is left to the oracle."""
+        # The kernel sees, and signal handlers and sigreturn may change, the pc after the call.
+        self.hart.leave(pc + ECALL_BYTES)
+        self.environment.ecall()
 
     def ebreak(self) -> None:
         raise GuestFault("breakpoint (ebreak)", SIGTRAP, self._pc)

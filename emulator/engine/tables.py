@@ -11,15 +11,26 @@ _MAP_NORESERVE = 0x4000
 
 
 class Table:
-    """A large sparse table of zeros: only the pages that are touched take memory."""
+    """A large sparse table of zeros: only the pages that are touched take memory.
+
+    ``bytes``, ``ints``, ``longs``: the table as unsigned words of 8, 32 and 64 bits, for single ones, which numpy takes
+    several times as long to give and to take.
+    """
 
     def __init__(self, size_bytes: int) -> None:
         self._map = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
         self._view = np.frombuffer(self._map, np.uint8)
+        self.bytes = memoryview(self._map)
+        whole = self.bytes[: size_bytes & -8]
+        self.ints, self.longs = whole.cast("I"), whole.cast("Q")
         self.address = self._view.ctypes.data
 
     def view(self, dtype: str) -> np.ndarray:
         return self._view.view(dtype)
+
+    def find(self, byte: bytes, first: int, end: int) -> int:
+        """Where ``byte`` comes first from ``first`` to before ``end``; -1 for nowhere."""
+        return self._map.find(byte, first, end)
 
     def clear(self) -> None:
         """Zeros everywhere; takes no memory, whoever still holds a view."""

@@ -262,20 +262,25 @@ class Translator:
     def begin(self) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
         tier = self.tier
+        if self.code.ready is tier:
+            return
         if tier.hook:
             self.discover_nothing()
-        elif not self.code.is_ready(tier) and self.code.begin(
-            tier, tier.interpreter, self._next_threshold(0)
-        ):
+        elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
 
     def end(self) -> int:
         """The guest has run; how many blocks it has met."""
-        numbers = self.code.end()
-        if len(numbers):
-            self._note_inline(numbers.tolist())
-        self._lay(self.tier)
-        return len(numbers)
+        code, templates = self.code, self.tier.templates
+        n_found = 0
+        if code.has_found:
+            numbers = code.end()
+            n_found = len(numbers)
+            if self._inline:
+                self._note_inline(numbers.tolist())
+        if templates is not None and templates.laid < code.count:
+            self._lay(self.tier)
+        return n_found
 
     def discover_nothing(self) -> None:
         """Let the guest come back wherever nothing is known, until `begin`."""
@@ -284,7 +289,7 @@ class Translator:
 
     def is_known(self, pc: int) -> bool:
         """Whether control may arrive at ``pc`` without asking Python."""
-        return pc & 1 == 0 and bool(self.tier.slots.view("u8")[pc >> 1])
+        return pc & 1 == 0 and self.tier.slots.longs[pc >> 1] != 0
 
     def heat(self, pc: int) -> None:
         """The block at ``pc`` has been executed often enough to be wanted."""
@@ -323,9 +328,9 @@ class Translator:
         self.cache.forget(pcs)
         self.code.forget(pcs)
         gone = set(pcs)
-        places = np.array(pcs, np.int64) >> 1
         for tier in self._tiers.values():
-            tier.slots.view("u8")[places] = 0
+            for pc in pcs:
+                tier.slots.longs[pc >> 1] = 0
             with self._publishing:
                 loaded, left = tier.forget(gone)
             if loaded:

@@ -66,11 +66,11 @@ def _register(name: str, bits: int, kind: str, number: int) -> str:
 def read_register(registers: Registers, number: int) -> int:
     """The value of register ``number``, unsigned."""
     if number < PC:
-        return int(registers.x[number])
+        return registers.values[number]
     if number == PC:
         return registers.pc
     if number < FFLAGS:
-        return int(registers.f[number - F0])
+        return registers.values[32 + number - F0]
     return {FFLAGS: registers.fcsr & 31, FRM: registers.fcsr >> 5 & 7}.get(number, registers.fcsr)
 
 
@@ -81,9 +81,7 @@ def with_register(registers: Registers, number: int, value: int) -> Registers:
     if number == PC:
         return registers._replace(pc=value & _MASK)
     if number < FFLAGS:
-        f = registers.f.copy()
-        f[number - F0] = value & _MASK
-        return registers._replace(f=f)
+        return registers.with_x(32 + number - F0, value)
     fcsr = registers.fcsr
     if number == FFLAGS:
         return registers._replace(fcsr=fcsr & ~31 | value & 31)

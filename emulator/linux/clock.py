@@ -37,17 +37,14 @@ class VirtualClock:
     """The guest's clocks over ``source``, a function that gives virtual nanoseconds of processor time."""
 
     def __init__(self, source: Callable[[], int], epoch_seconds: int = DEFAULT_EPOCH_SECONDS) -> None:
-        self._source = source
+        self.processor = source
+        """Tells nanoseconds that the guest has computed for."""
         self._slept_nanoseconds = 0
         self.epoch_nanoseconds = epoch_seconds * NANOSECONDS
 
-    def processor(self) -> int:
-        """Nanoseconds the guest has computed for."""
-        return self._source()
-
     def elapsed(self) -> int:
         """Nanoseconds since the guest started."""
-        return self._source() + self._slept_nanoseconds
+        return self.processor() + self._slept_nanoseconds
 
     def wall(self) -> int:
         """Nanoseconds since 1970."""
@@ -115,8 +112,12 @@ class Timers:
 
     def next_deadline(self) -> int | None:
         """Time of the source at which the first timer expires if the guest computes on; None without one."""
-        armed = [(t.base, t.deadline) for t in self._timers if t.deadline is not None]
-        return min((self._clock.to_source(*one) for one in armed), default=None) if armed else None
+        first = None
+        for timer in self._timers:  # asked for twice at every system call
+            if timer.deadline is not None:
+                deadline = self._clock.to_source(timer.base, timer.deadline)
+                first = deadline if first is None else min(first, deadline)
+        return first
 
     def next_wakeup(self) -> int | None:
         """Elapsed time at which a timer could wake a sleeping guest: processor time stands still then."""

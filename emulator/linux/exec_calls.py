@@ -7,8 +7,6 @@ import os
 import stat
 from dataclasses import replace
 
-import numpy as np
-
 from emulator.errors import EmulatorError, GuestImageError
 from emulator.linux.abi import MASK_64, signed
 from emulator.linux.calls import AT_FDCWD, KernelCalls
@@ -91,8 +89,7 @@ class ExecCalls(KernelCalls):
         kernel.signals.copy_pending(before.signals)
         kernel.signals.thread = thread.signals
         self._owner.borrows, self._owner.has_executed = False, True
-        zeros = np.zeros(32, np.uint64)
-        Registers(zeros, zeros, process.entry, 0).with_x(_STACK_POINTER, process.stack_pointer).put(hart)
+        Registers.zeros(process.entry).with_x(_STACK_POINTER, process.stack_pointer).put(hart)
         if self._scheduler.on_switch is not None:
             self._scheduler.on_switch()
         raise Replaced

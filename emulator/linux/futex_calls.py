@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from emulator.linux.abi import signed
 from emulator.linux.clock import NANOSECONDS, VirtualClock
-from emulator.linux.scheduler import FutexWaiter, Scheduler
+from emulator.linux.futexes import FutexWaiter
+from emulator.linux.scheduler import Scheduler
 from emulator.linux.tasks import Thread, Wait
 from emulator.memory import GuestMemory, MemoryFault
 
@@ -33,14 +34,16 @@ class FutexCalls:
         kind, value = operation & _OPERATION, value & _ALL_BITS
         if address % 4:
             raise OSError(errno.EINVAL, "futex")
-        if kind in (_WAIT, _WAIT_BITSET):
-            bits = third & _ALL_BITS if kind == _WAIT_BITSET else _ALL_BITS
-            return self._wait(address, value, bits, self._deadline(operation, kind, timeout))
         if kind in (_WAKE, _WAKE_BITSET):
-            bits = third & _ALL_BITS if kind == _WAKE_BITSET else _ALL_BITS
+            bits = _ALL_BITS if kind == _WAKE else third & _ALL_BITS
             if not bits:
                 raise OSError(errno.EINVAL, "futex")
-            return self._futexes.wake(self._memory, address, signed(value, 32), bits)
+            return self._futexes.wake(self._memory, address, value - (value >> 31 << 32), bits)
+        if kind in (_WAIT, _WAIT_BITSET):
+            bits = _ALL_BITS if kind == _WAIT else third & _ALL_BITS
+            return self._wait(
+                address, value, bits, self._deadline(operation, kind, timeout) if timeout else None
+            )
         if kind in (_LOCK_PI, _LOCK_PI2, _TRYLOCK_PI):
             return self._lock(address, operation, kind, timeout)
         if kind == _UNLOCK_PI:

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 class Hart(Protocol):
     """Architectural state of the one hart.
 
-    ``x``, ``f``: uint64 ``(32,)`` views of the registers (``f`` raw, NaN-boxed). ``pc``: where execution goes
-    on; at a system call it is already the address after the ``ecall``. ``fcsr``: rounding mode and flags.
+    ``x``, ``f``: uint64 ``(32,)`` views of the registers (``f`` raw, NaN-boxed). ``registers``: the same 64 words, x
+    first, in less time for single ones and for all. ``pc``: where execution goes on; at a system call it is already
+    the address after the ``ecall``. ``fcsr``: rounding mode and flags.
     """
 
     x: NDArray[np.uint64]
     f: NDArray[np.uint64]
+    registers: memoryview
     pc: int
     fcsr: int
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from emulator.linux.abi import signal_name
 from emulator.linux.clock import Deadlock, TimeBase, Timers, VirtualClock
 from emulator.linux.elf import ElfImage
+from emulator.linux.futexes import Futexes
 from emulator.linux.hart import Hart
 from emulator.linux.ipc import IpcTable
 from emulator.linux.ipc_memory import MAX_SEGMENTS, Segment
@@ -31,60 +31,6 @@ _FIRST_PID = 1000
 _LAST_PID = 1 << 22
 # A wait without end that so many timers have not ended: their signals are blocked or ignored.
 _MAX_WAKEUPS = 1000
-
-
-class Futexes:
-    """Who waits for which word of memory, in order of arrival."""
-
-    def __init__(self, tell: Callable[[Thread], None]) -> None:
-        self._tell = tell
-        self._waiters: dict[tuple[object, int], list[FutexWaiter]] = {}
-
-    def add(self, memory: GuestMemory, address: int, bits: int, thread: Thread, tid: int = 0) -> FutexWaiter:
-        waiter = FutexWaiter(memory.place_of(address), bits, thread, tid)
-        self._waiters.setdefault(waiter.place, []).append(waiter)
-        return waiter
-
-    def remove(self, waiter: FutexWaiter) -> None:
-        """The wait has ended otherwise."""
-        others = [one for one in self._waiters.pop(waiter.place, []) if one is not waiter]
-        if others:
-            self._waiters[waiter.place] = others
-
-    def wake(self, memory: GuestMemory, address: int, at_most: int, bits: int = 0xFFFF_FFFF) -> int:
-        """How many were woken."""
-        waiting = self._waiters.get(memory.place_of(address), [])
-        chosen = [waiter for waiter in waiting if waiter.bits & bits][: max(0, at_most)]
-        for waiter in chosen:
-            waiter.woken = True
-            self.remove(waiter)
-            self._tell(waiter.thread)
-        return len(chosen)
-
-    def first(self, memory: GuestMemory, address: int) -> FutexWaiter | None:
-        """Who has waited longest for the word."""
-        return next(iter(self._waiters.get(memory.place_of(address), ())), None)
-
-    def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:
-        """Let waiters wait for another word instead; how many."""
-        chosen = self._waiters.get(memory.place_of(address), [])[: max(0, at_most)]
-        for waiter in chosen:
-            self.remove(waiter)
-            waiter.place = memory.place_of(target)
-            self._waiters.setdefault(waiter.place, []).append(waiter)
-        return len(chosen)
-
-
-@dataclass(eq=False)
-class FutexWaiter:
-    """One that waits for the word at ``place``; ``bits``: which wakes it takes; ``tid``: whose number is to be in the
-    word, for a lock that is handed over."""
-
-    place: tuple[object, int]
-    bits: int
-    thread: Thread
-    tid: int = 0
-    woken: bool = False
 
 
 class Scheduler:
@@ -255,23 +201,41 @@ class Scheduler:
 
     def look(self, hart: Hart) -> None:
         """Between stretches of running: end waits that are over, and the turn of the current thread."""
-        if self.stirred and self.waiting:
+        if self.stirred:
             self._ask()
         if self.current.process.stopped:
             self.leave_stopped(hart)
         elif self.runnable and self._instructions() >= self.turn_end:
             self._preempt(hart)
 
+    def goes_on(self, process: Process) -> bool:
+        """What `look` does after a system call of ``process`` where time does not matter; whether nothing is left to be
+        done: a thread of the process runs, and has no signals."""
+        if self.waiting.timed or self.timers.next_deadline() is not None:
+            return False
+        if self.stirred:
+            self._ask()
+        current = self.current
+        return (
+            current.process is process
+            and not process.stopped
+            and process.kernel.signals.is_idle(current.signals)
+            and not self.waiting.timed
+        )
+
     def until_turn_ends(self) -> int | None:
         """Instructions that the current thread may still run; None when nobody else wants to."""
-        return max(1, self.turn_end - self._instructions()) if self.runnable else None
+        if not self.runnable:
+            return None
+        left = self.turn_end - self._instructions()
+        return left if left > 0 else 1
 
     def next_deadline(self) -> int | None:
         """The clock source's time at which a timer or a wait ends if the current thread computes on."""
         timer = self.timers.next_deadline()
-        ends = self.waiting.ends()
-        if not ends:
+        if not self.waiting.timed:
             return timer
+        ends = self.waiting.ends()
         deadlines = [self.clock.to_source(TimeBase.ELAPSED, end) for end in ends]
         return min(deadlines if timer is None else [*deadlines, timer], default=None)
 
@@ -290,7 +254,7 @@ class Scheduler:
         chosen = self.runnable.pop(0)
         changed = chosen is not self.current
         self.current = chosen
-        chosen.kernel.signals.thread = chosen.signals
+        chosen.process.kernel.signals.thread = chosen.signals
         assert chosen.registers is not None
         chosen.registers.put(hart)
         chosen.registers = None
@@ -313,6 +277,9 @@ class Scheduler:
 
     def _ask(self) -> None:
         """Put all whose wait is over in the queue."""
+        if self.waiting.is_quiet:
+            self.stirred = False
+            return
         self.stirred = True
         while self.stirred:  # who is stopped meanwhile stirs its parent
             self.stirred = False
@@ -323,10 +290,14 @@ class Scheduler:
                     self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
-        if wait.is_told and (result := wait.ready()) is not None:
-            thread.restart = None
-            return self._ends_with(thread, result)
-        signals = thread.kernel.signals
+        signals = thread.process.kernel.signals
+        if wait.is_told:
+            result = wait.ready()
+            if result is not None:
+                thread.restart = None
+                return self._ends_with(thread, result)
+            if wait.until is None and signals.is_idle(thread.signals):
+                return False
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
         self._asked = thread
@@ -347,7 +318,9 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except Wait as further:  # it got on and waits for the rest; asked again, for a signal may have come before
+        except (
+            Wait
+        ) as further:  # it got on and waits for the rest; asked again, for a signal may have come before
             self.waiting.add(thread, further)
             result = None
             restart = restart if further.restartable else None

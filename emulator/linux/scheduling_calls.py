@@ -11,7 +11,7 @@ import struct
 from emulator.linux.abi import UID, signed
 from emulator.linux.calls import KernelCalls
 from emulator.linux.hart import Hart
-from emulator.linux.tasks import Process, Replaced
+from emulator.linux.tasks import Process
 
 _PLAIN = (0, 3, 5)  # SCHED_OTHER, SCHED_BATCH, SCHED_IDLE
 _REAL_TIME = (1, 2)  # SCHED_FIFO, SCHED_RR
@@ -24,10 +24,9 @@ _DEFAULT_NICE = 20  # getpriority tells 20 less the nice value
 
 
 class SchedulingCalls(KernelCalls):
-    def sched_yield(self, hart: Hart) -> int:
-        hart.x[10] = 0
-        self._scheduler.yield_turn(hart)
-        raise Replaced
+    def sched_yield(self, hart: Hart) -> None:
+        hart.registers[10] = 0
+        self._scheduler.yield_turn(hart)  # the result is there already: the hart may be another thread's
 
     def sched_getparam(self, pid: int, address: int) -> int:
         if pid != _INIT:

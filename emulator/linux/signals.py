@@ -229,12 +229,16 @@ class SignalState:
 
     def next_pending(self, mask: int | None = None) -> int | None:
         """The signal that would be delivered next with the mask given (default: the current one)."""
-        both = (*self.thread.pending, *self._pending)
-        if not both:
+        if not self.thread.pending and not self._pending:
             return None
+        both = (*self.thread.pending, *self._pending)
         blocked = self.mask if mask is None else mask
         ready = [info.signal for info in both if not blocked >> (info.signal - 1) & 1]
         return min(ready, default=None)
+
+    def is_idle(self, thread: ThreadSignals) -> bool:
+        """Whether nothing is pending for ``thread``, blocked or not."""
+        return not thread.pending and not self._pending
 
     def has_pending(self) -> bool:
         return self.next_pending() is not None

@@ -178,21 +178,24 @@ class LinuxKernel:
         The hart may be another thread's afterwards. Raises `GuestExit` when the first process ends and `Deadlock`
         when everybody waits for what can never happen.
         """
-        number, first = int(hart.x[_A7]), int(hart.x[_A0])
+        registers, scheduler = hart.registers, self.scheduler
+        number = registers[_A7]
         call = self._calls.get(number)
-        self.scheduler.stirred = True
+        scheduler.stirred = True
         if call is None:
-            self.scheduler.report(SYSTEM_CALL_NAMES.get(number, f"system call {number}"))
-            hart.x[_A0] = -errno.ENOSYS & MASK_64
+            scheduler.report(SYSTEM_CALL_NAMES.get(number, f"system call {number}"))
+            registers[_A0] = -errno.ENOSYS & MASK_64
             return
-        self.scheduler.current.restart = None
-        arguments: list[Any] = hart.x[_A0 : _A0 + call.n_arguments].tolist()
-        if call.takes_hart:
-            arguments = [hart, *arguments]
+        first = registers[_A0]
+        scheduler.current.restart = None
+        _, function, n_arguments, takes_hart = call
+        arguments: list[Any] = registers[_A0 : _A0 + n_arguments].tolist()
+        if takes_hart:
+            arguments.insert(0, hart)
         try:
-            result = call.function(*arguments)
+            result = function(*arguments)
         except WouldBlock as block:
-            self.scheduler.block(_tried_again(call, arguments, block), hart, first)
+            scheduler.block(_tried_again(call, arguments, block), hart, first)
             return
         except OSError as error:
             result = -(error.errno or errno.EIO)
@@ -201,7 +204,7 @@ class LinuxKernel:
         except MemoryLimit:
             result = -errno.ENOMEM
         except Wait as wait:
-            self.scheduler.block(wait, hart, first)
+            scheduler.block(wait, hart, first)
             return
         except Replaced:
             return
@@ -209,7 +212,7 @@ class LinuxKernel:
             self.end(hart, end)
             return
         if result is not None:
-            hart.x[_A0] = result & MASK_64
+            registers[_A0] = result & MASK_64
 
     def end(self, hart: Hart, end: GuestExit) -> None:
         """The process ends; the hart goes to somebody else. Raises ``end`` for the first process."""

@@ -5,14 +5,13 @@ Plain records. Who runs when is decided by `scheduler`; what the system calls do
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from emulator.linux.abi import MASK_64
 from emulator.linux.clock import LAST_NANOSECONDS
 from emulator.linux.hart import Hart
 from emulator.linux.signals import ThreadSignals
@@ -26,21 +25,27 @@ RLIMIT_NPROC tells."""
 
 
 class Registers(NamedTuple):
-    """A hart's architectural state while another thread has the hart; nobody changes the arrays."""
+    """A hart's architectural state while another thread has the hart.
 
-    x: NDArray[np.uint64]
-    f: NDArray[np.uint64]
+    ``values``: x and then f, 64 unsigned words; nobody changes the array.
+    """
+
+    values: array[int]
     pc: int
     fcsr: int
 
     @staticmethod
     def of(hart: Hart) -> Registers:
-        return Registers(hart.x.copy(), hart.f.copy(), hart.pc, hart.fcsr)
+        return Registers(array("Q", hart.registers.tobytes()), hart.pc, hart.fcsr)
+
+    @staticmethod
+    def zeros(pc: int) -> Registers:
+        """Those of a program that begins at ``pc``."""
+        return Registers(array("Q", bytes(8 * 64)), pc, 0)
 
     def put(self, hart: Hart) -> None:
         """Give them to the hart."""
-        hart.x[:] = self.x
-        hart.f[:] = self.f
+        hart.registers[:] = self.values
         hart.pc = self.pc
         hart.fcsr = self.fcsr
 
@@ -49,10 +54,10 @@ class Registers(NamedTuple):
         return self.with_x(10, value)
 
     def with_x(self, number: int, value: int) -> Registers:
-        """The same with another value in an x register."""
-        x = self.x.copy()
-        x[number] = value & (1 << 64) - 1
-        return self._replace(x=x)
+        """The same with another value in an x register, or in f register ``number`` - 32."""
+        values = self.values[:]
+        values[number] = value & MASK_64
+        return Registers(values, self.pc, self.fcsr)
 
 
 class WhenStopped(Enum):

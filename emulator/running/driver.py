@@ -134,10 +134,10 @@ class Driver:
         run = (self._translated or self._oracle).run
         end = time.instructions + instructions
         while time.instructions < end:
-            budget = min(end - time.instructions, stops.until_next())
+            budget = stops.until_next()
             if record.instructions >= record.limit:
                 self._observers.drain()
-            run(min(budget, record.limit - record.instructions), stops.until_exactly)
+            run(min(budget, end - time.instructions, record.limit - record.instructions), stops.until_exactly)
             stops.look_after_guest()
 
     def _run_intervals(self, translated: TranslatedRunner, writer: IntervalWriter, length: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from emulator.engine.state import CANONICAL_EMPTY_RESERVATION, Hart
+from emulator.engine.state import Hart
 from emulator.errors import GuestFault
 from emulator.faults import explain, fault_of, place_of, signal_code
 from emulator.linux.abi import Signal
@@ -57,13 +57,13 @@ class Guest:
 
     def _switched(self) -> None:
         """Another thread has got the hart, or the one that has it runs another program."""
-        self.hart.set("reservation", CANONICAL_EMPTY_RESERVATION)
+        self.hart.empty_reservation()
         self.look = True
-        kernel = self.scheduler.current.kernel
+        kernel = self.scheduler.current.process.kernel
         if kernel is not self.kernel:
             self.kernel = kernel
             self.changed()
-        if kernel.memory is not self.memory:
+        if kernel.memory is not self.space.memory:
             self._enter(kernel.memory)
 
     def _enter(self, memory: GuestMemory) -> None:

@@ -41,6 +41,13 @@ class Observers:
         """Who has the record, beside the timing core."""
         return tuple(consumer for consumer in self._consumers if consumer is not self._core)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the guest runs for nobody: no record, and nobody is called."""
+        return not (
+            self._consumers or self.selection.hooks or self.selection.inline or self.record.is_limited
+        )
+
     def observe(self, selection: TraceSelection, consumers: Sequence[Consumer]) -> None:
         """From now on let ``consumers`` have the record, and select ``selection`` beside what they want."""
         self.drain()

@@ -10,7 +10,7 @@ from emulator.engine.blocks import Block
 from emulator.engine.entry import Entry
 from emulator.engine.inline import execute as execute_with_calls
 from emulator.engine.lines import noted
-from emulator.engine.oracle import Environment, Oracle
+from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
 from emulator.engine.state import TOUCH_EPOCH
 from emulator.engine.translator import is_hooked
 from emulator.errors import GuestFault
@@ -68,14 +68,18 @@ class OracleRunner:
 
     def execute_slow(self) -> None:
         """Execute the instruction at pc, which ends a translated block."""
+        pc, space = self._hart.pc, self._guest.space
         self.oracle.hooks = None
-        word, instruction = self._guest.space.instruction_at(self._hart.pc)
         self._record.begin_events()
+        if space.memory.peek(pc, ECALL_BYTES) == ECALL and not self._observers.selection.inline:
+            self.oracle.execute_ecall(pc)
+            return
+        word, instruction = space.instruction_at(pc)
         self._execute(instruction, instruction.op_class, word, self._observers.selection)
 
     def _run_block(self) -> None:
         observers, record, time, space = self._observers, self._record, self._time, self._guest.space
-        if space.is_in_doubt:
+        if space.in_doubt:
             space.settle()
         block = space.cache.get(self._hart.pc)
         touch_time = TOUCH_EPOCH + time.instructions

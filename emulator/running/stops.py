@@ -29,7 +29,7 @@ class Stops:
 
     def until_next(self) -> int:
         """Instructions to run before looking after the guest again. Raises `InstructionLimit`."""
-        most = UNTRACED_BATCH_INSTRUCTIONS
+        most, scheduler = UNTRACED_BATCH_INSTRUCTIONS, self._scheduler
         limit, executed = self.limit_instructions, self._time.instructions
         if limit is not None:
             if executed >= limit:
@@ -38,11 +38,10 @@ class Stops:
                     f"{self._guest.place()}. Raise the limit or give it less work"
                 )
             most = min(most, limit - executed)
-        turn = self._scheduler.until_turn_ends()
-        deadline = self._scheduler.next_deadline()
-        self.until_exactly = turn
-        if turn is not None:
-            most = min(most, turn)
+        self.until_exactly = turn = scheduler.until_turn_ends()
+        deadline = scheduler.next_deadline()
+        if turn is not None and turn < most:
+            most = turn
         if deadline is not None:
             until = self._time.instructions_until(deadline)
             most = min(most, until)
@@ -58,9 +57,10 @@ class Stops:
             raise EmulatorError(
                 "an inline function of an analyzer has raised an exception; expected it to raise none"
             )
-        deadline = guest.kernel.next_timer_deadline_nanoseconds()
+        scheduler = self._scheduler
+        deadline = scheduler.next_deadline()
         if deadline is not None and self._time.nanoseconds() >= deadline:
             guest.kernel.fire_timers()
-        self._scheduler.look(guest.hart)
+        scheduler.look(guest.hart)
         while guest.kernel.pending_signal() is not None:
             guest.kernel.deliver(guest.hart)

@@ -16,13 +16,13 @@ from emulator.engine.archive import Archive
 from emulator.engine.entry import Entry
 from emulator.engine.flow import MAX_UNCHECKED_INSTRUCTIONS
 from emulator.engine.programs import Program
-from emulator.engine.state import TOUCH_EPOCH, Exit, Hart
+from emulator.engine.state import Exit, Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
 from emulator.faults import reported_fault
 from emulator.linux.abi import Signal
-from emulator.memory import ADDRESS_SPACE_BYTES
+from emulator.memory import ADDRESS_SPACE_BYTES, MemoryFault
 from emulator.running.guest import Guest, caught_faults
 from emulator.running.observers import Observers
 from emulator.running.oracle_runner import OracleRunner
@@ -38,6 +38,8 @@ LONGEST_PATH = MAX_UNCHECKED_INSTRUCTIONS + MAX_BLOCK_INSTRUCTIONS
 # and this power of two of all that the guest has executed.
 _LEAST_STRETCH = 200_000
 _STRETCH_SHIFT = 6
+_NOT_ENTERED = -1
+_SLOW, _HOOK, _HOT, _FAULT = int(Exit.SLOW), int(Exit.HOOK), int(Exit.HOT), int(Exit.FAULT)
 
 
 class TranslatedRunner:
@@ -63,9 +65,11 @@ class TranslatedRunner:
         self._keep = keep
         self._programs: dict[str, Program] = {}
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
+        self._is_alone = False  # whether nobody looks at what the guest does, only at what becomes of it
         self._exactly = False  # whether the tier that stops exactly is in force
         self._stretch = _LEAST_STRETCH  # instructions before new blocks are laid, at most
         self._entry = Entry.get()
+        self._enter, self._hart_address = self._entry.enter, self._hart.address
         place = self._entry.register(self._hart.address)
         # Whoever forgets `close` must not leave a state behind in which faults of later machines are noted.
         self._unregister = weakref.finalize(self, _unregister, self._entry, place, self._hart)
@@ -96,6 +100,7 @@ class TranslatedRunner:
             selection = replace(selection, exact_faults=True)
         self.translator.select(selection)
         self._selected = True
+        self._is_alone = self._time.core is None and self._observers.is_alone
         if self._exactly:
             self.translator.step_exactly(True)
 
@@ -152,16 +157,38 @@ class TranslatedRunner:
             self._react(reason)
 
     def _run_translated(self, budget: int) -> None:
+        """Run for about ``budget``, or until somebody has to look after the guest."""
+        hart, scheduler = self._hart, self._guest.scheduler
+        while True:
+            process, had_others = scheduler.current.process, bool(scheduler.runnable)
+            executed, reason = self._run_stretch(budget)
+            self._react(reason)
+            budget -= executed
+            if (
+                reason != _SLOW
+                or not self._is_alone
+                or not hart.host_rounding
+                or not scheduler.goes_on(process)
+            ):
+                return
+            if scheduler.runnable and not had_others:  # turns count from now on
+                budget = min(budget, scheduler.turn_end - self._time.instructions - LONGEST_PATH)
+            if budget <= 0:
+                return
+
+    def _run_stretch(self, budget: int) -> tuple[int, int]:
         """Run for about ``budget``, or until blocks that the interpreter has met are worth laying: it is four times as
-        slow as templates, and while new ones come it meets some that stay."""
+        slow as templates, and while new ones come it meets some that stay. Instructions, and why the guest is back."""
         hart, time = self._hart, self._time
-        hart.budget = budget = min(budget, self._stretch)
-        hart.set("touch_time", TOUCH_EPOCH + time.instructions + budget)
+        if budget > self._stretch:
+            budget = self._stretch
+        hart.begin(budget, time.instructions)
         if not self._may_enter():
-            return
-        self.translator.begin()
-        self._entry.enter(hart.address)
-        n_new = self.translator.end()
+            return 0, _NOT_ENTERED
+        translator = self.translator
+        translator.begin()
+        self._enter(self._hart_address)
+        n_new = translator.end()
         executed = budget - hart.budget
         time.instructions += executed
         if n_new:
@@ -169,14 +196,14 @@ class TranslatedRunner:
         elif executed >= budget:
             self._stretch *= 2
         self._record.instructions += executed
-        self._react(hart.get("reason"))
+        return executed, hart.reason
 
     def _may_enter(self) -> bool:
         """Make the code at pc known; False when the guest's handler is to run first."""
         if not self._selected:
             self.select()
         pc, translator = self._hart.pc, self.translator
-        if self._space.is_in_doubt:
+        if self._space.in_doubt:
             self._space.settle()
         if not 0 <= pc < ADDRESS_SPACE_BYTES:
             raise GuestFault(f"jump to {pc:#x}, outside the address space", Signal.SIGSEGV, pc, pc)
@@ -185,13 +212,16 @@ class TranslatedRunner:
     # --- back
     def _react(self, reason: int) -> None:
         """Do what translated code came back for."""
-        if reason == Exit.SLOW:
-            self._guest.attempt(self._oracle.execute_slow)
-        elif reason == Exit.HOOK:
+        if reason == _SLOW:
+            try:
+                self._oracle.execute_slow()
+            except (MemoryFault, GuestFault) as fault:
+                self._guest.deliver(fault)
+        elif reason == _HOOK:
             self._oracle.run(1)
-        elif reason == Exit.HOT:
+        elif reason == _HOT:
             self.translator.heat(self._hart.pc)
-        elif reason == Exit.FAULT:
+        elif reason == _FAULT:
             self._guest.attempt(self._raise_fault)
 
     def _raise_fault(self) -> None:

@@ -41,7 +41,8 @@ class VirtualTime:
 
     def nanoseconds(self) -> int:
         """Since the guest began."""
-        return self.cycles * 1_000_000_000 // self.clock_hz
+        cycles = self.instructions if self.core is None else self.cycles
+        return cycles * 1_000_000_000 // self.clock_hz
 
     def instructions_until(self, nanoseconds: int) -> int:
         """Instructions to that moment, at least 1; with a core about as many, to be asked again then."""

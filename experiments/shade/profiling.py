@@ -32,7 +32,7 @@ PLACES = ("translations", "translating", "delivery", "system calls", "Python")
 _EMULATOR = str(Path(emulator.__file__).parent) + os.sep
 # What runs while a function of such a file is the innermost of ours in Python; the first that fits.
 _PLACE_OF = {
-    "running/translated_runner.py:_run_translated": "translations",
+    "running/translated_runner.py:_run_stretch": "translations",
     "intervals.py:run": "translations",
     "engine/oracle.py": "system calls",
     "engine/": "translating",

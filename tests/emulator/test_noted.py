@@ -45,3 +45,18 @@ def test_noted_code(noted: list[tuple[int, bytes]], forgotten: int | None) -> No
     changed = sorted({at >> 1 for at in list(twin)[:3]})
     assert code.changes(5, memoryview(contents)).tolist() == changed
     assert code.changes(5, None).tolist() == sorted({at >> 1 for at in twin if at < START + PAGE_BYTES})
+
+
+def test_pages_with_much_that_is_not_code() -> None:
+    """Words that differ where nothing was noted, few or many, say nothing; among them a changed one is found."""
+    for n_others in (3, 1000):
+        code, contents = NotedCode(), bytearray(2 * PAGE_BYTES)
+        for at in range(START, START + 64, 16):
+            code.note(at, bytes([1, 2, 3, 4, 5, 6]))
+            contents[at - START : at - START + 6] = bytes([1, 2, 3, 4, 5, 6])
+        for n in range(n_others):  # in the same words as code, and elsewhere
+            contents[6 + 16 * (n % 4) if n < 4 else 64 + 8 * (n - 4)] = 0x55
+        assert code.changes(5, memoryview(contents)).tolist() == []
+        for at in (18, 50):
+            contents[at] ^= 0x80
+        assert code.changes(5, memoryview(contents)).tolist() == [(START + at) >> 1 for at in (18, 50)]

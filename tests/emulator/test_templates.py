@@ -225,18 +225,19 @@ def test_new_blocks_are_laid_soon_and_seldom_interrupt(
         " for (int i = 0; i < 3000000; i++) x = x * 3 + i; return 0; }"
     )
     stretches: list[int] = []
-    run = TranslatedRunner._run_translated
+    run = TranslatedRunner._run_stretch
 
-    def noted(runner: TranslatedRunner, budget: int) -> None:
+    def noted(runner: TranslatedRunner, budget: int) -> tuple[int, int]:
         before = runner._time.instructions
-        run(runner, budget)
+        told = run(runner, budget)
         stretches.append(runner._time.instructions - before)
         if sum(stretches) > 1_000_000:
             templates = runner.translator.tier.templates
             assert templates is not None
             assert templates.laid == len(runner.translator.code)
+        return told
 
-    monkeypatch.setattr(TranslatedRunner, "_run_translated", noted)
+    monkeypatch.setattr(TranslatedRunner, "_run_stretch", noted)
     elf = build_program([source], ["-O1"]).elf_path
     with Machine(elf, optimise_executions=1 << 30) as machine:
         machine.run()

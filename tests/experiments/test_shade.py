@@ -138,7 +138,7 @@ def test_places_are_by_the_innermost_function_of_ours() -> None:
         return str(found[0])
 
     base = Path(emulator.engine.translator.__file__).parents[1]
-    assert inside(str(base / "running" / "translated_runner.py"), "_run_translated") == "translations"
+    assert inside(str(base / "running" / "translated_runner.py"), "_run_stretch") == "translations"
     assert inside(str(base / "machine.py"), "observe") == "Python"
     assert inside(str(base / "engine" / "region.py"), "emit") == "translating"
     assert inside(str(base / "analyzers" / "expand.py"), "batches") == "delivery"

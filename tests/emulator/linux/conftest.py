@@ -30,8 +30,8 @@ class FakeHart:
     """Registers and nothing else."""
 
     def __init__(self) -> None:
-        self.x = np.zeros(32, np.uint64)
-        self.f = np.zeros(32, np.uint64)
+        both = np.zeros(64, np.uint64)
+        self.x, self.f, self.registers = both[:32], both[32:], both.data.cast("B").cast("Q")
         self.pc = CODE_ADDRESS
         self.fcsr = 0
 
