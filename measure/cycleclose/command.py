@@ -106,6 +106,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
         problem = _bad_ending(machine)
     with machine_for(job, elf) as machine:
         found = list(trace_again(machine, core, settings, known, job.samples))
+        machine.save_translations()  # other ones: nothing but lines and counts is noted
     seconds = time.perf_counter() - started
     return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, 0, problem)
 

@@ -139,4 +139,6 @@ def trace_in_two_runs(
         found = profile(machine, core.config, settings)
         machine.save_translations()
     with make_machine() as machine:
-        return list(trace_again(machine, core, settings, found, samples))
+        traced = list(trace_again(machine, core, settings, found, samples))
+        machine.save_translations()
+    return traced
