@@ -44,7 +44,8 @@ from emulator.events import Ranges, TraceSelection
 OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
 # LLVM takes 30 ms of the guest's thread to load, and slows it down while it works: who does not run long, or has
 # translations of an earlier process, does without.
-WORTH_LOADING = 6  # times as many executions as are enough otherwise
+WORTH_LOADING = 6  # times as many executions as are enough otherwise; where nothing is kept of the program
+WORTH_ADDING = 20  # the same where something is, and from which on a block is planned for the next process
 _MOST_EXECUTIONS = 1 << 30
 _NEAR = 32  # blocks that are met at once
 
@@ -82,6 +83,7 @@ class Translator:
             self._form, self._build, self.code.all_executions, optimise_executions, self._compiler
         )
         self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
+        self._has_kept = False  # whether an earlier process has left translations
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
@@ -215,7 +217,13 @@ class Translator:
     @property
     def _worth(self) -> int:
         """Executions of one block from which on LLVM is worth loading."""
-        return min(WORTH_LOADING * self.optimise_executions, _MOST_EXECUTIONS)
+        times = WORTH_ADDING if self._has_kept else WORTH_LOADING
+        return min(times * self.optimise_executions, _MOST_EXECUTIONS)
+
+    @property
+    def _worth_planning(self) -> int:
+        """Executions of one block from which on the next process is to translate it."""
+        return min(WORTH_ADDING * self.optimise_executions, _MOST_EXECUTIONS)
 
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
@@ -345,6 +353,7 @@ class Translator:
             return
         saved = self._program.regions(tier.selection)
         if saved.regions:
+            self._has_kept = True
             tier.remembered = Remembered(saved, self._source)
             self._take_arrived(tier, tier.remembered)
 
@@ -406,7 +415,7 @@ class Translator:
         planned = {
             region.name: region
             for region in (*self._background.unfinished(tier), *self._plans(tier))
-            if region.name in before or self.code.executions(region.entries[0]) >= self._worth
+            if region.name in before or self.code.executions(region.entries[0]) >= self._worth_planning
         }
         kept = [
             region
@@ -442,7 +451,7 @@ class Translator:
         """What was worth to be translated, and has waited in vain: the next process begins with it."""
         wanted = np.array(self._background.wanted(tier), np.int64)
         executions = self.code.all_executions(wanted)
-        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._worth).sum())]
+        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._worth_planning).sum())]
         return [self._form(tier, pc) for pc in wanted[hottest].tolist() if pc not in tier.optimised]
 
     def _numbers(self, tier: Tier, pcs: Collection[int]) -> dict[str, int]:

@@ -33,7 +33,7 @@ CATALOGUE = ROOT / "configs" / "programs.yaml"
 RUNS = 5
 # Arguments by program; those of the held-out ones are no size of the catalogue.
 SETS: dict[str, dict[str, list[str]]] = {
-    "tuned": {name: ["medium"] for name in ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")},
+    "tuned": {name: ["large"] for name in ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")},
     "held out": {
         "lua": ["-", "45"], "sqlite": ["17000"], "picosat": ["170", "9"], "zopfli": ["90000"],
         "brotli": ["200000", "10"],

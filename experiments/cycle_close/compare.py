@@ -22,7 +22,8 @@ def rows(recorded: Path) -> list[Row]:
         *_time(recorded),
         *_shares(recorded),
         *_policies(recorded),
-        *_deviations(recorded),
+        *_deviations(recorded, "figure6", ""),
+        *_deviations(recorded, "figure6_desktop", "desktop machine, "),
     ]
 
 
@@ -71,8 +72,8 @@ def _policies(recorded: Path) -> list[Row]:
     return [("Figure 5: deviation of CPI by threshold and policy", theirs, ours)]
 
 
-def _deviations(recorded: Path) -> list[Row]:
-    table = pd.read_csv(recorded / "figure6.csv")
+def _deviations(recorded: Path, figure: str, machine: str) -> list[Row]:
+    table = pd.read_csv(recorded / f"{figure}.csv")
     found = []
     for way in table["way"].unique():
         mine = table[table["way"] == way]
@@ -81,10 +82,10 @@ def _deviations(recorded: Path) -> list[Row]:
         worst = each.loc[each["deviation_percent"].idxmax()]
         name = METRICS[worst["metric"]].replace("\n", " ")
         found += [
-            (f"Figure 6: deviation of CPI, mean, 200k, {_way(way)}", "3.2%", f"{means['cpi']:.1f}%"),
-            (f"of all metrics, mean, {_way(way)}", "3.7%", f"{means.mean():.1f}%"),
+            (f"Figure 6: deviation of CPI, mean, 200k, {machine}{_way(way)}", "3.2%", f"{means['cpi']:.1f}%"),
+            (f"of all metrics, mean, {machine}{_way(way)}", "3.7%", f"{means.mean():.1f}%"),
             (
-                f"largest of any metric, {_way(way)}",
+                f"largest of any metric, {machine}{_way(way)}",
                 "10.3% (cjpeg, data cache hits)",
                 f"{worst['deviation_percent']:.1f}% ({worst['program']}, {name})",
             ),
