@@ -157,7 +157,7 @@ def test_an_invalid_operation_stays_before_the_flags_are_cleared(engine: str, or
 
 
 def test_they_do_not_leave_translations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oracle executes one instruction of a guest with many of them: the system call at its end."""
+    """The oracle executes no instruction of a guest with many of them but the system call at its end, if that."""
     body = [
         access("csrrs", 5, 0, FCSR), access("csrrwi", 6, 1, FRM), encode("fcvt.d.l", 1, 9, rm=4),
         access("csrrw", 0, 6, FRM), encode("fcvt.l.d", 7, 1, rm=2), access("csrrw", 7, 5, FCSR),
@@ -177,7 +177,7 @@ def test_they_do_not_leave_translations(monkeypatch: pytest.MonkeyPatch) -> None
         with Machine(program, background=False, **options) as machine:  # type: ignore[arg-type]
             assert machine.run().status == 0
             assert machine.instructions > 4096 * len(body)
-        assert executed == ["ecall"]
+        assert executed in ([], ["ecall"])
 
 
 def _noting(executed: list[str], execute: Callable[[Oracle, Instruction], None]) -> Callable[..., None]:
