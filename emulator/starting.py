@@ -16,7 +16,7 @@ def starting(freeze: bool = True) -> Iterator[None]:
     linear algebra: as soon as it is loaded its threads would spin on the other processors for tens of milliseconds, in
     case that there is work for them. They shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
 
-    Without ``freeze`` what there is afterwards is looked through as ever.
+    ``freeze``: leave what was loaded out of later garbage collections, too.
     """
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     was_enabled = gc.isenabled()
@@ -24,7 +24,7 @@ def starting(freeze: bool = True) -> Iterator[None]:
     try:
         yield
         if freeze:
-            gc.freeze()  # what there is now need not be looked through later either
+            gc.freeze()  # the garbage collector never looks at what is loaded by now
     finally:
         if was_enabled:
             gc.enable()

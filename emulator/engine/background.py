@@ -75,7 +75,7 @@ class Background:
     ) -> None:
         self._form, self._build, self._executions, self._enough = form, build, executions, enough
         self._compiler = compiler
-        self._fair_share = FairShare()
+        self.fair_share = FairShare()
         self._thread: threading.Thread | None = None
         self._wanted: list[tuple[Tier, int]] = []  # guarded by the condition
         self._ordered: list[tuple[Tier, Region]] = []  # the same
@@ -100,7 +100,6 @@ class Background:
     def order(self, tier: Tier, region: Region) -> None:
         """Build ``region`` before anything that is wanted."""
         with self._condition:
-            self._fair_share.has_begun_before = True
             self._ordered.append((tier, region))
             self._n_orders += 1
             self._condition.notify()
@@ -109,7 +108,7 @@ class Background:
     def finish_one(self, seconds: float) -> None:
         """Wait until something is built, for so long at most, if anything was ordered and nothing is built yet."""
         with self._condition:
-            self._fair_share.is_waited_for = True
+            self.fair_share.is_waited_for = True
             self._condition.notify()
             self._condition.wait_for(
                 lambda: self._n_built or not self._n_orders or self._failure is not None, seconds
@@ -173,11 +172,11 @@ class Background:
 
     def _work(self) -> None:
         try:
-            with self._fair_share.working():
+            with self.fair_share.working():
                 self._compiler.load_llvm()
             while True:
                 with self._condition:
-                    while not self._stopping and (seconds := self._fair_share.owed_seconds()) > 0:
+                    while not self._stopping and (seconds := self.fair_share.owed_seconds()) > 0:
                         self._condition.wait(seconds)
                     while not (self._wanted or self._ordered or self._stopping):
                         self._condition.wait()
@@ -191,7 +190,7 @@ class Background:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
                     self._is_forming = hottest is not None
-                with self._fair_share.working():
+                with self.fair_share.working():
                     if hottest is not None:
                         formed = hottest[0], self._form(*hottest)
                         with self._condition:

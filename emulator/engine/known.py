@@ -218,8 +218,8 @@ class KnownCode:
         return np.concatenate(found)
 
     def meet_near(self, pc: int, tier: Tier, runner: int, report_at: int, at_most: int) -> NDArray[np.int64]:
-        """Know the block at ``pc`` and those that control may get to from it before an indirect jump, about ``at_most``
-        in all, as far as the kernel can; their numbers, of those that were not known."""
+        """Discover the block at ``pc`` and the blocks that control may reach from it before an indirect jump, about
+        ``at_most`` in all. Gives the numbers of the new blocks: none where the kernel cannot discover the first one."""
         kernel = self._kernel
         if kernel is None or self._cache.number_of(pc) is not None:
             return _NOTHING
@@ -236,7 +236,7 @@ class KnownCode:
             kinds, known = blocks["terminator"], blocks["target_known"] != 0
             comes_back = (kinds == _BRANCH) | (kinds == _CALL) | (kinds == _INDIRECT_CALL)
             pcs = [*blocks["target_pc"][known].tolist(), *blocks["end_pc"][comes_back].tolist()]
-        self._ready = None
+        self.ready = None
         return np.concatenate(found)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ class Table:
         return self._view.view(dtype)
 
     def find(self, byte: bytes, first: int, end: int) -> int:
-        """Where ``byte`` comes first from ``first`` to before ``end``; -1 for nowhere."""
+        """The first place of ``byte`` in the range from ``first`` to before ``end``; -1 where the range has none."""
         return self._map.find(byte, first, end)
 
     def clear(self) -> None:

@@ -83,7 +83,6 @@ class Translator:
             self._form, self._build, self.code.all_executions, optimise_executions, self._compiler
         )
         self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
-        self._has_kept = False  # whether an earlier process has left translations
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
@@ -217,7 +216,7 @@ class Translator:
     @property
     def _worth(self) -> int:
         """Executions of one block from which on LLVM is worth loading."""
-        times = WORTH_ADDING if self._has_kept else WORTH_LOADING
+        times = WORTH_ADDING if self._background.fair_share.has_begun_before else WORTH_LOADING
         return min(times * self.optimise_executions, _MOST_EXECUTIONS)
 
     @property
@@ -353,7 +352,7 @@ class Translator:
             return
         saved = self._program.regions(tier.selection)
         if saved.regions:
-            self._has_kept = True
+            self._background.fair_share.has_begun_before = True
             tier.remembered = Remembered(saved, self._source)
             self._take_arrived(tier, tier.remembered)
 

@@ -1,4 +1,4 @@
-"""Who waits for words of memory, for `scheduler` and `futex_calls`."""
+"""The threads that wait for words of memory, for `scheduler` and `futex_calls`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FutexWaiter:
 
 
 class Futexes:
-    """Who waits for which word of memory, in order of arrival."""
+    """The waiters of each word of memory, in order of arrival."""
 
     def __init__(self, tell: Callable[[Thread], None]) -> None:
         self._tell = tell
@@ -63,7 +63,7 @@ class Futexes:
         return len(chosen)
 
     def first(self, memory: GuestMemory, address: int) -> FutexWaiter | None:
-        """Who has waited longest for the word."""
+        """The waiter that has waited longest for the word; None where no thread waits for it."""
         return next(iter(self._waiters.get(memory.place_of(address), ())), None)
 
     def move(self, memory: GuestMemory, address: int, target: int, at_most: int) -> int:

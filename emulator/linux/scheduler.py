@@ -318,9 +318,8 @@ class Scheduler:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        except (
-            Wait
-        ) as further:  # it got on and waits for the rest; asked again, for a signal may have come before
+        # The call got on and waits for the rest. It is asked again, because a signal may have come before.
+        except Wait as further:
             self.waiting.add(thread, further)
             result = None
             restart = restart if further.restartable else None

@@ -27,7 +27,7 @@ RLIMIT_NPROC tells."""
 class Registers(NamedTuple):
     """A hart's architectural state while another thread has the hart.
 
-    ``values``: x and then f, 64 unsigned words; nobody changes the array.
+    ``values``: x and then f, 64 unsigned words, which are never changed in place.
     """
 
     values: array[int]

@@ -66,7 +66,7 @@ class WaitQueue:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody is to be asked: all who wait will be told."""
+        """Whether no wait has to be asked: all threads that wait will be told."""
         return not (self._told or self._always or self.timed or self._everybody)
 
     def to_ask(self, elapsed: Callable[[], int]) -> list[Thread]:

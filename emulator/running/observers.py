@@ -43,7 +43,7 @@ class Observers:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the guest runs for nobody: no record, and nobody is called."""
+        """Whether the guest runs without observers: there is no record, and nothing is called while it runs."""
         return not (
             self._consumers or self.selection.hooks or self.selection.inline or self.record.is_limited
         )

@@ -65,7 +65,7 @@ class TranslatedRunner:
         self._keep = keep
         self._programs: dict[str, Program] = {}
         self._selected = False  # whether the translator knows the selection: it learns it when the guest runs
-        self._is_alone = False  # whether nobody looks at what the guest does, only at what becomes of it
+        self._is_alone = False  # whether the guest has no observers and no timing core
         self._exactly = False  # whether the tier that stops exactly is in force
         self._stretch = _LEAST_STRETCH  # instructions before new blocks are laid, at most
         self._entry = Entry.get()

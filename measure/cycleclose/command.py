@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import Console
 
-ENOUGH_SAMPLED_AGAIN, MUCH_OFF = (
-    5,
-    0.1,
-)  # intervals, and a part of CPI, from which on estimates are not to be trusted
+# Estimates are not to be trusted where so many intervals, or more, were estimated so far off, as a part of their CPI.
+ENOUGH_SAMPLED_AGAIN, MUCH_OFF = 5, 0.1
 SUMMARY_FORMAT = "perturbation-cycleclose-1"
 
 

@@ -95,7 +95,7 @@ def test_the_second_process_optimises_nothing(
 def finish_all(background: Background, seconds: float) -> None:
     """For `Background.finish_one`: wait until everything that was ordered is built."""
     with background._condition:
-        background._fair_share.is_waited_for = True
+        background.fair_share.is_waited_for = True
         assert background._condition.wait_for(lambda: not background._n_orders, 60)
 
 
