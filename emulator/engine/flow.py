@@ -70,9 +70,9 @@ class Flow:
     state buffer before and after a block; ``sound_in``: those that were checked as bases of accesses on every way to
     it and not written since; ``boxed_in``: f registers that are yet to be read as singles and have one on every way to
     it inside the region: where it is an entry, too, that has to be looked at. ``checks``: blocks that check the
-    budget; ``loop_heads``: those that are gone back to. ``stored``: registers that a block writes to the state buffer at its
-    end. Short innermost loops leave none there, which costs each exit from them the stores; elsewhere, where there are many
-    exits and few rounds, the blocks store what they write, and LLVM has half as much to do.
+    budget; ``loop_heads``: those that are gone back to. ``stored``: registers that a block writes to the state buffer
+    at its end. Short innermost loops leave none there, which costs each exit from them the stores; elsewhere, where
+    there are many exits and few rounds, the blocks store what they write, and LLVM has half as much to do.
     ``resident``: registers are in the state buffer between blocks; ``changing``: others may write them.
     """
 
