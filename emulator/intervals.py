@@ -80,13 +80,14 @@ class IntervalWriter:
         return bool(self.job[self._kernel.INSTRUCTIONS] > end)
 
     def run(
-        self, enter: int, tiers: tuple[Tier, Tier], longest_path: int, length: int, stop: int, n_blocks: int
-    ) -> tuple[int, bool, int]:
+        self, enter: int, tiers: tuple[Tier, Tier], longest_path: int, length: int, stop: int,
+        n_blocks: NDArray[np.int64],
+    ) -> tuple[int, bool, int]:  # fmt: skip
         """Run until an interval cannot be put down or Python is wanted: instructions so far, whether the exact tier
-        is in force, and the reason."""
+        is in force, and the reason. ``n_blocks``: (1,) how many blocks there are at any moment."""
         kernel, job, hart = self._kernel, self.job, self._hart
         fast, exact = (tier.slots for tier in tiers)
-        self.make_room(n_blocks)
+        self.make_room(int(n_blocks[0]))
         job[kernel.STOP] = stop
         reason = kernel.run_intervals(
             enter, hart.address, hart.words.view(np.int64), fast.view("u8"), exact.view("u8"), fast.address,

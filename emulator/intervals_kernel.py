@@ -55,7 +55,7 @@ def close_interval(
 @kernel
 def run_intervals(
     enter: Integer, state: Integer, words: Longs, fast: NDArray[np.uint64], exact: NDArray[np.uint64],
-    fast_slots: Integer, exact_slots: Integer, longest_path: Integer, length: Integer, job: Longs, n_blocks: Integer,
+    fast_slots: Integer, exact_slots: Integer, longest_path: Integer, length: Integer, job: Longs, n_blocks: Longs,
     counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs, starts: Longs,
     blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
 ) -> Integer:  # fmt: skip
@@ -63,17 +63,18 @@ def run_intervals(
 
     ``enter``: address of the function that runs translations; ``state``: address of the hart's state, whose
     ``words`` are int64; ``fast``, ``exact``: tables of entry points by pc / 2, at addresses ``fast_slots``,
-    ``exact_slots``; ``longest_path``: what a translation may run beyond its budget [instructions].
+    ``exact_slots``; ``longest_path``: what a translation may run beyond its budget [instructions]; ``n_blocks``: (1,)
+    how many blocks there are, which grows where the interpreter discovers some.
     """
     while True:
         at = job[INSTRUCTIONS]
         if at >= job[TARGET]:
             if job[DONE] == len(ends):
                 return DONE_ALL
-            if job[ENTRIES] + n_blocks > len(blocks):
+            if job[ENTRIES] + n_blocks[0] > len(blocks):
                 return FULL
             close_interval(
-                job, n_blocks, counts, before, reuses, reuses_before, ends, starts, blocks, executions, reuse_times
+                job, n_blocks[0], counts, before, reuses, reuses_before, ends, starts, blocks, executions, reuse_times
             )  # fmt: skip
             job[TARGET] = at + length
         if job[DONE] == len(ends):

@@ -58,7 +58,8 @@ class Discovery:
 
     ``descriptors``, ``index``: the interpreter's, as `Translator` has them. The interpreter calls the kernel by itself
     where it comes to an address that nothing is known of; `collect` tells Python afterwards. ``address``: of the
-    kernel, ``table``: of its argument, ``words``; ``told``: descriptors that are known.
+    kernel, ``table``: of its argument, ``words``; ``told``: descriptors that are known; ``n_blocks``: (1,) how
+    many blocks there are, those included that `collect` has not told of yet.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Discovery:
         self._descriptors = descriptors
         self._job = np.zeros(k.JOB_WORDS, np.int64)
         self.words = self._job.data
+        self.n_blocks = self._job[k.N_BLOCKS : k.N_BLOCKS + 1]
         self._arrays = np.zeros(21, np.uint64)
         self.table = self._arrays.ctypes.data
         self._chunk: NDArray[np.void] = np.zeros(0, OPERATION_DTYPE)

@@ -172,6 +172,13 @@ class KnownCode:
         kernel = self._kernel
         return kernel is not None and kernel.words[N_DESCRIPTORS] > kernel.told + 1
 
+    def n_blocks(self) -> NDArray[np.int64]:
+        """How many blocks have facts, (1,): of any moment while the interpreter discovers blocks, and of now
+        otherwise."""
+        if self._kernel is not None and self._hart.get("discover"):
+            return self._kernel.n_blocks
+        return np.array([self._cache.facts.n_blocks])
+
     def end(self) -> NDArray[np.int64]:
         """The guest has run: take in what was discovered, blocks of these numbers."""
         kernel = self._kernel

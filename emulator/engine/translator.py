@@ -249,44 +249,49 @@ class Translator:
     def _meet(self, pc: int) -> bool:
         """Know the block at ``pc`` without Python's decoding it; False where that cannot be done.
 
-        Coming back for a block takes longer than a kernel needs for many. Where executions are counted the interpreter
-        may not discover any by itself, so that those are taken that it will come to next.
+        Coming back for a block takes longer than a kernel needs for many. Where functions of an analyzer are called for
+        some instructions the interpreter returns at every new block, so that those are taken that it will come to next.
         """
         if not self.code.number_of(pc):
-            near = _NEAR if self.tier.selection.counts else 1
+            near = _NEAR if self.tier.selection.inline else 1
             tier, report_at = self.tier, self._next_threshold(0)
             numbers = self.code.meet_near(pc, tier, tier.interpreter, report_at, near)
             if not len(numbers):
                 return False
-            self._note_inline(numbers.tolist())
-            exact = None if tier.interpret_only else self._tiers.get((tier.selection, True))
-            if exact is not None:
-                places = self.cache.facts.blocks["pc"][numbers].astype(np.int64) >> 1
-                slots = exact.slots.view("u8")
-                slots[places[slots[places] == 0]] = exact.interpreter
+            self._let_tiers_know(numbers)
         return True
 
-    def begin(self) -> None:
+    def _let_tiers_know(self, numbers: NDArray[np.int64]) -> None:
+        """The blocks of these numbers are new, and the tier in force can run them: let the exact one, too."""
+        if self._inline:
+            self._note_inline(numbers.tolist())
+        tier = self._translating
+        exact = None if tier.interpret_only else self._tiers.get((tier.selection, True))
+        if exact is not None:
+            places = self.cache.facts.blocks["pc"][numbers].astype(np.int64) >> 1
+            slots = exact.slots.view("u8")
+            slots[places[slots[places] == 0]] = exact.interpreter
+
+    def begin(self, may_discover: bool = True) -> None:
         """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
         tier = self.tier
-        if self.code.ready is tier:
+        if self.code.ready is tier and may_discover:
             return
-        if tier.hook:
+        if tier.hook or not may_discover:
             self.discover_nothing()
         elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
             self.hart.set("miss", tier.interpreter)
 
     def end(self) -> int:
         """The guest has run; how many blocks it has met."""
-        code, templates = self.code, self.tier.templates
+        code, tier = self.code, self._translating
         n_found = 0
         if code.has_found:
             numbers = code.end()
             n_found = len(numbers)
-            if self._inline:
-                self._note_inline(numbers.tolist())
-        if templates is not None and templates.laid < code.count:
-            self._lay(self.tier)
+            self._let_tiers_know(numbers)
+        if tier.templates is not None and tier.templates.laid < code.count:
+            self._lay(tier)
         return n_found
 
     def discover_nothing(self) -> None:

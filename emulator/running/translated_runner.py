@@ -148,11 +148,16 @@ class TranslatedRunner:
         if not self._hart.host_rounding:
             self._oracle.leave_rounding_mode(stop - self._time.instructions)
         elif self._may_enter():
-            self.translator.discover_nothing()  # the writer has to know all blocks of an interval
-            self._time.instructions, exactly, reason = writer.run(
-                self._entry.enter_address, self.translator.fast_and_exact(), LONGEST_PATH, length, stop,
-                self._space.cache.facts.n_blocks,
+            time, translator = self._time, self.translator
+            stretch_end = time.instructions + self._stretch
+            translator.step_exactly(False)
+            # New blocks of interest to an analyzer's functions have to be told of before they run.
+            translator.begin(may_discover=not self._observers.selection.inline)
+            time.instructions, exactly, reason = writer.run(
+                self._entry.enter_address, translator.fast_and_exact(), LONGEST_PATH, length, min(stop, stretch_end),
+                translator.code.n_blocks(),
             )  # fmt: skip
+            self._adapt_stretch(translator.end(), time.instructions >= stretch_end)
             self.step_exactly(exactly)
             self._react(reason)
 
@@ -191,12 +196,16 @@ class TranslatedRunner:
         n_new = translator.end()
         executed = budget - hart.budget
         time.instructions += executed
-        if n_new:
-            self._stretch = max(_LEAST_STRETCH, time.instructions >> _STRETCH_SHIFT)
-        elif executed >= budget:
-            self._stretch *= 2
+        self._adapt_stretch(n_new, executed >= budget)
         self._record.instructions += executed
         return executed, hart.reason
+
+    def _adapt_stretch(self, n_new: int, was_full: bool) -> None:
+        """A stretch has ended, in which so many new blocks were met."""
+        if n_new:
+            self._stretch = max(_LEAST_STRETCH, self._time.instructions >> _STRETCH_SHIFT)
+        elif was_full:
+            self._stretch *= 2
 
     def _may_enter(self) -> bool:
         """Make the code at pc known; False when the guest's handler is to run first."""

@@ -11,7 +11,7 @@ from emulator.events import NEVER
 from emulator.timing import layout as lay
 from emulator.timing.config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, youngest_first
-from emulator.timing.warm_kernel import warm_cache
+from emulator.timing.warm_kernel import to_fills, warm_cache
 
 # FIFO: the share of lines that were brought in by their last access, found on the shipped workloads. A cache below sees
 # only what misses above it, and hardly any line twice.
@@ -102,17 +102,8 @@ class _History:
         if fills is None:
             return self
         ago, since = fills.ago, getattr(fills, level)
-        scale = (since[-1] + 1) / (ago[-1] + 1)
-
-        def convert(ages: NDArray[np.float64]) -> NDArray[np.float64]:
-            inside = np.minimum(ages, ago[-1])
-            return np.asarray(
-                np.interp(inside, ago, since) + scale * (ages - inside) + 1e-6 * scale * inside, np.float64
-            )
-
         ages = np.concatenate([self.ages, self.written, [self.since]])
-        finite = np.isfinite(ages)
-        ages[finite] = convert(ages[finite])
+        to_fills(ago, np.ascontiguousarray(since), float((since[-1] + 1) / (ago[-1] + 1)), ages)
         n = len(self.ages)
         return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]))
 

@@ -40,7 +40,36 @@ Longs = NDArray[np.int64]
 _HALVINGS = 40
 _STEPS = 30
 _CLOSE = 1e-3
+_GONE = 45.0  # exp(-45) is nothing beside what a sum has by then
 _INVALID_LINE = INVALID_TAG >> 1
+
+
+@kernel
+def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
+    """Convert ``ages``, (n,), from instructions to fills, in place; infinite ones stay.
+
+    ``since``: (m,) fills since ``ago``, (m,) ascending from 0, with straight lines between; ``scale``: fills an
+    instruction beyond, a millionth of which is added everywhere to keep the order where no line came in.
+    """
+    last = len(ago) - 1
+    at = np.int64(0)
+    for index in range(len(ages)):
+        age = ages[index]
+        if age == np.inf:
+            continue
+        inside = min(age, ago[last])
+        if ago[at] > inside or (at < last and ago[at + 1] <= inside):  # not where the one before was
+            at, above = np.int64(0), np.int64(last + 1)
+            while above - at > 1:
+                middle = (at + above) >> 1
+                if ago[middle] <= inside:
+                    at = middle
+                else:
+                    above = middle
+        fills = since[at]
+        if at < last and ago[at] < inside:
+            fills += (since[at + 1] - since[at]) / (ago[at + 1] - ago[at]) * (inside - ago[at])
+        ages[index] = fills + scale * (age - inside) + 1e-6 * scale * inside
 
 
 @inline_kernel
@@ -60,6 +89,8 @@ def random_rate(ages: Doubles, ways: int) -> float:
     for _ in range(_STEPS):
         total, slope = 0.0, 0.0
         for index in range(len(ages)):
+            if rate * ages[index] > _GONE:
+                break
             stays = np.exp(-rate * ages[index])
             total += stays
             slope += stays * ages[index]
@@ -115,6 +146,8 @@ def keep_residents(
         # Systematic sampling: as many as there are ways, each with its own probability.
         total, next_one = 0.0, draw(longs, cache)
         for index in range(n):
+            if rate * ages[index] > _GONE:
+                break
             total += np.exp(-rate * ages[index])
             if total > next_one and count < ways:
                 order[count] = index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -15,21 +16,21 @@ import numpy as np
 from emulator.errors import EmulatorError
 from emulator.gdb.debugger import Killed
 from emulator.machine import Machine
-from emulator.starting import starting
 from emulator.timing.config import MachineConfig
-from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
+from measure.cycleclose import results
 from measure.cycleclose.job import Job, check_length, machine_for, program_file
-from measure.cycleclose.metrics import ENERGY, RATES, deviations, table_of
+from measure.cycleclose.metrics import Columns, columns_of, deviations
 from measure.cycleclose.rerun import profile, trace_again
 from measure.cycleclose.rollback import RollBackTracer
 from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
 from measure.cycleclose.watch import Watch
 from measure.errors import CampaignError, MeasureError
+from measure.helper_process import HelperProcess
 from measure.interrupts import INTERRUPTED, exit_status
 from measure.progress import Status, WorkBar
-from measure.store import remove_leftovers, write_atomically, write_text_atomically
+from measure.store import remove_leftovers, write_text_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,15 +43,30 @@ SUMMARY_FORMAT = "perturbation-cycleclose-1"
 
 @dataclass(frozen=True)
 class Traced:
-    """A trace and what it took. ``interrupted``: the exit status of what ended it early, 0 if nothing did;
-    ``sampled_again``: as `Tracer` has it."""
+    """A trace and what it took. ``columns``: as `columns_of` has them; ``interrupted``: the exit status of what ended
+    it early, 0 if nothing did; ``sampled_again``: as `Tracer` has it."""
 
-    table: pd.DataFrame
+    columns: Columns
     phases: int
     seconds: float
     interrupted: int
     ending: str | None  # what ended the guest, when that was no success
     sampled_again: tuple[float, ...] = ()
+
+    @functools.cached_property
+    def table(self) -> pd.DataFrame:
+        """The columns as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @property
+    def instructions(self) -> int:
+        return int(self.columns["end_instructions"][-1])
+
+    def share(self, category: Category) -> float:
+        """How many of the intervals are of a category."""
+        return float((self.columns["category"] == category.name.lower()).mean())
 
 
 def trace_job(
@@ -91,9 +107,9 @@ def trace_job(
         problem = _bad_ending(machine)
     if not found:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
-    table = _table(tracer.settled(found), config)
+    columns = _columns(tracer.settled(found), config)
     again = tuple(tracer.sampled_again) if isinstance(tracer, Tracer) else ()
-    return Traced(table, tracer.table.phases, seconds, interrupted, problem, again)
+    return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again)
 
 
 def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
@@ -106,7 +122,7 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
         found = list(trace_again(machine, core, settings, known, job.samples))
         machine.save_translations()  # other ones: nothing but lines and counts is noted
     seconds = time.perf_counter() - started
-    return Traced(_table(found, core.config), len(np.unique(known.phases)), seconds, 0, problem)
+    return Traced(_columns(found, core.config), len(np.unique(known.phases)), seconds, 0, problem)
 
 
 def _bad_ending(machine: Machine) -> str | None:
@@ -118,8 +134,8 @@ def _bad_ending(machine: Machine) -> str | None:
     return ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
 
 
-def _table(found: list[Interval], config: MachineConfig) -> pd.DataFrame:
-    return table_of(found, config.energy.picojoules() if config.energy is not None else None)
+def _columns(found: list[Interval], config: MachineConfig) -> Columns:
+    return columns_of(found, config.energy.picojoules() if config.energy is not None else None)
 
 
 def run_cycleclose(
@@ -131,26 +147,28 @@ def run_cycleclose(
     begins. Returns the exit status of what interrupted it, or 0, and what ended the guest, when that was no success.
     Raises `CampaignError` for bad input, and where not one interval could be simulated.
     """
-    try:
-        config = load_machine(job.machine)
-        elf = program_file(job.program, console)
-        job.check_input()
-        traced = _traced(job, elf, config, settings, console, gdb_port)
-        if not traced.interrupted:
-            _check(job, settings, traced)
-        remove_leftovers(directory)
-        _write_trace(job, settings, directory, traced, None)
-        full, skipped = None, traced.interrupted
-        if validate and not traced.interrupted:
-            full = _simulated_in_full(job, elf, config, settings, traced, console)
-            skipped = full.interrupted
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    if skipped:
-        full = None
-    if full is not None:
-        _write_trace(job, settings, directory, traced, full)
-    _write_picture(job, directory, traced, full)
+    with HelperProcess(results.prepare) as helper:
+        try:
+            config = load_machine(job.machine)
+            elf = program_file(job.program, console)
+            job.check_input()
+            traced = _traced(job, elf, config, settings, console, gdb_port)
+            if not traced.interrupted:
+                _check(job, settings, traced)
+            remove_leftovers(directory)
+            _write_trace(job, settings, directory, traced, None, helper)
+            full, skipped = None, traced.interrupted
+            if validate and not traced.interrupted:
+                full = _simulated_in_full(job, elf, config, settings, traced, console)
+                skipped = full.interrupted
+        except EmulatorError as error:
+            raise CampaignError(str(error)) from None
+        if skipped:
+            full = None
+        if full is not None:
+            _write_trace(job, settings, directory, traced, full, helper)
+        actual = full.columns if full is not None else None
+        helper.call(results.write_picture, directory, job.program.stem, traced.columns, actual)
     _print(console, directory, traced, full)
     if validate and skipped:
         console.print(
@@ -190,7 +208,7 @@ def _simulated_in_full(
 ) -> Traced:
     """The full simulation of the same intervals, with a bar."""
     with WorkBar(console, "full simulation, to compare", percent=True) as bar:
-        bar.begin(int(traced.table["end_instructions"].iloc[-1]))
+        bar.begin(traced.instructions)
 
         def show(interval: Interval) -> None:
             bar.advance(interval.end_instructions - interval.begin_instructions)
@@ -200,14 +218,13 @@ def _simulated_in_full(
 
 def _check(job: Job, settings: Settings, traced: Traced) -> None:
     """Raise `CampaignError` where the trace says nothing."""
-    table = traced.table
     if traced.ending is None:
-        check_length(job, settings.interval_instructions, int(table["end_instructions"].iloc[-1]))
-        if not (table["category"] == Category.SIMULATED.name.lower()).any():
+        check_length(job, settings.interval_instructions, traced.instructions)
+        if not traced.share(Category.SIMULATED):
             raise CampaignError(
-                f"{job.program}: none of its {len(table)} intervals was simulated, so nothing is known of it: no "
-                "phase was predicted before it was over. Expected a shorter --interval, or --roll-back or --twice 1, "
-                "which leave nothing unsampled"
+                f"{job.program}: none of its {len(traced.columns['phase'])} intervals was simulated, so nothing is "
+                "known of it: no phase was predicted before it was over. Expected a shorter --interval, or --roll-back "
+                "or --twice 1, which leave nothing unsampled"
             )
 
 
@@ -219,13 +236,10 @@ def _full(settings: Settings) -> Settings:
 
 def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None) -> dict[str, Any]:
     """What summary.json holds."""
-    table = traced.table
-    instructions = int(table["end_instructions"].iloc[-1])
-    shares = {
-        category.name.lower(): float((table["category"] == category.name.lower()).mean())
-        for category in Category
-    }
-    known = table[table["cpi"].notna()]
+    columns = traced.columns
+    shares = {category.name.lower(): traced.share(category) for category in Category}
+    known = ~np.isnan(columns["cpi"])
+    cycles, instructions = (float(columns[name][known].sum()) for name in ("cycles", "instructions"))
     about: dict[str, Any] = {
         "format": SUMMARY_FORMAT,
         "program": str(job.program),
@@ -235,14 +249,14 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "samples_per_phase": job.samples or None,
         "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},
         "complete": not traced.interrupted and traced.ending is None,
-        "intervals": len(table),
-        "instructions": instructions,
+        "intervals": len(known),
+        "instructions": traced.instructions,
         "phases": traced.phases,
         "share": shares,
         "seconds": traced.seconds,
         "estimate": {
-            "cycles": float(known["cycles"].sum()),
-            "cpi": float(known["cycles"].sum() / known["instructions"].sum()) if len(known) else None,
+            "cycles": cycles,
+            "cpi": cycles / instructions if instructions else None,
         },
         "sampled_again": {
             "intervals": len(traced.sampled_again),
@@ -250,7 +264,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         },
     }
     if full is not None:
-        compared = deviations(full.table, table)
+        compared = deviations(full.table, traced.table)
         about["validation"] = {
             "full_seconds": full.seconds,
             "speedup": full.seconds / traced.seconds,
@@ -266,37 +280,27 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
     return about
 
 
-def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
-    table = traced.table
-    if full is not None:
-        actual = full.table[[name for name in (*RATES, ENERGY) if name in full.table]].add_prefix("actual_")
-        actual["actual_cycles"] = full.table[Event.CYCLES.name.lower()]
-        table = table.join(actual)
-    write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
+def _write_trace(
+    job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None, helper: HelperProcess
+) -> None:
+    actual = full.columns if full is not None else None
+    helper.call(results.write_table, directory, traced.columns, actual)
     text = json.dumps(summary_of(job, settings, traced, full), indent=1, allow_nan=False)
     write_text_atomically(directory / "summary.json", text)
-
-
-def _write_picture(job: Job, directory: Path, traced: Traced, full: Traced | None) -> None:
-    with starting(freeze=False):  # loads half a second of modules
-        from measure.cycleclose.figure import trace_figure
-
-        figure = trace_figure(traced.table, full.table if full is not None else None, f"{job.program.stem}")
-        write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))
 
 
 def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:
     from rich.table import Table
 
-    table = traced.table
     shares = ", ".join(
-        f"{100 * (table['category'] == name).mean():.1f}% {name}"
-        for name in ("simulated", "matched", "unsampled")
+        f"{100 * traced.share(category):.1f}% {category.name.lower()}"
+        for category in (Category.SIMULATED, Category.MATCHED, Category.UNSAMPLED)
     )
-    instructions = int(table["end_instructions"].iloc[-1])
+    instructions = traced.instructions
     console.print(
-        f"{instructions / 1e6:,.1f} M instructions in {len(table):,} intervals, {traced.phases} phases: {shares}; "
-        f"{traced.seconds:.2f} s, {instructions / traced.seconds / 1e6:,.0f} M instructions/s"
+        f"{instructions / 1e6:,.1f} M instructions in {len(traced.columns['phase']):,} intervals, "
+        f"{traced.phases} phases: {shares}; {traced.seconds:.2f} s, "
+        f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
     if traced.sampled_again:
         _print_sampled_again(console, traced.sampled_again)
@@ -304,7 +308,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
         for name in ("metric", "point-wise", "simulated", "matched", "unsampled", "whole run"):
             shown.add_column(name, justify="left" if name == "metric" else "right")
-        for row in deviations(full.table, table).itertuples(index=False):
+        for row in deviations(full.table, traced.table).itertuples(index=False):
             cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in row[1:]]
             shown.add_row(str(row[0]).replace("_", " "), *cells)
         console.print(shown)

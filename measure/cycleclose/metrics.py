@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from emulator.timing.counters import Event
 from measure.cycleclose.tracer import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Columns = dict[str, NDArray]
 
 # name: (numerator, denominator, complement): rates are numerator / denominator, or one minus it.
 RATES: dict[str, tuple[Event, Event, bool]] = {
@@ -22,19 +27,19 @@ RATES: dict[str, tuple[Event, Event, bool]] = {
 ENERGY = "energy_nj_per_instruction"
 
 
-def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> pd.DataFrame:
+def columns_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> Columns:
     """One row an interval: where it is, phase, category, source, the rates of `RATES`, energy, and all events.
 
     ``energy_pj``: (N_EVENTS,) picojoules of one event of each kind. A rate without accesses is NaN.
     """
     events = np.array([interval.events for interval in intervals]).reshape(len(intervals), len(Event))
-    columns: dict[str, object] = {
-        "begin_instructions": [interval.begin_instructions for interval in intervals],
-        "end_instructions": [interval.end_instructions for interval in intervals],
-        "phase": [interval.phase for interval in intervals],
-        "category": [interval.category.name.lower() for interval in intervals],
-        "source": [interval.source for interval in intervals],
-        "distance": [interval.distance for interval in intervals],
+    columns: Columns = {
+        "begin_instructions": np.array([interval.begin_instructions for interval in intervals], np.int64),
+        "end_instructions": np.array([interval.end_instructions for interval in intervals], np.int64),
+        "phase": np.array([interval.phase for interval in intervals], np.int64),
+        "category": np.array([interval.category.name.lower() for interval in intervals], object),
+        "source": np.array([interval.source for interval in intervals], np.int64),
+        "distance": np.array([interval.distance for interval in intervals], np.float64),
     }
     with np.errstate(invalid="ignore", divide="ignore"):
         for name, (above, below, complement) in RATES.items():
@@ -43,7 +48,14 @@ def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | Non
         if energy_pj is not None:
             columns[ENERGY] = events @ energy_pj / 1000 / events[:, Event.INSTRUCTIONS]
     columns.update({event.name.lower(): events[:, event] for event in Event})
-    return pd.DataFrame(columns)
+    return columns
+
+
+def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> pd.DataFrame:
+    """The same as a table."""
+    import pandas as pd
+
+    return pd.DataFrame(columns_of(intervals, energy_pj))
 
 
 def pointwise_deviation(actual: NDArray[np.float64], estimated: NDArray[np.float64]) -> float:
@@ -86,6 +98,8 @@ def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
     all in percent. Both tables must have the same intervals."""
     if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
         raise ValueError("the traces have different intervals")
+    import pandas as pd
+
     rows = []
     for name in (*RATES, ENERGY):
         if name not in actual or name not in estimated or actual[name].isna().all():

@@ -18,7 +18,7 @@ import numpy as np
 
 from emulator.machine import Machine
 from emulator.timing.config import MachineConfig
-from measure.cycleclose.metrics import ENERGY, RATES, table_of
+from measure.cycleclose.metrics import ENERGY, RATES, columns_of
 from measure.cycleclose.tracer import Category, Interval
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ class Watch:
         line = machine.image.source_line(pc)
         place = f"{pc:#x} {machine.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
         energy = config.energy.picojoules() if config.energy is not None else None
-        row = table_of([interval], energy).iloc[0]
+        row = columns_of([interval], energy)
         values = "  ".join(
-            f"{name.replace('_', ' ')} {row[name]:.3f}"
+            f"{name.replace('_', ' ')} {row[name][0]:.3f}"
             for name in (*RATES, ENERGY)
-            if name in row and np.isfinite(row[name])
+            if name in row and np.isfinite(row[name][0])
         )
         return (
             f"interval {interval.number:,}  {interval.end_instructions / 1e6:,.1f} M instructions  "

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any
+from typing import Any, Literal
 
 INK, MUTED, RULE = "#1c2733", "#5b6875", "#d5dbe1"
 BASELINE = "#5b6875"
@@ -34,7 +34,6 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "svg.fonttype": "path",
-    "figure.constrained_layout.use": True,
 }
 
 
@@ -44,16 +43,18 @@ def short(metric: str) -> str:
 
 
 def new_figure(
-    width: float, height: float, rows: int = 1, columns: int = 1, **options: Any
-) -> tuple[Any, Any]:
-    """A figure of ``width`` x ``height`` inches with its axes, without a display."""
+    width: float, height: float, rows: int = 1, columns: int = 1,
+    layout: Literal["constrained"] | None = "constrained", **options: Any,
+) -> tuple[Any, Any]:  # fmt: skip
+    """A figure of ``width`` x ``height`` inches with its axes, without a display; ``layout``: None where the margins
+    are set by hand."""
     import matplotlib
 
     matplotlib.use("Agg", force=False)
     matplotlib.rcParams.update(_SETTINGS)
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=(width, height), layout=layout)
     return figure, figure.subplots(rows, columns, **options)
 
 

@@ -18,7 +18,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.load import load_machine
 from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm import Fills, Touched
-from emulator.timing.warm_kernel import fifo_rate, random_rate
+from emulator.timing.warm_kernel import fifo_rate, random_rate, to_fills
 
 LINE = 32
 WAYS = 4
@@ -107,6 +107,27 @@ def test_a_set_holds_what_it_can(accesses: list[tuple[int, bool]], policy: str, 
         assert len(mine) == min(WAYS, len(candidates))
         assert set(mine) <= candidates
         assert {line for line, is_dirty in mine.items() if is_dirty} <= written
+
+
+@EXAMPLES
+@given(
+    st.lists(st.integers(1, 1000), min_size=1, max_size=20),
+    st.lists(st.one_of(st.integers(0, 25_000).map(float), st.just(np.inf)), max_size=40),
+    st.data(),
+)
+def test_ages_in_fills(gaps: list[int], ages: list[float], data: st.DataObject) -> None:
+    ago = np.cumsum([0, *gaps]).astype(float)
+    since = np.cumsum([0.0, *(data.draw(st.integers(0, 50)) for _ in gaps)])
+    scale = (since[-1] + 1) / (ago[-1] + 1)
+    converted = np.array(ages)
+    to_fills(ago, since, float(scale), converted)
+    for age, fills in zip(ages, converted, strict=True):
+        if np.isinf(age):
+            assert np.isinf(fills)
+        else:
+            inside = min(age, ago[-1])
+            expected = np.interp(inside, ago, since) + scale * (age - inside) + 1e-6 * scale * inside
+            assert fills == pytest.approx(expected, rel=1e-12)
 
 
 def test_what_nobody_told_of_stays_until_it_is_old() -> None:
