@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.engine.lines import noted
+from emulator.engine.lines import noted, writes_offset
 from emulator.engine.state import REUSE_BINS
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
@@ -222,3 +222,11 @@ def test_blocks_that_come_next_are_met_together(mixture: Path, monkeypatch: pyte
             ], ran.reuse_times.tolist()))  # fmt: skip
     assert found[0] == found[1]
     assert len(asked) < len({pc for interval in found[0][1] for pc, _ in interval}) / 2
+
+
+@pytest.mark.parametrize("line_bits", range(2, 13))
+def test_the_two_times_of_a_line_are_in_other_places_of_their_pages(line_bits: int) -> None:
+    # Else some processors take the one for the other, at every store.
+    apart = writes_offset(line_bits) % 4096
+    assert min(apart, 4096 - apart) >= 1024
+    assert writes_offset(line_bits) >= 4 << (32 - line_bits)
