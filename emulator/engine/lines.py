@@ -25,9 +25,9 @@ from emulator.isa.decode import Instruction
 
 _STACK_POINTER = 2
 NEARBY_BYTES = 32
-# Half a page and a cache line. The two times of a guest line must not lie a power of two apart: an AMD Zen finds the way
-# of a cache line by a hash of some address bits, takes one of the two for the other at every store, and runs a program
-# of many stores three times slower. Any processor delays a load behind a store with the same place in its page.
+# Half a page and a cache line. The two times of a guest line must not lie a power of two apart: an AMD Zen finds a cache
+# line by a hash of some address bits, takes one of the two for the other at every store, and runs a program of many
+# stores three times slower. Any processor delays a load behind a store with the same place in its page.
 _SKEW_BYTES = 2048 + 64
 
 
