@@ -1,4 +1,4 @@
-"""What ``emulate --cache-stats`` and ``emulate --cache-clear`` do: say what is kept of translations, and remove it."""
+"""``emulate --cache-stats`` and ``emulate --cache-clear``: list and remove the translations kept on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from emulator.kept import LIMIT_VARIABLE, cache_directory, clear, kept_files, limit_bytes
+from common.file_cache import LIMIT_VARIABLE, cache_directory, clear, kept_files, limit_bytes
 
 _KINDS = {
     "regions": "programs: optimised translations, one file a selection",
@@ -17,7 +17,7 @@ _KINDS = {
 
 
 def show_cache(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    """Callback of ``--cache-stats``: print what is kept, and end."""
+    """Callback of ``--cache-stats``: print `statistics`, and end."""
     if value and not context.resilient_parsing:
         try:
             click.echo(statistics())
@@ -27,7 +27,7 @@ def show_cache(context: click.Context, _parameter: click.Parameter, value: Any) 
 
 
 def clear_cache(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    """Callback of ``--cache-clear``: remove what is kept, and end."""
+    """Callback of ``--cache-clear``: remove all kept files, and end."""
     if value and not context.resilient_parsing:
         n_files, n_bytes = clear()
         click.echo(
@@ -37,7 +37,7 @@ def clear_cache(context: click.Context, _parameter: click.Parameter, value: Any)
 
 
 def statistics() -> str:
-    """A table of what is kept: files and bytes on disk by kind."""
+    """A table of the kept translations: files and bytes on disk by kind."""
     counts = {kind: [0, 0] for kind in _KINDS}
     for file in kept_files():
         row = counts.setdefault(file.kind, [0, 0])
@@ -53,7 +53,7 @@ def statistics() -> str:
     total_files = sum(n_files for n_files, _ in counts.values())
     lines += [
         f"{total_files:>10,} {_size(total_bytes):>10}  in all",
-        f"{'at most':>10} {_size(limit_bytes()):>10}  ({LIMIT_VARIABLE}); what was used longest ago goes first",
+        f"{'at most':>10} {_size(limit_bytes()):>10}  ({LIMIT_VARIABLE}); the least recently used are removed first",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""The ``emulate`` command: run a RISC-V Linux program, and say what it counted."""
+"""The ``emulate`` command: run a RISC-V Linux program, and print the counts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.startup import starting
 from emulator.cache_command import clear_cache, show_cache
 from emulator.guest_options import Guest, guest_options
-from emulator.starting import starting
 
 if TYPE_CHECKING:
-    from emulator.analyzers.session import Session
+    from emulator.analyzers.analysis_session import Session
     from emulator.machine import Ending, Machine
 
 USAGE_ERROR, WORK_FAILED = 2, 1
@@ -22,6 +22,7 @@ KILLED = 128 + 9
 
 
 def _count(value: str, hint: str = "--limit") -> int:
+    """A count such as 500M. Raises `click.BadParameter`."""
     factors = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     digits, factor = (value[:-1], factors[value[-1]]) if value[-1:] in factors else (value, 1)
     try:
@@ -58,8 +59,8 @@ def _list_analyzers(context: click.Context, _: click.Parameter, wanted: bool) ->
   emulate --analyzer caches --select 'symbol=search class=load' --from main -- ./program
   emulate --analyzer ./mine.py:MyAnalyzer -- ./program
 
-A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic say which
-instructions, symbol, source, library and range=LOW-HIGH where; libraries are looked through as they are mapped.
+A selection is KEY=VALUE,VALUE ...: class (load, store, memory, branch, call, control, fp, ...) and mnemonic select
+instructions by kind; symbol, source, library and range=LOW-HIGH by place, in libraries as soon as they are mapped.
 
 The exit status is the guest's own; 128 + N when signal N ended it (139: segmentation fault); 1 when the
 instruction limit was reached; 2 for bad arguments or a file that is not a program for this machine.""",
@@ -79,13 +80,13 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
               help="Let analyzers begin at a function, an address, or after N instructions (k, M, G).")  # fmt: skip
 @click.option("--until", "last", metavar="PLACE", help="Let analyzers end there.")
 @click.option("--list-analyzers", is_flag=True, is_eager=True, expose_value=False, callback=_list_analyzers,
-              help="What analyzers there are, with their options.")  # fmt: skip
+              help="List the analyzers with their options, and exit.")  # fmt: skip
 @click.option("--gdb", "gdb_port", type=click.IntRange(0, 65535), metavar="PORT",
               help="Wait for gdb on this port of the loopback before the program starts (0: any).")  # fmt: skip
 @click.option("--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=show_cache,
-              help="Say what is kept of translations, and end.")  # fmt: skip
+              help="Show the translations kept on disk, and exit.")  # fmt: skip
 @click.option("--cache-clear", is_flag=True, is_eager=True, expose_value=False, callback=clear_cache,
-              help="Remove kept translations, and end.")  # fmt: skip
+              help="Remove the translations kept on disk, and exit.")  # fmt: skip
 @click.option("--engine", type=click.Choice(["translated", "oracle"]), default="translated", show_default=True,
               help="oracle: the slow reference interpreter.")  # fmt: skip
 @click.argument("program", type=click.Path())
@@ -110,12 +111,12 @@ def main(
     Dynamically linked programs find their interpreter and libraries below --root.
     """
     if gdb_port is not None and names:
-        raise click.UsageError("--gdb and --analyzer both stop the program where they want: use one of them")
+        raise click.UsageError("got --gdb and --analyzer, which both control where the program stops: use one of them")
     limit_instructions = _count(limit) if limit else None
     with starting():
         from emulator.errors import EmulatorError
         from emulator.events import TraceSelection
-        from emulator.linux.files import VirtualFiles
+        from emulator.linux.vfs.files import VirtualFiles
         from emulator.machine import Machine
 
         try:
@@ -141,24 +142,24 @@ def main(
             raise SystemExit(_complain(error, USAGE_ERROR)) from None
     status = _run(machine, session, first, last, core, stats, gdb_port)
     machine.save_translations()
-    # Leave at once: a translation that is still being compiled is of no use to anyone.
+    # Exit at once: a region that is still being compiled is of no use any more.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def _session(machine: Machine, names: tuple[str, ...], selection: str | None, paused: bool) -> Session | None:
-    """The analyzers that were asked for, watching the machine."""
+    """A session with the named analyzers on the machine; None without names."""
     if not names:
         if selection:
             raise click.BadParameter(
-                "expected --analyzer with it: see --list-analyzers", param_hint="--select"
+                "got it without --analyzer, expected both: see --list-analyzers", param_hint="--select"
             )
         return None
     import shlex
 
+    from emulator.analyzers.analysis_session import Session
     from emulator.analyzers.registry import make
-    from emulator.analyzers.session import Session
 
     made = []
     for text in names:
@@ -168,7 +169,7 @@ def _session(machine: Machine, names: tuple[str, ...], selection: str | None, pa
 
 
 def _place(text: str, hint: str) -> int | str | None:
-    """What --from and --until name: None for a number of instructions."""
+    """The place that --from or --until names: function or address; None for a number of instructions."""
     if text[:1].isdigit() and not text.startswith("0x"):
         _count(text, hint)
         return None
@@ -182,19 +183,21 @@ def _place(text: str, hint: str) -> int | str | None:
 
 
 def _bounds(session: Session | None, first: str | None, last: str | None) -> None:
-    """Let the analyzers watch between two places, as far as these are places."""
+    """Let the analyzers begin and end at the places of --from and --until; `_run_watched` does so at instructions."""
     for text, hint in ((first, "--from"), (last, "--until")):
         if text is None:
             continue
         if session is None:
-            raise click.BadParameter("expected --analyzer with it: see --list-analyzers", param_hint=hint)
+            raise click.BadParameter(
+                "got it without --analyzer, expected both: see --list-analyzers", param_hint=hint
+            )
         place = _place(text, hint)
         if place is not None:
             session.at(place, session.resume if hint == "--from" else session.pause)
 
 
 def _run_watched(session: Session, first: str | None, last: str | None) -> Ending:
-    """Run to the end; bounds that are numbers of instructions are kept here."""
+    """Run to the end; --from and --until take effect here where they are numbers of instructions."""
     if first is not None and _place(first, "--from") is None:
         session.run(_count(first, "--from"))
         session.resume()
@@ -210,7 +213,7 @@ def _run(
     machine: Machine, session: Session | None, first: str | None, last: str | None, core: Any, stats: bool,
     gdb_port: int | None,
 ) -> int:  # fmt: skip
-    """Run to the end, say what there is to say, and return the exit status."""
+    """Run to the end, print messages, counts and analyzers' reports, and return the exit status."""
     from emulator.errors import EmulatorError
 
     status = WORK_FAILED
@@ -238,35 +241,36 @@ def _run(
 
 
 def _debugged(machine: Machine, port: int) -> bool:
-    """Let gdb have the machine until it leaves; whether it killed the program."""
-    from emulator.gdb.answers import Left
+    """Let gdb control the machine until it disconnects; returns whether it killed the program."""
+    from emulator.gdb.answers import SessionEnd
     from emulator.gdb.server import serve
 
     def listening(at: int) -> None:
         click.echo(f"emulate: waiting for gdb: target remote 127.0.0.1:{at}", err=True)
 
-    return serve(machine, port, listening) is Left.KILLED
+    return serve(machine, port, listening) is SessionEnd.KILLED
 
 
 def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
-    """The timing core and its clock."""
+    """The timing core of the machine file and its clock [Hz]; no core and the default clock without a file."""
     from emulator.machine import DEFAULT_CLOCK_HZ
 
     if machine_path is None:
         return None, DEFAULT_CLOCK_HZ
     from emulator.timing.inorder import InOrderCore
-    from emulator.timing.load import load_machine
+    from emulator.timing.machine_file import load_machine
 
     config = load_machine(machine_path)
     return InOrderCore(config, seed), config.clock_hz
 
 
 def _report(machine: Machine, core: Any, stats: bool) -> None:
+    """Print unsupported system calls and, with --stats, the counts."""
     for name in machine.kernel.unsupported:
         click.echo(f"emulate: the program asked for {name}, which is not supported (ENOSYS)", err=True)
     if not stats:
         return
-    from emulator.timing.counters import Event, static_events
+    from emulator.timing.machine_events import Event, static_events
 
     if core is not None:
         counts = {event.name: int(core.counters[event]) for event in Event}

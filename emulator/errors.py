@@ -16,23 +16,23 @@ class MachineConfigError(EmulatorError):
 
 
 class GuestFault(EmulatorError):
-    """The guest did something that a real kernel would end it for; ``signal`` is the Linux number."""
+    """The guest did something for which a kernel sends it a signal; ``signal``: the Linux number."""
 
     def __init__(self, message: str, signal: int, pc: int, address: int | None = None) -> None:
         super().__init__(message)
         self.signal = signal
         self.pc = pc
         self.address = address
-        self.mapped = False  # the address exists and the access is not allowed
+        self.mapped = False  # whether the address is mapped and its page forbids the access
 
 
 def misaligned_text(address: int, size_bytes: int) -> str:
-    """What an atomic access that is not naturally aligned is told to be."""
+    """The message for an atomic access that is not naturally aligned."""
     return f"atomic access to {address:#x}: the address must be a multiple of {size_bytes}"
 
 
 class TooMuchCode(EmulatorError):
-    """The guest has more basic blocks than can be numbered."""
+    """The guest has executed more basic blocks than the block table can number."""
 
 
 class InstructionLimit(EmulatorError):

@@ -1,6 +1,6 @@
-"""What a running program tells its observers: block facts, the dynamic record, the consumer protocol.
+"""The interface between engines and observers: block facts, the dynamic record, columns, the consumer protocol.
 
-A *block* is a dynamic basic block: it starts wherever control arrives and ends with the first control
+A *block* is a dynamic basic block: it starts wherever control enters and ends with the first control
 transfer, system instruction, or after ``MAX_BLOCK_INSTRUCTIONS`` instructions. Blocks may overlap (a jump
 into the middle of one starts another), so the sequence of blocks depends only on what the program does and
 never on how the engine translated it.
@@ -13,10 +13,11 @@ execution order; for each executed block::
 An atomic read-modify-write is one access (flags LOAD|STORE). The outcome of a branch and the target of an
 indirect jump are given by the block that follows. The guest address space is 2 GiB, so an address fits a word.
 
-Blocks in the record are whole: one in which the guest's access faults is not there, though it may have begun.
+Blocks in the record are whole: a block in which an access of the guest faults is not in the record.
 
-Beside it, and without it, fields of single instructions can be asked for: each `ColumnSet` has columns of its own in
-memory, one a field, to which an event is appended for each instruction that it takes. They are whole in the same way.
+Fields of single instructions can be selected with or without the record: each `ColumnSet` has its own columns in
+memory, one for each field, to which an event is appended for each instruction that it selects. A block in which an
+access faults appends no events.
 
 Every observer - performance counters, timing models, phase signatures, probes - consumes this record, and
 the instruction set, the translator and the timing models never mention one another.
@@ -37,7 +38,7 @@ MAX_BLOCK_INSTRUCTIONS = 64
 
 
 class OpClass(IntEnum):
-    """Instruction class: what functional unit and what event an instruction stands for."""
+    """Instruction class: the functional unit and the event of an instruction."""
 
     INT_ALU = 0
     INT_MUL = 1
@@ -65,7 +66,7 @@ class OpClass(IntEnum):
     SYSTEM = 23  # ecall, ebreak
 
 
-NEVER = 0xFFFFFFFF  # how long ago [instructions] something was that never was
+NEVER = 0xFFFFFFFF  # the age [instructions] of an event that has not happened
 
 # Memory access flags of an instruction.
 ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
@@ -96,20 +97,20 @@ INSTRUCTION_DTYPE = np.dtype(
         ("rs1", "u1"),
         ("rs2", "u1"),
         ("rs3", "u1"),
-        ("word", "u4"),  # as it is in memory: 16 bits of a compressed instruction; 0 when nobody told
+        ("word", "u4"),  # as it is in memory: 16 bits of a compressed instruction; 0 when unknown
     ]
 )
 
-# What an event can hold of an instruction, and the type of its column; what an instruction has not is 0.
+# The fields of an event and the types of their columns; a field that an instruction does not have is 0.
 COLUMN_TYPES = {
     "pc": "u4",
     "word": "u4",  # as it is in memory
     "opcode": "u2",  # row of the instruction table
     "class": "u1",  # `OpClass`, as in the facts
     "address": "u4",
-    "value": "u8",  # what was loaded or, if nothing was, stored: access_bytes bytes, zero-extended
+    "value": "u8",  # the value loaded or, for a store, stored: access_bytes bytes, zero-extended
     "taken": "u1",  # whether a control transfer goes elsewhere than to the next instruction
-    "target": "u8",  # where it goes
+    "target": "u8",  # the address that a control transfer goes to
     "rs1": "u8",  # source registers, raw patterns, before it executes
     "rs2": "u8",
     "rs3": "u8",
@@ -126,7 +127,7 @@ class BlockFacts:
     """
 
     def __init__(self) -> None:
-        self._blocks = np.zeros(1 << 14, BLOCK_DTYPE)  # takes memory only where there are some
+        self._blocks = np.zeros(1 << 14, BLOCK_DTYPE)  # only touched pages take memory
         self._instructions = np.zeros(1 << 17, INSTRUCTION_DTYPE)
         self.n_blocks = 0
         self.n_instructions = 0
@@ -168,24 +169,24 @@ class BlockFacts:
 
     @property
     def tables(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Blocks and instructions with the room behind them, for who adds rows in place and says so to `add`."""
+        """The whole buffers of blocks and instructions: the discovery kernel writes rows in place, then calls `add`."""
         return self._blocks, self._instructions
 
     def reserve(self, n_instructions: int) -> None:
-        """Make room for a block of so many."""
+        """Make room for a block of ``n_instructions``."""
         if self.n_instructions + n_instructions > len(self._instructions):
             self._instructions = _grown(self._instructions)
         if self.n_blocks == len(self._blocks):
             self._blocks = _grown(self._blocks)
 
     def add(self, n_blocks: int, n_instructions: int) -> int:
-        """There are so many more blocks, of so many instructions, in `tables`; the id of the first."""
+        """Count new blocks and instructions that were written to `tables`; the id of the first block."""
         self.n_instructions += n_instructions
         self.n_blocks += n_blocks
         return self.n_blocks - n_blocks
 
     def instructions_of(self, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-        """The rows of ``instructions`` of the blocks of these ids, one's behind the other's."""
+        """The rows of ``instructions`` of the blocks with these ids, concatenated."""
         firsts = self.blocks["first_instruction"][numbers].astype(np.int64)
         counts = self.blocks["n_instructions"][numbers].astype(np.int64)
         begins = np.cumsum(counts) - counts
@@ -193,7 +194,7 @@ class BlockFacts:
 
 
 def _grown(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """The same rows, and as many of zeros behind them."""
+    """The rows followed by as many rows of zeros."""
     whole = np.zeros(2 * len(rows), rows.dtype)
     whole.view(np.uint8)[: rows.nbytes] = rows.view(np.uint8)  # numpy would copy field by field
     return whole
@@ -201,10 +202,10 @@ def _grown(rows: NDArray[np.void]) -> NDArray[np.void]:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """Something that gets ``fields`` of instructions in the middle of translations.
+    """A function or column set that gets ``fields`` of selected instructions inside translations.
 
-    ``place``: whose it is; what it writes to lies at ``state`` in the host's memory; ``kinds`` (values of `OpClass`),
-    ``mnemonics``, ``ranges``: which instructions, by either of the first two, and where; () for everywhere.
+    ``place``: identifies its owner; ``state``: host address of the memory that it writes; ``kinds`` (values of
+    `OpClass`), ``mnemonics``: the instructions, selected by either; ``ranges``: guest addresses, () for everywhere.
     """
 
     place: int
@@ -215,7 +216,7 @@ class Watch:
     state: int = field(compare=False, repr=False)
 
     def takes(self, mnemonic: str, op_class: int, pc: int) -> bool:
-        """Whether it gets those of such an instruction at ``pc``."""
+        """Whether it selects an instruction with that mnemonic and class at ``pc``."""
         return (op_class in self.kinds or mnemonic in self.mnemonics) and (
             not self.ranges or any(low <= pc < high for low, high in self.ranges)
         )
@@ -223,8 +224,8 @@ class Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class InlineCall(Watch):
-    """A function of a user's that is called before or after instructions. ``function``: its name, which follows from
-    its code; ``state``: its first argument."""
+    """A user's function, called before or after instructions. ``function``: its name, which follows from its code;
+    ``state``: its first argument."""
 
     function: str
     after: bool
@@ -232,27 +233,25 @@ class InlineCall(Watch):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnSet(Watch):
-    """Columns, one a field, that an event is appended to after each instruction (`emulator.engine.columns`)."""
+    """Columns, one per field; each selected instruction appends an event (`emulator.engine.instrument.columns`)."""
 
     after: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
 class TraceSelection:
-    """What the translation emits; what nobody selected costs nothing."""
+    """The dynamic information that translations emit; what is not selected costs nothing."""
 
     blocks: bool = False  # the block ids
     addresses: bool = False  # effective addresses (needs blocks)
     exact_stop: bool = False  # honour the instruction budget at every block boundary
     counts: bool = False  # executions of each block, in a table and not in the record
-    line_bits: int = 0  # log2 of a line's bytes: keep when each was touched last; 0 for not
+    line_bits: int = 0  # keep line timestamps, for lines of 2**line_bits bytes; 0 for none
     reuse_times: bool = False  # count how long lines had not been touched (needs line_bits)
     hooks: tuple[str, ...] = ()  # mnemonics before and after which Python is called, ascending
-    hook_ranges: Ranges = ()  # only there; () for everywhere
-    inline: tuple[InlineCall | ColumnSet, ...] = ()  # what gets fields in the middle of translations
-    exact_faults: bool = (
-        False  # all registers are exact wherever an access may fault: for guests that catch it
-    )
+    hook_ranges: Ranges = ()  # guest addresses with hooks; () for everywhere
+    inline: tuple[InlineCall | ColumnSet, ...] = ()  # inline functions and column sets
+    exact_faults: bool = False  # registers are exact at each access that may fault: for guests that catch faults
 
     @cached_property
     def columns(self) -> tuple[ColumnSet, ...]:
@@ -261,7 +260,7 @@ class TraceSelection:
 
     @property
     def delivers(self) -> bool:
-        """Whether something is written that has to be passed on from time to time."""
+        """Whether translations write data that has to be passed on from time to time: a record or columns."""
         return self.blocks or bool(self.columns)
 
     def __or__(self, other: TraceSelection) -> TraceSelection:
@@ -284,14 +283,14 @@ class TraceSelection:
 
 
 def _union(ours: Ranges, theirs: Ranges, we_ask: bool, they_ask: bool) -> Ranges:
-    """The ranges of both, where none means everywhere to whoever asks for something."""
+    """The union of the hook ranges of two selections; a selection with hooks and without ranges means everywhere."""
     if not (we_ask and they_ask):
         return ours if we_ask else theirs
     return merged((*ours, *theirs)) if ours and theirs else ()
 
 
 def merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    """The same addresses in ranges that do not touch, ascending."""
+    """The same addresses as ranges that neither overlap nor touch, ascending."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
@@ -315,7 +314,7 @@ class Consumer(Protocol):
 
 
 class ColumnConsumer(Consumer, Protocol):
-    """An observer that selects columns, which are its own."""
+    """An observer with its own columns."""
 
     def consume_columns(self) -> None:
-        """Take what is in the columns. It is gone afterwards."""
+        """Take the events in the columns, which are emptied afterwards."""

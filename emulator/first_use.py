@@ -1,8 +1,8 @@
-"""Compiling what the emulator needs of itself, before there is a program to run.
+"""Compiles the emulator's own kernels and stencils ahead of the first program.
 
-The first process after an installation compiles the interpreter's stencils, the kernel that discovers blocks and the
-kernels of the timing models, and keeps them on disk. A command that has to build a program first calls this beside
-the build.
+The first process after an installation compiles the interpreter, its stencils, the discovery kernel and the kernels of
+the timing models, and keeps them on disk. A command that has to build a program first calls `compile_ahead` during the
+build.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 
 from emulator.isa.decode import assemble
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
 
 _BASE = 0x10000
 _ELF_HEADER_BYTES, _PROGRAM_HEADER_BYTES = 64, 56
@@ -23,7 +23,7 @@ _EXIT_GROUP, _A0, _A7 = 94, 10, 17
 
 
 def compile_ahead(config: MachineConfig | None = None) -> None:
-    """Run a program of a few instructions, on the machine if one is given: all kernels are compiled and kept."""
+    """Run a program of a few instructions, on the given machine if any, so that all kernels are compiled and kept."""
     core = InOrderCore(config, initial_state="random") if config is not None else None
     with Machine(_smallest_program(), files=VirtualFiles(), core=core) as machine:
         machine.run()

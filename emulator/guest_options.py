@@ -1,4 +1,4 @@
-"""Options about what a guest sees of the host: of ``emulate``, and of other commands that run programs."""
+"""Command-line options for a guest's files and environment, common to ``emulate`` and other commands."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 
 @dataclass(frozen=True)
 class Guest:
-    """``root``: the host directory that the guest sees as /; ``mapped``: host files and directories by guest path;
-    ``writable``: guest paths below which it may write; ``environment``: its variables."""
+    """The guest's view of the host. ``root``: the host directory that it sees as /; ``mapped``: host files and
+    directories by guest path; ``writable``: guest paths below which it may write; ``environment``: its variables."""
 
     root: Path | None = None
     mapped: dict[str, Path] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Guest:
 
 
 def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --root, --map, --writable and --env; it gets them as the argument ``guest``, a `Guest`."""
+    """Add --root, --map, --writable and --env to a command, which gets them as the argument ``guest``, a `Guest`."""
 
     @click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False),
                   help="Directory that the guest sees as /. Default: it sees no files at all.")  # fmt: skip

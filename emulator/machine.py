@@ -1,7 +1,7 @@
-"""The machine: composition root of the emulator, the only file that knows everyone.
+"""The machine: the emulator's interface to users, and its composition root, which alone imports all parts.
 
-It ties a hart and its engines to guest memory and a Linux kernel, and the record to the consumers (timing core,
-counters, probes), and is what users of the emulator hold. The parts are in `emulator.running`.
+It connects a hart and its engines to guest memory and a Linux kernel, and the record to its consumers (timing core,
+counters, probes). The parts of running are in `emulator.execution`.
 
 Virtual time is simulated cycles over the machine's clock frequency; without a timing core one instruction is
 one cycle of a 1 GHz clock.
@@ -18,29 +18,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.engine.hart_state import Hart
 from emulator.engine.oracle import Hooks
-from emulator.engine.state import Hart
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
-from emulator.linux.elf import ElfImage, load_image
-from emulator.linux.files import VirtualFiles
-from emulator.linux.process import Layout, ProcessImage, build_process
-from emulator.linux.syscalls import LinuxKernel
+from emulator.execution.address_space import AddressSpace
+from emulator.execution.deadlines import Deadlines
+from emulator.execution.environment import CounterFile, GuestEnvironment
+from emulator.execution.guest import Guest
+from emulator.execution.observers import Observers
+from emulator.execution.oracle_runner import OracleRunner
+from emulator.execution.run_loop import Ending, RunLoop
+from emulator.execution.translated_runner import TranslatedRunner
+from emulator.execution.virtual_time import TimingCore, VirtualTime
+from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.loader.elf import ElfImage, load_image
+from emulator.linux.loader.process_image import Layout, ProcessImage, build_process
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import GuestMemory
-from emulator.running.driver import Driver, Ending
-from emulator.running.environment import CounterFile, GuestEnvironment
-from emulator.running.guest import Guest
-from emulator.running.observers import Observers
-from emulator.running.oracle_runner import OracleRunner
-from emulator.running.stops import Stops
-from emulator.running.translated_runner import TranslatedRunner
-from emulator.running.virtual_time import TimingCore, VirtualTime
-from emulator.spaces import Space
 
 if TYPE_CHECKING:
-    from emulator.intervals import Intervals
-    from emulator.snapshot import Snapshot
+    from emulator.execution.intervals import Intervals
+    from emulator.execution.snapshot import Snapshot
 
 DEFAULT_CLOCK_HZ = 1_000_000_000
 
@@ -48,13 +48,14 @@ DEFAULT_CLOCK_HZ = 1_000_000_000
 class Machine:
     """One guest on one machine: a process with all its threads, and the processes that it starts.
 
-    ``memory``, ``image``, ``process`` and ``kernel`` are those of the process that runs; the guest ends with the first
+    ``memory``, ``image``, ``process`` and ``kernel`` are those of the current process; the guest ends with the first
     process.
 
     ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
-    ``templates``: False has code interpreted until it is optimised, for comparison.
-    ``keep_translations``: begin with the translations that an earlier process left on disk for this program
+    ``background``: compile in another thread; ``templates``: False interprets code until it is optimised, for
+    comparison; ``optimise_executions``: the hotness threshold.
+    ``keep_translations``: begin with the translations that earlier processes saved for this program
     (`save_translations`).
     Raises `GuestImageError` for a file that is not a program for this machine.
     """
@@ -85,14 +86,14 @@ class Machine:
             "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
         )
         image: ElfImage = replace(load_image(program), name=name)
-        self.files.show(name, image.data)
+        self.files.add_if_missing(name, image.data)
         memory = GuestMemory()
         process = build_process(memory, image, [name, *arguments], environment, layout, self.files.contents)
         self.hart = Hart()
         self.core = core
         self.counters = counters
         self.clock_hz = clock_hz
-        space = Space(memory)
+        space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
         self._observers = Observers(self.hart, self.facts, core, consumers)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
@@ -101,7 +102,7 @@ class Machine:
             instructions=lambda: time.instructions,
         )  # fmt: skip
         self._guest = Guest(self.hart, space, kernel)
-        self._stops = Stops(self._guest, time, self._observers, limit_instructions)
+        self._deadlines = Deadlines(self._guest, time, self._observers, limit_instructions)
         environs = GuestEnvironment(self._guest, time, counters, self._observers.drain)
         oracle = OracleRunner(self._guest, self._observers, time, environs)
         self._guest.on_enter = oracle.enter
@@ -115,22 +116,22 @@ class Machine:
                 self._guest, self._observers, time, oracle, make_translator, keep_translations
             )
             self._guest.on_enter = translated.enter
-            self._observers.on_change = self._guest.on_change = translated.select_anew
+            self._observers.on_change = self._guest.on_change = translated.reselect
         elif engine != "oracle":
             raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
-        self._driver = Driver(
-            self._guest, self._observers, time, self._stops, oracle, self._translated, self.files.write_back
+        self._run_loop = RunLoop(
+            self._guest, self._observers, time, self._deadlines, oracle, self._translated, self.files.write_back
         )
 
     def close(self) -> None:
         """Release memory and the background compiler; the results stay readable."""
         try:
-            self._guest.spaces.close()
+            self._guest.address_spaces.close()
         finally:
             if self._translated is not None:
                 self._translated.close()
                 self._translated = None
-                self._driver.leave_translations()
+                self._run_loop.leave_translations()
             self.files.close()
 
     def __enter__(self) -> Machine:
@@ -140,7 +141,7 @@ class Machine:
         self.close()
 
     def save_translations(self) -> None:
-        """Leave the translations to the next process, with ``keep_translations``."""
+        """Save the translations on disk for later processes; does nothing without ``keep_translations``."""
         if self._translated is not None:
             self._translated.save()
 
@@ -163,38 +164,38 @@ class Machine:
 
     @property
     def translator(self) -> Translator | None:
-        """What translates its code; None without translations."""
+        """The translator of the current address space; None with the oracle."""
         return None if self._translated is None else self._translated.translator
 
     @property
     def limit_instructions(self) -> int | None:
-        """What the guest may run in all; may be set between stretches of running."""
-        return self._stops.limit_instructions
+        """Instructions that the guest may run in all, None for no limit; may be set while the guest does not run."""
+        return self._deadlines.limit_instructions
 
     @limit_instructions.setter
     def limit_instructions(self, value: int | None) -> None:
-        self._stops.limit_instructions = value
+        self._deadlines.limit_instructions = value
 
     # --- observers that come and go
     def observe(self, selection: TraceSelection, consumers: Sequence[Consumer] = ()) -> None:
-        """From now on let ``consumers`` have the record, and translations emit ``selection`` beside what they
-        want. Takes microseconds when the same selection was in force before."""
+        """Replace the consumers of the record, and let translations emit ``selection`` beside the consumers'
+        selections. Takes microseconds when the same selection was in force before."""
         self._observers.observe(selection, consumers)
 
     @property
     def consumers(self) -> tuple[Consumer, ...]:
-        """Who has the record, beside the timing core."""
+        """The consumers of the record without the timing core."""
         return self._observers.consumers
 
     @property
     def selection(self) -> TraceSelection:
-        """What is selected: by observers, for hooks, and with `observe`."""
+        """The union of the selections of consumers, of hooks, and of `observe`."""
         return self._observers.selection
 
     def call_hooks(self, hooks: Hooks | None, where: TraceSelection = NOTHING) -> None:
-        """Call ``hooks`` before and after each instruction of the blocks that have one of the selection's.
+        """Call ``hooks`` before and after each instruction of the blocks with a selected hook, from the next block on.
 
-        ``where``: which ones beside those that observers select, from the next block on; may be called by the hooks.
+        ``where``: selects hooks beside those that observers select. The hooks themselves may call this method.
         """
         self._observers.call_hooks(hooks, where)
 
@@ -219,16 +220,16 @@ class Machine:
         """Addresses of the lines touched last while ``line_bits`` was selected, (n,), instructions since, (n,), and
         instructions since they were written, (n,), `emulator.events.NEVER` if they were not.
 
-        All that were touched within a power of two instructions, the largest with which there are not more than
-        ``at_most``; in mapped memory, in no order.
+        It gives all lines of mapped memory touched within the last 2**k instructions, for the largest k that gives at
+        most ``at_most`` lines, in no order.
         """
         return self._observers.touched_lines(self.instructions, self.memory.perm, at_most)
 
     # --- time
     @property
     def instructions(self) -> int:
-        """Executed so far. Where a fault has ended the guest in an optimised translation and nothing is selected, those
-        since it was entered are not among them: `block_counts` and the record have them, if they are selected."""
+        """Instructions executed so far. If a fault has ended the guest in an optimised region and nothing is selected,
+        those since the region was entered are missing; selected `block_counts` and the record have them."""
         return self._time.instructions
 
     @instructions.setter
@@ -243,15 +244,15 @@ class Machine:
     # --- running
     @property
     def ending(self) -> Ending | None:
-        """How the guest ended; None while it has not. Set to None, a guest that a fault has ended may go on."""
-        return self._driver.ending
+        """How the guest ended; None while it has not. After setting it to None, a guest ended by a fault may go on."""
+        return self._run_loop.ending
 
     @ending.setter
     def ending(self, value: Ending | None) -> None:
-        self._driver.ending = value
+        self._run_loop.ending = value
 
     def run(self) -> Ending:
-        """Run to the end of the guest. Raises `InstructionLimit` when it goes on beyond the limit."""
+        """Run to the end of the guest. Raises `InstructionLimit` at the limit."""
         while self.ending is None:
             self.advance(1 << 62)
         return self.ending
@@ -259,58 +260,59 @@ class Machine:
     def advance_to_instructions(self, target: int) -> bool:
         """Run to the first block boundary at or after ``target`` instructions in all; False when the guest has
         ended."""
-        return self._driver.advance_to_instructions(target)
+        return self._run_loop.advance_to_instructions(target)
 
     def advance_to_cycles(self, target: int, tolerance_cycles: int) -> bool:
         """Run until ``target`` cycles, give or take ``tolerance_cycles``; False when the guest has ended.
 
         The core lags behind the guest, so the machine steps towards the target in ever smaller batches; a
-        burst of misses in the last one may carry it over by more.
+        burst of misses in the last batch may overshoot the target by more.
         """
-        return self._driver.advance_to_cycles(target, tolerance_cycles)
+        return self._run_loop.advance_to_cycles(target, tolerance_cycles)
 
     def advance(self, instructions: int) -> None:
         """Run about ``instructions`` more (exactly, to the next block boundary, with ``exact_stop``)."""
-        self._driver.advance(instructions)
+        self._run_loop.advance(instructions)
 
     def run_intervals(self, length_instructions: int, at_most: int = 256) -> Intervals:
-        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``, and
-        tell what ran in each of them: block executions and reuse times, as far as they are selected and counted from
-        the end of the last interval that was run so. The last one of a program is as short as it comes out.
+        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``.
+
+        Gives block executions and reuse times of each, as far as they are selected; the first interval counts from the
+        end of the last interval that was run. The last interval of a program may be shorter.
         """
-        return self._driver.run_intervals(length_instructions, at_most)
+        return self._run_loop.run_intervals(length_instructions, at_most)
 
     def count_from_here(self) -> None:
-        """Let the next interval of `run_intervals` begin here, whatever ran since the last one."""
-        self._driver.count_from_here()
+        """Let the next interval of `run_intervals` begin here, without the instructions since the last one."""
+        self._run_loop.count_from_here()
 
     # --- going back
     def snapshot(self) -> Snapshot:
-        """The guest's state, to `restore`; a few milliseconds for each 10 MB that it has mapped.
+        """The guest's state, to `restore`; takes a few milliseconds for each 10 MB of mapped memory.
 
         Raises `EmulatorError` for a guest that uses the host's files or streams.
         """
-        from emulator.snapshot import take_snapshot
+        from emulator.execution.snapshot import take_snapshot
 
         self.drain()
         self._must_be_one_process()
         without = [self.memory, self.image, self.process]
         return take_snapshot(
-            self.memory, self.hart, self.facts.n_blocks, self._observers.lines, [self.kernel, self.files], without,
-            self.instructions,
+            self.memory, self.hart, self.facts.n_blocks, self._observers.line_timestamps,
+            [self.kernel, self.files], without, self.instructions,
         )  # fmt: skip
 
     def restore(self, saved: Snapshot) -> None:
-        """Go back. Observers keep what they have seen; a timing core keeps its state."""
-        from emulator.snapshot import return_to
+        """Go back to a snapshot. Observers and a timing core keep their state."""
+        from emulator.execution.snapshot import restore_snapshot
 
         self.drain()
         self._must_be_one_process()
-        return_to(saved, self.memory, self.hart, self.facts.n_blocks, self._observers.lines)
+        restore_snapshot(saved, self.memory, self.hart, self.facts.n_blocks, self._observers.line_timestamps)
         self.instructions = saved.instructions
         self.ending = None
         self._guest.changed()
 
     def _must_be_one_process(self) -> None:
-        if self._guest.spaces.were_several:
+        if self._guest.address_spaces.were_several:
             raise EmulatorError("a guest that has started processes cannot go back to an earlier state")

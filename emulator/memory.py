@@ -4,8 +4,8 @@ Guest address ``a`` lies at host address ``base + a``, so translated code adds `
 region covers the whole 2 GiB guest address space plus an inaccessible guard before and after it; the host's
 own page protection mirrors the guest's read and write permission, so a bad guest access is a host fault that
 the engine turns into a guest fault. Execute permission lives in the page table alone: the host never executes
-guest pages. Everything here checks the page table first and raises `MemoryFault`; Python never touches a page
-that the guest may not. Where things lie (image, heap, stack) is left to `emulator.linux`.
+guest pages. Accesses from Python check the page table first and raise `MemoryFault`; Python never touches a page
+that the guest may not. The layout of the address space (image, heap, stack) is left to `emulator.linux`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PERMISSIONS = READ | WRITE | EXEC
 DEFAULT_LIMIT_BYTES = 3 << 29
 
 _PAGE_MASK = PAGE_BYTES - 1
-_PAGE_IS_THERE = 62  # the bits from there on: in memory, or in swap
+_PAGE_IS_PRESENT = 62  # bits of /proc/self/pagemap from here on: in swap, in memory
 
 _ACCESS_NAMES = {READ: "read", WRITE: "write", EXEC: "execute"}
 
@@ -67,8 +67,7 @@ _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 class MemoryFault(EmulatorError):
     """An access that the guest may not make; ``access`` is READ, WRITE or EXEC.
 
-    ``address`` is the first byte of the access that is not allowed; ``mapped`` tells a forbidden access to a
-    page that exists from one to nowhere.
+    ``address``: the first byte that is not allowed; ``mapped``: whether its page is mapped and forbids the access.
     """
 
     def __init__(self, address: int, access: int, mapped: bool) -> None:
@@ -102,13 +101,13 @@ def _host_protection(prot: int) -> int:
 
 
 class PageCount:
-    """How many pages with some permission a guest has, in all its address spaces."""
+    """The number of pages with some permission in all address spaces of a guest."""
 
     pages = 0
 
 
 class SharedArea:
-    """Memory that several address spaces have; it lasts as long as one of them refers to it."""
+    """Memory shared by several address spaces; it lasts as long as one of them refers to it."""
 
     def __init__(self, length: int) -> None:
         self.descriptor = os.memfd_create("guest", os.MFD_CLOEXEC)
@@ -123,7 +122,7 @@ class GuestMemory:
     and marks for each 4 KiB page; read it freely, change it through `map`, `protect`, `mark` and `unmap` only.
     ``new_marks``: marks that mapped pages begin with.
     ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    a permission, or are written to from here but for `write_int`; guest stores do not come by.
+    a permission, or are written to from Python, except by `write_int`; guest stores are not reported.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
@@ -131,14 +130,13 @@ class GuestMemory:
         self.limit_bytes = limit_bytes
         self._count = others or PageCount()
         self.on_code_change: Callable[[int, int], None] | None = None
-        # Takes memory only where there are pages.
+        # Takes host memory only where the guest has pages.
         self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
         self._accessible_pages = 0
         self.new_marks = 0
-        self._shared: list[
-            tuple[int, int, SharedArea, int]
-        ] = []  # start, end, what is there, from which byte on
+        # Shared mappings: start, end, the area mapped there, and the offset in it.
+        self._shared: list[tuple[int, int, SharedArea, int]] = []
         region_bytes = ADDRESS_SPACE_BYTES + 2 * GUARD_BYTES
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE
         region = _libc.mmap(None, region_bytes, _PROT_NONE, flags, -1, 0)
@@ -155,7 +153,7 @@ class GuestMemory:
 
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
-        self._table.madvise(mmap.MADV_DONTNEED)  # nothing is mapped any more
+        self._table.madvise(mmap.MADV_DONTNEED)  # empties the page table
         self._shared.clear()
         self._grow(-self._accessible_pages)
         self._release()
@@ -175,6 +173,7 @@ class GuestMemory:
         return other
 
     def _take(self, source: GuestMemory) -> None:
+        """Copy all pages, shared mappings, permissions and marks of ``source``. Raises `MemoryLimit`."""
         areas = source.areas()
         for address, length, perm in areas:
             self.map(address, length, READ | WRITE if perm & _PERMISSIONS else 0)
@@ -189,7 +188,7 @@ class GuestMemory:
                 self.unmap(address, length)
 
     def _copy_pages(self, source: GuestMemory, start: int, end: int, is_readable: bool) -> None:
-        """Take the contents of pages; the guest may have none of the permissions for them, and get some later."""
+        """Copy the contents of pages, also of pages without permissions, which the guest may make readable later."""
         if is_readable:
             self._bytes[start:end] = source._bytes[start:end]
             return
@@ -200,7 +199,7 @@ class GuestMemory:
             _libc.mprotect(memory.base + start, end - start, _PROT_NONE)
 
     def areas(self) -> list[tuple[int, int, int]]:
-        """Address, bytes and page table entry of each stretch of pages with the same permissions, ascending."""
+        """Address, bytes and page table entry of each contiguous range of pages with equal entries, ascending."""
         eights = np.flatnonzero(self.perm.view(np.uint64))  # most of the table is empty
         pages = (eights[:, None] * 8 + np.arange(8)).ravel()
         entries = self.perm[pages]
@@ -216,19 +215,19 @@ class GuestMemory:
         ]
 
     def _touched(self, address: int, length: int) -> list[tuple[int, int]]:
-        """Start and end of the stretches that the host has given memory for, ascending; all where it does not tell."""
+        """Start and end of the ranges for which the host holds pages, ascending; the whole range if it is unknown."""
         try:
             with open("/proc/self/pagemap", "rb", buffering=0) as table:
-                told = os.pread(
+                raw = os.pread(
                     table.fileno(), length >> PAGE_SHIFT << 3, (self.base + address) >> PAGE_SHIFT << 3
                 )
         except OSError:
-            told = b""
-        entries = np.frombuffer(told, np.uint64)
+            raw = b""
+        entries = np.frombuffer(raw, np.uint64)
         if len(entries) != length >> PAGE_SHIFT:
             return [(address, address + length)]
-        is_there = (entries >> _PAGE_IS_THERE) != 0
-        borders = np.flatnonzero(np.diff(is_there, prepend=False, append=False)).reshape(-1, 2)
+        is_present = (entries >> _PAGE_IS_PRESENT) != 0
+        borders = np.flatnonzero(np.diff(is_present, prepend=False, append=False)).reshape(-1, 2)
         return [
             (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
             for start, end in borders.tolist()
@@ -240,13 +239,13 @@ class GuestMemory:
 
     @property
     def mapped_bytes(self) -> int:
-        """Bytes of mapped pages that have some permission; this is what ``limit_bytes`` limits."""
+        """Bytes of mapped pages that have some permission; ``limit_bytes`` limits their sum over address spaces."""
         return self._accessible_pages << PAGE_SHIFT
 
     # Mapping. Addresses and lengths are in bytes, page aligned, and inside the address space.
 
     def map(self, address: int, length: int, prot: int) -> None:
-        """Map fresh zeroed pages, replacing what was there. Raises `MemoryLimit`."""
+        """Map fresh zeroed pages, replacing earlier ones. Raises `MemoryLimit`."""
         first, last = self._pages(address, length)
         prot = _implied(prot)
         before = int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC)))
@@ -266,15 +265,16 @@ class GuestMemory:
         self.map_area(address, length, prot, SharedArea(length))
 
     def map_area(self, address: int, length: int, prot: int, area: SharedArea, offset: int = 0) -> None:
-        """Map ``area`` from byte ``offset`` on, which other address spaces may have, too. Raises `MemoryLimit`.
+        """Map ``area``, which other address spaces may map, too, from byte ``offset`` on. Raises `MemoryLimit`.
 
-        The area must be long enough: a page past its end would be a fault of the host.
+        The area must be long enough: an access past its end would fault on the host.
         """
         self.map(address, length, prot)
         self._map_area(address, length, area, offset, _implied(prot))
 
     def place_of(self, address: int) -> tuple[object, int]:
-        """What a word of memory is known by in every address space that has it: for futexes."""
+        """The identity of a word of memory, equal in all address spaces that share it: object and offset; for futexes.
+        """
         found = self.shared_at(address) if self._shared else None
         if found is None:
             return self, address
@@ -282,15 +282,16 @@ class GuestMemory:
         return area, offset + address - start
 
     def shared_at(self, address: int) -> tuple[int, int, SharedArea, int] | None:
-        """The shared mapping there: start, end, what is mapped, and from which byte on."""
+        """The shared mapping at ``address``: start, end, the area, and the offset of the start in it; None for none."""
         return next((one for one in self._shared if one[0] <= address < one[1]), None)
 
     @property
     def has_shared(self) -> bool:
-        """Whether some pages may change without being written to here."""
+        """Whether other address spaces may write to some pages of this one."""
         return bool(self._shared)
 
     def _map_area(self, address: int, length: int, area: SharedArea, offset: int, prot: int) -> None:
+        """Map ``area`` on the host, and list the mapping."""
         flags = _MAP_SHARED | _MAP_FIXED
         where = self.base + address
         if _libc.mmap(where, length, _host_protection(prot), flags, area.descriptor, offset) != where:
@@ -298,7 +299,7 @@ class GuestMemory:
         self._shared.append((address, address + length, area, offset))
 
     def _forget_shared(self, start: int, end: int) -> None:
-        """The range is not shared any more."""
+        """Remove the range from the list of shared mappings."""
         kept = []
         for low, high, area, offset in self._shared:
             if low < min(start, high):
@@ -327,7 +328,7 @@ class GuestMemory:
         after = last - first if prot else 0
         if after > before and (self._count.pages - before + after) << PAGE_SHIFT > self.limit_bytes:
             raise MemoryLimit(f"the guest may not use more than {self.limit_bytes} bytes of memory")
-        if prot & (EXEC | WRITE) != EXEC | WRITE:  # what was written to is looked for only where it can be
+        if prot & (EXEC | WRITE) != EXEC | WRITE:  # later only writable pages are compared for changed code
             self._code_changes(first, last)
         if _libc.mprotect(self.base + address, length, _host_protection(prot)):
             raise MemoryLimit(f"the host cannot protect {length} bytes at {address:#x}: too many areas")
@@ -342,17 +343,18 @@ class GuestMemory:
         pages &= ~(without & _ALL_MARKS) & 0xFF
 
     def mapped_in(self, address: int, length: int) -> list[tuple[int, int]]:
-        """Start and end of each stretch of the range in which every page is mapped, ascending."""
+        """Start and end of each contiguous part of the range in which every page is mapped, ascending."""
         first, last = self._pages(address, length)
-        is_there = self.perm[first:last] != 0
-        borders = np.flatnonzero(np.diff(is_there, prepend=False, append=False)).reshape(-1, 2)
+        is_mapped = self.perm[first:last] != 0
+        borders = np.flatnonzero(np.diff(is_mapped, prepend=False, append=False)).reshape(-1, 2)
         return [
             (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
             for start, end in borders.tolist()
         ]
 
     def parts_of(self, start: int, end: int) -> list[tuple[int, int, int, bool]]:
-        """Start, end, page table entry, and whether it is shared, of each part of a mapped stretch, ascending."""
+        """Split a mapped range where page table entry or sharing changes: start, end, entry, and whether it is shared,
+        of each part, ascending."""
         pages = self.perm[start >> PAGE_SHIFT : end >> PAGE_SHIFT]
         cuts = {start + (int(page) + 1 << PAGE_SHIFT) for page in np.flatnonzero(np.diff(pages))}
         cuts |= {at for low, high, _, _ in self._shared for at in (low, high) if start < at < end}
@@ -363,14 +365,14 @@ class GuestMemory:
         ]
 
     def discard(self, address: int, length: int, also_shared: bool = False) -> None:
-        """Make mapped pages of the range read as zeros again, with the permissions they have; shared ones, too, for
-        everybody, or not."""
+        """Zero the mapped pages of the range and keep their permissions. ``also_shared``: zero shared pages, too, in
+        all address spaces."""
         first, last = self._pages(address, length)
         self._code_changes(first, last)
         _libc.madvise(self.base + address, length, _MADV_REMOVE if also_shared else _MADV_DONTNEED)
 
     def move(self, source: int, target: int, length: int) -> None:
-        """Move pages with contents, permissions and marks to ``target`` (not overlapping); shared ones stay so.
+        """Move pages with contents, permissions and marks to ``target`` (not overlapping); shared ones stay shared.
 
         Raises `MemoryLimit`.
         """
@@ -454,7 +456,7 @@ class GuestMemory:
         self._view[address : address + len(data)] = data
 
     def peek(self, address: int, n_bytes: int) -> bytes | None:
-        """Bytes to execute that lie in one page; None when some lie elsewhere, or there are none."""
+        """Bytes to execute; None when they cross a page boundary or are not executable."""
         if (
             0 <= address < ADDRESS_SPACE_BYTES
             and (address & _PAGE_MASK) + n_bytes <= PAGE_BYTES
@@ -464,7 +466,7 @@ class GuestMemory:
         return None
 
     def fetch(self, address: int, n_bytes: int) -> bytes:
-        """Bytes to execute. Raises `MemoryFault` with access EXEC."""
+        """Bytes to execute. Raises `MemoryFault` with ``access`` EXEC."""
         self._check(address, n_bytes, EXEC)
         return self._view[address : address + n_bytes].tobytes()
 
@@ -481,7 +483,7 @@ class GuestMemory:
     def write_int(self, address: int, n_bytes: int, value: int) -> None:
         """Store the low ``n_bytes`` of ``value``, little-endian. Raises `MemoryFault`.
 
-        As a store of the guest, so code that it changes is noticed only when the guest says so.
+        It acts as a store of the guest: changed code is noticed only when the guest announces it.
         """
         self._check(address, n_bytes, WRITE)
         self._view[address : address + n_bytes] = (value & ((1 << 8 * n_bytes) - 1)).to_bytes(
@@ -489,7 +491,7 @@ class GuestMemory:
         )
 
     def read_cstring(self, address: int, limit_bytes: int = 4096) -> bytes | None:
-        """Bytes up to the terminating zero; None when the limit comes first. Raises `MemoryFault`."""
+        """Bytes before the terminating zero; None when the limit comes first. Raises `MemoryFault`."""
         found = bytearray()
         while len(found) < limit_bytes:
             here = address + len(found)
@@ -504,6 +506,7 @@ class GuestMemory:
     # Inner parts
 
     def _pages(self, address: int, length: int) -> tuple[int, int]:
+        """First page and end of a range. Raises `ValueError` unless it is whole pages of the address space."""
         if (address | length) & (PAGE_BYTES - 1) or length <= 0:
             raise ValueError(f"range {address:#x} + {length:#x}: expected whole pages of {PAGE_BYTES} bytes")
         if address < 0 or address + length > ADDRESS_SPACE_BYTES:
@@ -511,6 +514,7 @@ class GuestMemory:
         return address >> PAGE_SHIFT, (address + length) >> PAGE_SHIFT
 
     def _host_map(self, address: int, length: int, protection: int) -> None:
+        """Map fresh pages on the host. Raises `MemoryLimit`."""
         if not self._release.alive:
             raise MemoryLimit("the guest memory is closed")
         if self._shared:
@@ -518,10 +522,11 @@ class GuestMemory:
         flags = _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED
         if _libc.mmap(self.base + address, length, protection, flags, -1, 0) != self.base + address:
             raise MemoryLimit(f"the host cannot map {length} bytes for the guest: out of memory or areas")
-        if protection & _PROT_WRITE:  # half a GB that is touched takes a quarter of a second less
+        if protection & _PROT_WRITE:  # touching half a GB takes a quarter of a second less
             _libc.madvise(self.base + address, length, _MADV_HUGEPAGE)
 
     def _check(self, address: int, n_bytes: int, prot: int) -> None:
+        """Raise `MemoryFault` unless the range has all permissions of ``prot``."""
         if self.valid_range(address, n_bytes, prot):
             return
         if not 0 <= address < ADDRESS_SPACE_BYTES:
@@ -536,10 +541,12 @@ class GuestMemory:
         raise MemoryFault(where, lacking & -lacking, mapped=bool(pages[bad[0]] & MAPPED))
 
     def _code_changes(self, first: int, last: int) -> None:
+        """Report a change of executable pages."""
         if self.on_code_change is not None and (self.perm[first:last] & EXEC).any():
             self.on_code_change(first << PAGE_SHIFT, (last - first) << PAGE_SHIFT)
 
     def _code_written(self, address: int, n_bytes: int) -> None:
+        """Report a write to executable pages."""
         if self.on_code_change is None or n_bytes == 0:
             return
         first, last = address >> PAGE_SHIFT, (address + n_bytes - 1) >> PAGE_SHIFT

@@ -1,9 +1,9 @@
-"""The performance-monitoring unit: PAPI preset names for events of a core, and what a guest reads of them.
+"""The performance-monitoring unit: PAPI preset names for events of a core, and the counters that a guest reads as CSRs.
 
 Preset names and meanings: PAPI, ``papi_presets(3)``. A preset is a sum or difference of events of the core;
-an event can also be asked for by its own name in `emulator.timing.counters.Event`. The unit has cycle and
-instruction counters, and as many programmable ones as the machine says.
-What counts is left to the core; when the counters are read, to the samplers.
+an event can also be asked for by its own name in `emulator.timing.machine_events.Event`. The unit has cycle and
+instruction counters, and as many programmable ones as the machine description says.
+The core counts events; samplers decide when the counters are read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.errors import EmulatorError
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import Event
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event
 
 # Control and status registers (RISC-V ISA manual, Volume I, Zicntr and Zihpm; 0x800 is in the custom range).
 CSR_CONTROL = 0x800
@@ -29,7 +29,11 @@ _FIXED = frozenset({Event.CYCLES, Event.INSTRUCTIONS})
 
 
 class PmuError(EmulatorError):
-    """A metric that the machine cannot count."""
+    """A metric that the machine cannot count. ``metric``: its name, None if the error is about several."""
+
+    def __init__(self, message: str, metric: str | None = None) -> None:
+        super().__init__(message)
+        self.metric = metric
 
 
 class TooManyEventsError(PmuError):
@@ -38,7 +42,7 @@ class TooManyEventsError(PmuError):
 
 @dataclass(frozen=True)
 class HardwareMetric:
-    """Something that the unit counts: ``terms`` are events and their factors."""
+    """A metric of the unit. ``terms``: events and their factors in the sum."""
 
     name: str
     unit: str
@@ -47,7 +51,7 @@ class HardwareMetric:
 
     @property
     def events(self) -> frozenset[Event]:
-        """Events that must be counted for it."""
+        """Events that have to be counted for the metric."""
         return frozenset(event for event, _ in self.terms)
 
 
@@ -157,11 +161,12 @@ def _unit_of(event: Event) -> str:
 METRICS: dict[str, HardwareMetric] = {preset.name: preset for preset in _PRESETS} | {
     event.name: _preset(event.name, _unit_of(event), f"Event {event.name} of the core", event)
     for event in Event
+    if event is not Event.OVERHEAD_CYCLES  # no command adds modelled work, so a metric of it would always be 0
 }
 
 
 def _missing_part(event: Event, machine: MachineConfig) -> str | None:
-    """What the machine lacks to have such an event."""
+    """The component that the machine lacks for the event; None if it can count it."""
     if event.name.startswith("L2_") and machine.l2 is None:
         return "L2 cache"
     if event is Event.ITLB_MISSES and machine.itlb is None:
@@ -174,7 +179,7 @@ def _missing_part(event: Event, machine: MachineConfig) -> str | None:
 
 
 def available_metrics(machine: MachineConfig) -> dict[str, HardwareMetric]:
-    """Everything that the machine's unit can count, by name."""
+    """The metrics that the machine can count, by name."""
     return {
         name: metric
         for name, metric in METRICS.items()
@@ -192,9 +197,9 @@ def find_metric(name: str, machine: MachineConfig) -> HardwareMetric:
     if name in METRICS:
         parts = {part for event in METRICS[name].events if (part := _missing_part(event, machine))}
         raise PmuError(
-            f"machine '{machine.name}' cannot count {name}: it has no {' and no '.join(sorted(parts))}{hint}"
+            f"machine '{machine.name}' cannot count {name}: it has no {' and no '.join(sorted(parts))}{hint}", name
         )
-    raise PmuError(f"machine '{machine.name}' cannot count '{name}': there is no such metric{hint}")
+    raise PmuError(f"machine '{machine.name}' cannot count '{name}': there is no such metric{hint}", name)
 
 
 def programmable_events(name: str, machine: MachineConfig) -> frozenset[str]:
@@ -206,10 +211,13 @@ def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[Hardwa
     """Metrics to count at once; raises `PmuError` for one that is unknown, given twice, or one too many."""
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise PmuError(f"metrics given twice: {', '.join(repeated)}; name each once")
+        raise PmuError(f"metrics given twice: {', '.join(repeated)}; name each once", repeated[0])
     metrics = tuple(find_metric(name, machine) for name in names)
     if len(metrics) > CSR_LAST_HPM - CSR_FIRST_HPM + 1:
-        raise PmuError(f"{len(metrics)} metrics, but a guest can read {CSR_LAST_HPM - CSR_FIRST_HPM + 1}")
+        raise PmuError(
+            f"got {len(metrics)} metrics, expected at most {CSR_LAST_HPM - CSR_FIRST_HPM + 1}, which a guest can read: "
+            "measure them in several runs"
+        )
     events = sorted(set().union(*(metric.events for metric in metrics)) - _FIXED)
     counters = machine.pmu.programmable_counters
     if len(events) > counters:
@@ -222,7 +230,7 @@ def select_metrics(names: Sequence[str], machine: MachineConfig) -> tuple[Hardwa
 
 
 class Core(Protocol):
-    """What the unit needs of a core."""
+    """The part of a timing core that the unit uses."""
 
     config: MachineConfig
 
@@ -261,7 +269,7 @@ class Pmu:
         return self._counted + running
 
     def read(self) -> NDArray[np.int64]:
-        """Values of the metrics, in their order, ``(n_metrics,)``."""
+        """Values of the metrics, in the order of ``metrics``, ``(n_metrics,)``."""
         return self._weights @ self.events()
 
     def enable(self) -> None:
@@ -281,7 +289,7 @@ class Pmu:
         self._since = self._core.counters.copy()
 
     def read_csr(self, number: int) -> int | None:
-        """Value of a control and status register; None if it is none of the unit's."""
+        """Value of a control and status register of the unit; None for any other."""
         if number == CSR_CONTROL:
             return CONTROL_ENABLE if self._enabled else 0
         if number == CSR_CYCLE:
@@ -294,7 +302,7 @@ class Pmu:
         return None
 
     def write_control(self, value: int) -> None:
-        """Take what the guest writes to CSR 0x800."""
+        """Write CSR 0x800: bit 0 enables counting, bit 1 resets the counters."""
         if value & CONTROL_RESET:
             self.reset()
         if value & CONTROL_ENABLE:

@@ -1,9 +1,8 @@
-"""Non-intrusive probes: counts of what a program did, taken from the record without touching the program.
+"""Non-intrusive probes: events counted from the record, without touching the program.
 
-`BlockCounter` counts how often each block ran, from which the executions of any instruction follow;
-`StoreWatch` counts accesses that store into watched address ranges; `EventCounter` counts many kinds of
-events, of both sorts, at once. All see exactly what happened: the ground truth that instrumentation is
-compared with.
+`BlockCounter` counts executions of blocks, from which the executions of any instruction follow; `StoreWatch` counts
+stores into address ranges; `EventCounter` counts many kinds of both events at once. The counts are exact: the ground
+truth that instrumentation is compared with.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from emulator.events import ACCESS_STORE, BlockFacts, TraceSelection
 
 
 class BlockCounter:
-    """Executions of each block. Wants the block ids only, so it costs little."""
+    """Executions of each block. It selects block ids only, so it costs little."""
 
     selection = TraceSelection(blocks=True, exact_stop=True)
 
     def __init__(self, with_addresses: bool = False) -> None:
-        # With another observer that wants addresses the stream holds them, too.
+        # If another observer selects addresses, the stream holds them, too.
         self.with_addresses = with_addresses
         if with_addresses:
             self.selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)
@@ -77,8 +76,8 @@ class StoreWatch:
 class EventCounter:
     """Counts several kinds of events at once, cheaply enough to stay on for whole runs.
 
-    ``events``: for each kind the addresses of instructions whose executions are summed (one that is there
-    twice counts twice) and half-open address ranges in which stores are counted, as `StoreWatch` does.
+    ``events``: for each kind, the addresses of instructions whose executions are summed (an address given twice counts
+    twice), and half-open address ranges in which stores are counted as by `StoreWatch`.
     """
 
     selection = TraceSelection(blocks=True, addresses=True, exact_stop=True)
@@ -89,8 +88,8 @@ class EventCounter:
             self._weights.append({})
             for pc in pcs:
                 self._weights[-1][pc] = self._weights[-1].get(pc, 0) + 1
-        # Ranges may overlap: stores are counted for the stretches between neighbouring bounds, each of which
-        # belongs to some kinds of events.
+        # Ranges may overlap: stores are counted for each part between neighbouring bounds, and each part belongs to
+        # some kinds of events.
         bounds = sorted({bound for _, ranges in events for pair in ranges for bound in pair})
         self._bounds = np.array(bounds or [0], np.uint32)
         self._stores = np.zeros(len(self._bounds), np.int64)
@@ -99,29 +98,29 @@ class EventCounter:
             np.int64,
         ).reshape(len(events), len(self._bounds))  # fmt: skip
         self._executions = np.zeros(0, np.int64)
-        self._blocks = np.zeros(0, np.int64)  # those with such instructions, and how many of each kind
-        self._in_block = np.zeros((len(events), 0), np.int64)
-        self._first_store = np.zeros(1, np.int64)  # of each block in `_store_slots`, and where the last ends
-        self._store_slots = np.zeros(0, np.int64)
+        self._blocks = np.zeros(0, np.int64)  # blocks with counted instructions
+        self._in_block = np.zeros((len(events), 0), np.int64)  # counted instructions of each kind in these blocks
+        self._first_store = np.zeros(1, np.int64)  # by block: its first place in `_store_slots`; and the end
+        self._store_slots = np.zeros(0, np.int64)  # places of stores among the accesses of their block
         self._n_accesses = np.zeros(0, np.int64)
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         from emulator.probes_kernel import count_events
 
         if facts.n_blocks > len(self._executions):
-            self._learn(facts)
+            self._add_blocks(facts)
         count_events(
             stream, self._n_accesses, self._first_store, self._store_slots, self._bounds, self._executions,
             self._stores,
         )  # fmt: skip
 
     def totals(self) -> NDArray[np.int64]:
-        """Events so far, ``(n_kinds,)``; `Machine.drain` comes first."""
+        """Events so far, ``(n_kinds,)``; call `Machine.drain` first."""
         executions = self._executions[self._blocks]
         return np.asarray(self._in_block @ executions + self._within @ self._stores)
 
-    def _learn(self, facts: BlockFacts) -> None:
-        """Make the tables of the blocks that are new."""
+    def _add_blocks(self, facts: BlockFacts) -> None:
+        """Extend the tables by new blocks."""
         known = len(self._executions)
         blocks, instructions = facts.blocks[known:], facts.instructions
         counts = blocks["n_instructions"].astype(np.int64)
@@ -148,7 +147,7 @@ class EventCounter:
 
 
 def block_ids(facts: BlockFacts, stream: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The block ids in a stream that holds addresses, too, in order."""
+    """The block ids, in order, of a stream that also holds addresses."""
     from emulator.probes_kernel import pick_block_ids
 
     found = np.empty(len(stream), np.uint32)

@@ -1,15 +1,15 @@
-"""Compiled walks over the record for `emulator.probes`."""
+"""Kernels that walk the record for `emulator.probes`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from emulator.jit import kernel
+from emulator.kernels.jit import kernel
 
 
 @kernel
 def pick_block_ids(n_accesses: Any, stream: Any, found: Any) -> int:
-    """Copy the block ids of ``stream`` to ``found``; how many there are."""
+    """Copy the block ids of ``stream`` to ``found``; their number."""
     position = 0
     count = 0
     while position < len(stream):

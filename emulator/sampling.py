@@ -1,8 +1,8 @@
-"""The ideal sampler: reads counters every so many cycles or instructions, and the guest never notices.
+"""The ideal sampler: reads counters at a fixed interval of cycles or instructions, without perturbing the guest.
 
 Hardware metrics come from the performance-monitoring unit, software counters from guest memory. The guest
 stops at the first block boundary near each multiple of the interval, so intervals are exact in instructions
-(to a block) and, in cycles, to 1/256 of an interval and the burst of misses that may carry it over.
+(to a block) and, in cycles, to 1/256 of an interval plus a burst of misses that may overshoot it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TOLERANCE = 256  # parts of an interval
 
 @dataclass(frozen=True)
 class Samples:
-    """A trace. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) where intervals begin and end;
-    ``hardware``: (n, h) and ``software``: (n, s) events per interval."""
+    """A trace of n intervals. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) begins and ends of intervals;
+    ``hardware``: (n, h), ``software``: (n, s) events per interval."""
 
     boundaries_cycles: NDArray[np.int64]
     boundaries_instructions: NDArray[np.int64]
@@ -43,9 +43,9 @@ def sample_ideal(
 ) -> Samples:
     """Run ``machine`` to its end, taking a record every ``every`` cycles or instructions.
 
-    ``software``: guest addresses of 64-bit counters. ``phase`` in [0, 1) moves the first boundary, as a timer
-    that was started earlier would; the part before it and the rest after the last boundary are no whole
-    intervals and are left out. ``between(record)`` is called after each record.
+    ``software``: guest addresses of 64-bit counters, by name. ``phase`` in [0, 1): the first boundary, in intervals, as
+    of a timer that was started earlier; the partial intervals before the first and after the last boundary are left
+    out. ``between(record)`` is called after each record.
     """
     addresses = list((software or {}).values())
     rows: list[NDArray[np.int64]] = []

@@ -21,10 +21,11 @@ from pydantic import (
     model_validator,
 )
 
-from measure.cycleclose.tracer import Settings
-from measure.errors import CampaignError, nearest
-from measure.programs import load_catalogue
-from measure.yaml_positions import Document, problem_at
+from common.suggestions import nearest
+from common.yaml_document import YamlDocument, problem_at
+from measure.cycle_close.tracer import Settings
+from measure.errors import CampaignError
+from measure.programs.catalogue import load_catalogue
 
 Kind = Literal["full", "trace", "vectors", "online"]
 _SAMPLES = "samples"
@@ -145,7 +146,7 @@ class Task:
 
 def load_reproduction(path: Path, size: str | None = None) -> Reproduction:
     """Read a campaign file; ``size`` replaces that of every program. Raises `CampaignError`, with file and line."""
-    document = Document(path)
+    document = YamlDocument.read(path, CampaignError)
     read = document.validate(Reproduction, {})
     changes: dict[str, Any] = {}
     for key in ("catalogue", "machine"):

@@ -19,26 +19,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from common.source_digest import source_digest
 from emulator.events import TraceSelection
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import load_machine
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event
+from emulator.timing.machine_file import load_machine
 from experiments.reproduction import Kind, Reproduction, Task
-from instrumenter.build import DEFAULT_FLAGS, build_program
-from measure.cycleclose.command import Job, machine_for, trace_job
-from measure.cycleclose.metrics import ENERGY, RATES, table_of
-from measure.cycleclose.rerun import profile
-from measure.cycleclose.reuse import WaitModel
-from measure.cycleclose.tracer import Category, CoreObserver, Interval
+from instrumenter.building.program_build import DEFAULT_FLAGS, build_program
+from measure.campaign.store import write_atomically
+from measure.cycle_close.command import Job, machine_for, trace_job
+from measure.cycle_close.rates import ENERGY, RATES, table_of
+from measure.cycle_close.rerun import profile
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.tracer import Category, CoreObserver, Interval
 from measure.errors import MeasureError
-from measure.phases.bbv import BasicBlockVectors
-from measure.phases.profile import profile_blocks
-from measure.programs import ensure_sources, load_catalogue
-from measure.store import write_atomically
+from measure.program_phases.bbv import BasicBlockVectors
+from measure.program_phases.profile import profile_blocks
+from measure.programs.catalogue import ensure_sources, load_catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
-_CODE = ("emulator", "measure/cycleclose", "measure/phases", "experiments/results.py")
+_CODE = ("common", "emulator", "measure/cycle_close", "measure/program_phases", "experiments/results.py")
 _PLACE = ("begin_instructions", "end_instructions", "phase", "category", "source", "distance")
 _EVENTS = tuple(
     dict.fromkeys(
@@ -252,12 +253,7 @@ def provenance(task: Task) -> dict[str, str]:
 
 @functools.cache
 def _code_digest() -> str:
-    digest = hashlib.sha256()
-    for part in _CODE:
-        place = ROOT / part
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return source_digest(ROOT / part for part in _CODE)[:16]
 
 
 @functools.cache

@@ -1,1 +1,1 @@
-"""Software metrics into C source, cross-compilation, and the same metrics as non-intrusive probes."""
+"""Instruments C programs: software metrics as counters in the source, and the same metrics as probes."""

@@ -1,4 +1,4 @@
-"""The ``instrument`` command: the instrumented C of a program, and how to compile it."""
+"""The ``instrument`` command: writes the instrumented C of a program, and a script that compiles it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from instrumenter.build import Generated
-    from instrumenter.spec import InstrumentSpec
-    from instrumenter.toolchain import Toolchain
+    from instrumenter.building.program_build import Generated
+    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.spec.software_metrics import InstrumentSpec
 
 USAGE_ERROR, WORK_FAILED = 2, 1
 
@@ -42,10 +42,10 @@ Exit status: 0 done; 1 the program does not compile; 2 bad input.""",
 )
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Directory to write to; made if need be.")  # fmt: skip
+              help="Directory to write to; it is made if necessary.")  # fmt: skip
 @click.option("--build", "with_program", is_flag=True, help="Also compile and link DIR/program.")
 def main(spec: Path, out: Path, with_program: bool) -> None:
-    """Write the C sources that SPEC.yaml names, with a counter at every event that it asks for."""
+    """Write the C sources of SPEC.yaml with a counter at every event of its metrics."""
     from instrumenter.errors import SourceError, SpecError, ToolchainError
 
     try:
@@ -65,16 +65,18 @@ def _complain(message: str, status: int) -> int:
 
 
 def _instrument(path: Path, out: Path, with_program: bool) -> None:
-    from instrumenter.build import BUILD_FLAGS, generate, preprocess_all
+    """Write the files of the specification in ``path`` to ``out``."""
+    from common.yaml_document import YamlDocument
+    from instrumenter.building.program_build import BUILD_FLAGS, generate, preprocess_all
+    from instrumenter.building.toolchain import Toolchain, without_preprocessor_flags
     from instrumenter.errors import SpecError
-    from instrumenter.spec import InstrumentSpec
-    from instrumenter.toolchain import Toolchain, without_preprocessor_flags
-    from instrumenter.yaml_border import line_of, load_model
+    from instrumenter.spec.software_metrics import InstrumentSpec
 
-    spec, lines = load_model(path, InstrumentSpec)
+    document = YamlDocument.read(path, SpecError)
+    spec = document.validate(InstrumentSpec)
     for index, source in enumerate(spec.sources):
         if not (path.parent / source).is_file():
-            where = f"{path}:{line_of(('sources', index), lines)}"
+            where = document.where("sources", index)
             raise SpecError(f"{where}: no such source file: {path.parent / source}")
     target = None if spec.target == "host" else spec.target
     toolchain = Toolchain(target, lambda message: click.echo(message, err=True))
@@ -85,9 +87,8 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
             placement=spec.placement, volatile=spec.volatile, target=target,
         )  # fmt: skip
     except SpecError as error:
-        metric = next((name for name in spec.metrics if f"metric '{name}'" in str(error)), None)
-        key = ("metrics",) if metric is None else ("metrics", metric)
-        raise SpecError(f"{path}:{line_of(key, lines)}: {error}") from None
+        key = ("metrics",) if error.metric is None else ("metrics", error.metric)
+        raise SpecError(f"{document.where(*key)}: {error}") from None
     own_flags = [*without_preprocessor_flags(spec.flags), *BUILD_FLAGS, *(f"-l{n}" for n in spec.libraries)]
     texts = {
         **generated.files,
@@ -95,7 +96,7 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
         "compile.sh": _script(generated, own_flags, toolchain),
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    # Made beside its place and moved there when all is done: a failure leaves nothing half-written.
+    # Made beside its place and moved there when everything is done: a failure leaves nothing half-written.
     with tempfile.TemporaryDirectory(
         dir=out.parent, prefix=f".{out.name}-", ignore_cleanup_errors=True
     ) as made:
@@ -117,7 +118,7 @@ def _table(generated: Generated) -> str:
 
 
 def _script(generated: Generated, flags: list[str], toolchain: Toolchain) -> str:
-    """A shell script that compiles the directory that it is in; the compiler is a Python package."""
+    """A shell script that compiles the files beside it. It needs a Python: the compiler is the package ziglang."""
     python, *command = toolchain.command(toolchain.link_arguments([*generated.files], flags, "program"))
     return (
         "#!/bin/sh\n# PYTHON: a Python that has the package ziglang.\n"

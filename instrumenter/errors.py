@@ -1,30 +1,23 @@
-"""Errors of the instrumenter; every message names file and line where there is one."""
+"""Errors of the instrumenter; messages name file and line where possible."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class InstrumenterError(Exception):
-    """Base of what the instrumenter raises on purpose; the message is meant for the user."""
+    """Base class of the instrumenter's errors; the message is for the user."""
 
 
 class SpecError(InstrumenterError):
-    """A metric description is not valid."""
+    """A metric description is not valid. ``metric``: the metric that it is about, None if it is about no single one."""
+
+    def __init__(self, message: str, metric: str | None = None) -> None:
+        super().__init__(message)
+        self.metric = metric
 
 
 class SourceError(InstrumenterError):
-    """The C source does not compile or cannot be instrumented as asked."""
+    """The C source does not compile or cannot be instrumented."""
 
 
 class ToolchainError(InstrumenterError):
-    """The cross-compiler is missing, failed for reasons of its own, or took too long."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known names, or an empty string."""
-    found = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.5)
-    if not found:
-        return ""
-    return "; did you mean " + " or ".join(repr(match) for match in found) + "?"
+    """The cross-compiler is missing, failed by itself, or took too long."""

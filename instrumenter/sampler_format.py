@@ -1,4 +1,4 @@
-"""Reader of the trace that the in-guest sampler writes (format: ``runtime/sampler.h``)."""
+"""Reads the trace that the in-guest sampler writes (format: ``runtime/sampler.h``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADER_BYTES = len(MAGIC) + 8
 def read_sampler_trace(data: bytes) -> tuple[tuple[str, ...], NDArray[np.uint64]]:
     """Columns and records ``(n, c)`` of a sampler trace.
 
-    Hardware columns count what happened in each interval; software columns (``software0``...) are running
+    Hardware columns have the events of each interval; software columns (``software0``...) are running
     totals. Raises `InstrumenterError` for data that is not such a trace or was cut inside a record.
     """
     if data[: len(MAGIC)] != MAGIC or len(data) < _HEADER_BYTES:

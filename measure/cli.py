@@ -1,4 +1,4 @@
-"""The ``measure`` command. Imports what is heavy only when it is used."""
+"""The ``measure`` command. Heavy modules are imported only when they are used."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from measure.cycleclose.cli import check_sampling, cycleclose
+from measure.console.interrupts import Terminated, exit_status, terminable
+from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.foreign.cli import perturb
-from measure.interrupts import Terminated, exit_status, terminable
-from measure.merge.cli import merge
-from measure.partition.cli import partition
-from measure.phases.cli import phases
+from measure.merging.cli import merge
+from measure.partitioning.cli import partition
+from measure.program_phases.cli import phases
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,8 +26,8 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         from measure.errors import MeasureError
 
-        # As soon as numpy is loaded, the threads of its linear algebra would spin for tens of milliseconds in case that
-        # there is work for them: they shall sleep until there is (2**4 cycles are the least that OpenBLAS takes).
+        # As soon as numpy is loaded, the threads of its linear algebra would spin for tens of milliseconds, in case
+        # there is work for them. This makes them sleep (2**4 cycles are the least that OpenBLAS takes).
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         try:
             with terminable():
@@ -53,9 +53,9 @@ with file, line and what was expected; 130 interrupted (Ctrl-C), 143 ended (SIGT
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:
-    """Measure a program, and learn what the measurement itself changed.
+    """Measure a program, and find out what the measurement itself changed.
 
-    A campaign runs a C program many times on an emulated machine, with and without software counters, and tells
+    A campaign runs a C program many times on an emulated machine, with and without software counters, and decides
     whether the counters changed how the machine's metrics relate to one another.
     """
 
@@ -67,25 +67,25 @@ def main() -> None:
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
-              "says which never fires. Keeps nothing.")  # fmt: skip
+              "names those that never fire. Keeps nothing.")  # fmt: skip
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
 def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, target: str) -> None:
-    """Run CAMPAIGN.yaml, or go on where it stopped, and report.
+    """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
-    Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Runs that are there already and depend on
-    nothing that changed are not made again.
+    Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
+    something that they depend on has changed.
 
     Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
     when one does not.
     """
     if counts:
-        from measure.counts import print_counts
+        from measure.campaign.event_counts import print_counts
 
         if out is not None:
             raise click.UsageError("--counts keeps nothing, so --out means nothing beside it")
         print_counts(campaign, _console())
         return
-    from measure.run_command import run_campaign
+    from measure.campaign.run_command import run_campaign
 
     run_campaign(campaign, out, _console(), workers=workers, target=target)
 
@@ -95,16 +95,16 @@ def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, tar
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
 def report(results: Path, out: Path | None) -> None:
-    """Write a report anew from the runs that are there; makes none.
+    """Write the report again from the stored runs; makes no runs.
 
-    DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml what does not
+    DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
     change runs, such as delta, may be changed.
 
     \b
       measure report results/quickstart
       measure report configs/campaigns/quickstart.yaml
     """
-    from measure.run_command import report_campaign
+    from measure.campaign.run_command import report_campaign
 
     if results.is_dir() and out is not None:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
@@ -116,19 +116,19 @@ def report(results: Path, out: Path | None) -> None:
 def schema(kind: str) -> None:
     """Print the JSON Schema of a file kind, for editors and checks."""
     if kind == "campaign":
-        from measure.campaign import Campaign
+        from measure.campaign.campaign_file import Campaign
 
         document = Campaign.model_json_schema()
     elif kind == "sampling-check":
-        from measure.cycleclose.check import SamplingCheck
+        from measure.cycle_close.sampling_check import SamplingCheck
 
         document = SamplingCheck.model_json_schema()
     elif kind == "machine":
-        from emulator.timing.config import MachineConfig
+        from emulator.timing.machine_config import MachineConfig
 
         document = MachineConfig.model_json_schema()
     else:
-        from measure.analysis import SUMMARY_JSON_SCHEMA
+        from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
     click.echo(json.dumps(document, indent=2))
@@ -139,11 +139,11 @@ def schema(kind: str) -> None:
 def metrics(file: Path) -> None:
     """List the hardware metrics that a machine offers.
 
-    Given a campaign: those of its machine, with a mark at what it collects, then its software metrics. Metrics that
-    the machine lacks are errors, with exit status 2.
+    Given a campaign: the metrics of its machine, with a mark at those that it collects, then its software metrics.
+    Metrics that the machine lacks are errors, with exit status 2.
     """
+    from measure.campaign.list_metrics import list_metrics
     from measure.errors import CampaignError
-    from measure.list_metrics import list_metrics
 
     listing = list_metrics(file)
     for line in listing.lines:
@@ -160,13 +160,13 @@ def programs(catalogue: Path) -> None:
     Default: configs/programs.yaml. Programs of a package registry are fetched when a campaign first needs them.
     """
     from measure.errors import CampaignError
-    from measure.programs import ProgramError, load_catalogue
+    from measure.programs.catalogue import ProgramError, load_catalogue
 
     try:
-        known = load_catalogue(catalogue)
+        entries = load_catalogue(catalogue)
     except ProgramError as error:
         raise CampaignError(str(error)) from None
-    for name, program in known.items():
+    for name, program in entries.items():
         click.echo(f"{name:<12}{program.description}")
         sizes = (
             f"{size} ({count / 1e6:,.0f} M instructions)" for size, count in program.instructions.items()

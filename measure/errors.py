@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
 
 class MeasureError(Exception):
-    """Base of what this package raises on purpose."""
+    """Base class of this package's errors."""
 
     exit_status = 1
 
@@ -23,10 +20,4 @@ class StoreError(MeasureError):
 
 
 class RunError(MeasureError):
-    """One run failed: the program ended badly, or its trace is of no use."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known name, or an empty string."""
-    found = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return f"; did you mean '{found[0]}'?" if found else ""
+    """One run failed: the program failed, or its trace cannot be used."""

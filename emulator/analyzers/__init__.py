@@ -1,1 +1,1 @@
-"""Tools that study what a program does: see `emulator.analyzers.base`."""
+"""Program analysis tools that consume events of the guest: see `emulator.analyzers.analyzer`."""

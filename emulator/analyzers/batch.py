@@ -1,4 +1,4 @@
-"""Batches of events, as analyzers get them."""
+"""Batches of events that analyzers consume."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from emulator.isa.decode import decode
 
 
 class Batch:
-    """Events in execution order, in columns that are valid until the call with them returns.
+    """Events in execution order, as columns that are valid only during the call of `consume`.
 
-    Attributes are the fields that were selected, each ``(n,)``: ``pc``, ``word``, ``address`` uint32; ``opcode``
-    uint16, rows of `emulator.isa.table.TABLE`; ``op_class`` (field ``class``) and ``taken`` uint8; the rest uint64.
-    A field that an instruction has not is 0. ``columns``: all of them, in the order of `selection.FIELDS`.
+    Attributes are the selected fields, each ``(n,)``: ``pc``, ``word``, ``address`` uint32; ``opcode`` uint16, rows of
+    `emulator.isa.table.TABLE`; ``op_class`` (field ``class``) and ``taken`` uint8; the others uint64. A field that an
+    instruction does not have is 0. ``columns``: all columns, in the order of `event_selection.FIELDS`.
     """
 
     def __init__(self, columns: dict[str, NDArray[Any]], n: int) -> None:
@@ -34,7 +34,7 @@ class Batch:
 
 
 def opcodes_of(words: NDArray[np.uint32]) -> NDArray[np.uint16]:
-    """The rows of `emulator.isa.table.TABLE` of instruction words as they are in memory, (n,)."""
+    """Row numbers in `emulator.isa.table.TABLE` of instruction words as they are in memory, (n,) each."""
     unique, inverse = np.unique(words, return_inverse=True)
     return np.array([_opcode(int(word)) for word in unique], np.uint16)[inverse]
 

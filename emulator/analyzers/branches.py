@@ -1,8 +1,8 @@
-"""Branch predictors side by side, on the same branches.
+"""Comparison of branch predictors on the same branches.
 
-Always taken; bimodal (Smith, ISCA 1981); gshare and the tournament of both (McFarling, WRL TN-36, 1993); local
-histories in two levels (Yeh and Patt, MICRO 1991). Two-bit counters that start weakly not taken; all learn at once.
-Branch target buffers and return stacks are left to `emulator.timing`.
+Always taken; bimodal (Smith, ISCA 1981); gshare and the tournament of both (McFarling, WRL TN-36, 1993); two-level with
+local histories (Yeh and Patt, MICRO 1991). Two-bit counters start weakly not taken; all are trained at once.
+Branch target buffers and return-address stacks are left to `emulator.timing`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
-from emulator.numba_jit import inline_numba_kernel, numba_kernel
+from emulator.kernels.numba_jit import inline_numba_kernel, numba_kernel
 
 NAMES = ("always taken", "bimodal", "gshare", "local", "tournament")
 BIMODAL, GSHARE, LOCAL, CHOICE, HISTORIES = range(5)  # rows of the tables
@@ -22,8 +22,8 @@ LOCAL_BITS = 10
 
 
 @inline_numba_kernel
-def learn(counters: Any, place: Any, taken: Any) -> Any:
-    """Train a two-bit counter; what it had predicted."""
+def train(counters: Any, place: Any, taken: Any) -> Any:
+    """Train a two-bit counter; returns its prediction before that."""
     counter = counters[place]
     if taken:
         if counter < 3:
@@ -40,14 +40,14 @@ def predict(tables: Any, history: Any, wrong: Any, pcs: Any, taken: Any) -> None
     for n in range(len(pcs)):
         outcome = taken[n] != 0
         place = np.int64(pcs[n] >> 1)
-        simple = learn(tables[BIMODAL], place & mask, outcome) != 0
-        shared = learn(tables[GSHARE], (place ^ history[0]) & mask, outcome) != 0
+        simple = train(tables[BIMODAL], place & mask, outcome) != 0
+        shared = train(tables[GSHARE], (place ^ history[0]) & mask, outcome) != 0
         own = np.int64(tables[HISTORIES, place & mask])
-        local = learn(tables[LOCAL], own & mask, outcome) != 0
+        local = train(tables[LOCAL], own & mask, outcome) != 0
         tables[HISTORIES, place & mask] = (own << 1 | outcome) & ((1 << LOCAL_BITS) - 1)
         chosen = shared if tables[CHOICE, place & mask] >= 2 else simple
         if simple != shared:
-            learn(tables[CHOICE], place & mask, shared == outcome)
+            train(tables[CHOICE], place & mask, shared == outcome)
         history[0] = (history[0] << 1 | outcome) & mask
         wrong[0] += not outcome
         wrong[1] += simple != outcome

@@ -1,6 +1,6 @@
-"""Caches with LRU replacement as numba kernels.
+"""numba kernels that simulate caches with LRU replacement.
 
-The lines of a set are kept in the order of their last use, so that most accesses hit at the first look."""
+The tags of a set are kept in the order of their last use, so that most accesses hit at the first comparison."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from emulator.numba_jit import inline_numba_kernel, numba_kernel
+from emulator.kernels.numba_jit import inline_numba_kernel, numba_kernel
 
-FIRST, WAYS, SET_MASK, SHIFT = range(
-    4
-)  # columns of a cache's geometry: first tag, ways, sets - 1, log2 of a line
+# Columns of a cache's geometry: index of its first tag, associativity, sets - 1, log2 of the line size.
+FIRST, WAYS, SET_MASK, SHIFT = range(4)
 
 
 @inline_numba_kernel
 def touch(geometry: Any, tags: Any, cache: int, address: Any) -> bool:
-    """Bring the line in, as the one used last; whether it was there."""
+    """Access the line of ``address``, which becomes the most recently used one; returns whether it hit."""
     line = np.int64(address) >> geometry[cache, SHIFT]
     ways = geometry[cache, WAYS]
     first = geometry[cache, FIRST] + (line & geometry[cache, SET_MASK]) * ways
@@ -37,7 +36,7 @@ def touch(geometry: Any, tags: Any, cache: int, address: Any) -> bool:
 
 @numba_kernel
 def sweep(geometry: Any, tags: Any, misses: Any, addresses: Any) -> None:
-    """Let every cache see every address."""
+    """Access every address in every cache; count the misses of each in ``misses`` (n,)."""
     for cache in range(len(geometry)):
         for n in range(len(addresses)):
             if not touch(geometry, tags, cache, addresses[n]):
@@ -46,7 +45,8 @@ def sweep(geometry: Any, tags: Any, misses: Any, addresses: Any) -> None:
 
 @numba_kernel
 def hierarchy(geometry: Any, tags: Any, counts: Any, last: Any, pcs: Any, addresses: Any) -> None:
-    """L1I, L1D and L2 (caches 0, 1, 2): ``counts`` (3, 2) accesses and misses; ``last``: (1,) line fetched last."""
+    """Access L1I, L1D and L2 (caches 0, 1, 2). ``counts``: (3, 2) accesses and misses; ``last``: (1,) line fetched
+    last."""
     for n in range(len(pcs)):
         line = np.int64(pcs[n]) >> geometry[0, SHIFT]
         if line != last[0]:

@@ -1,6 +1,6 @@
-"""Many caches in one pass, and a hierarchy of three.
+"""Cache simulation: a sweep over many data caches in one pass, and a two-level hierarchy.
 
-LRU, write-allocate; an access counts for the line of its first byte. All else is left to `emulator.timing`."""
+LRU, write-allocate; an access counts for the line of its first byte. Timing is left to `emulator.timing`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.analyzers.cache_kernel import hierarchy, sweep
 from emulator.errors import EmulatorError
@@ -27,7 +27,7 @@ class Geometry:
 
     @classmethod
     def parse(cls, text: str) -> Geometry:
-        """Raises `EmulatorError` for what is no cache."""
+        """Parse SIZE:WAYS:LINE. Raises `EmulatorError` for text that is not a valid geometry."""
         try:
             size, ways, line = text.split(":")
             factor = _UNITS.get(size[-1:], 1)
@@ -47,7 +47,7 @@ class Geometry:
 
 
 def tables(caches: list[Geometry]) -> tuple[Any, Any]:
-    """Geometry rows (n, 4) and one array of tags for all of the caches: line + 1, 0 for none."""
+    """Geometry rows (n, 4), and one array of tags for all caches: line + 1, or 0 for an empty way."""
     rows, first = [], 0
     for one in caches:
         sets = one.size_bytes // (one.ways * one.line_bytes)
@@ -57,7 +57,7 @@ def tables(caches: list[Geometry]) -> tuple[Any, Any]:
 
 
 class CacheSweep(Analyzer):
-    """Misses of many data caches, each on its own. ``caches``: SIZE:WAYS:LINE separated by commas."""
+    """Misses of many independent data caches. ``caches``: SIZE:WAYS:LINE separated by commas."""
 
     selection = "class=memory fields=address"
 
@@ -79,7 +79,7 @@ class CacheSweep(Analyzer):
 
 
 class CacheHierarchy(Analyzer):
-    """L1 instruction and data caches over a common L2, each SIZE:WAYS:LINE."""
+    """L1 instruction and data caches over a shared L2, each SIZE:WAYS:LINE."""
 
     selection = "class=all fields=pc,address"
 

@@ -1,8 +1,8 @@
-"""Who calls whom, and how many instructions are executed inside.
+"""Call graph: calls and inclusive instructions of each function and each caller-callee pair.
 
-Calls and returns are seen as they happen: a call pushes, a return that goes where a call on the stack left off pops
-down to it (so longjmp costs nothing but the frames in between). A jump to where another function begins is a call that
-returns with its caller (a tail call). In a recursion only the outermost call counts.
+A shadow stack follows the calls and returns: a call pushes a frame; a return to the return address of a frame pops
+down to it, so longjmp only drops the frames in between. A jump to the entry of another function is a tail call, which
+returns with its caller. In a recursion only the outermost call counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.callgraph_kernel import MAX_DEPTH, MAX_EDGES, unwind, walk
 from emulator.errors import EmulatorError
 from emulator.events import BlockFacts
@@ -30,12 +30,13 @@ class CallGraph(Analyzer):
         self._active = self._inclusive = self._own = np.zeros(0, np.int64)
 
     def consume_blocks(self, facts: BlockFacts, blocks: NDArray[np.uint32]) -> None:
-        self._learn(facts)
+        self._add_blocks(facts)
         if not walk(self._job, self._stack, self._blocks, self._active, self._edges, self._inclusive, blocks):
             raise EmulatorError(f"callgraph: more than {MAX_EDGES} pairs of caller and callee")
         np.add.at(self._own, self._blocks[blocks, 4], self._blocks[blocks, 2])
 
-    def _learn(self, facts: BlockFacts) -> None:
+    def _add_blocks(self, facts: BlockFacts) -> None:
+        """Add the blocks discovered since the last call to the tables."""
         new = facts.blocks[len(self._blocks) :]
         functions = []
         for pc in new["pc"].tolist():

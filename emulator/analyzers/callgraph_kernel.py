@@ -1,15 +1,15 @@
-"""Following calls and returns through the record, as numba kernels."""
+"""numba kernels that reconstruct calls and returns from the sequence of executed blocks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from emulator.events import OpClass
-from emulator.numba_jit import numba_kernel
+from emulator.kernels.numba_jit import numba_kernel
 
 BRANCH, JUMP, INDIRECT_JUMP = int(OpClass.BRANCH), int(OpClass.JUMP), int(OpClass.INDIRECT_JUMP)
 CALL, RETURN, INDIRECT_CALL = int(OpClass.CALL), int(OpClass.RETURN), int(OpClass.INDIRECT_CALL)
-DEPTH, NOW, LAST = range(3)  # of ``job``: frames, instructions so far, the block before (-1: none)
+DEPTH, NOW, LAST = range(3)  # elements of ``job``: frames, instructions so far, the previous block (-1: none)
 RETURNS_TO, EDGE, CALLEE, SINCE, IS_TAIL = range(5)  # columns of the stack
 PC, END, LENGTH, KIND, FUNCTION, IS_ENTRY = range(6)  # columns of the blocks
 MAX_DEPTH, MAX_EDGES = 1 << 16, 1 << 16
@@ -17,9 +17,10 @@ MAX_DEPTH, MAX_EDGES = 1 << 16, 1 << 16
 
 @numba_kernel
 def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: Any, ids: Any) -> bool:
-    """Follow the blocks ``ids``. ``blocks``: per block pc, end, instructions, kind of its end, function, and whether
-    this begins there. ``edges``: hash table of caller << 32 | callee + 1, calls and inclusive instructions. False when
-    it is full."""
+    """Process the executed blocks ``ids``; False if ``edges`` is full.
+
+    ``blocks``: per block pc, end, instructions, class of its last instruction, function, and whether the block is the
+    function's entry. ``edges``: hash table with rows caller << 32 | callee + 1, calls, inclusive instructions."""
     for n in range(len(ids)):
         block, last = ids[n], job[LAST]
         if last >= 0:
@@ -41,15 +42,15 @@ def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: 
                 edge = count(edges, caller, callee)
                 if edge < 0:
                     return False
-                # Functions that go on in each other in turns are in no more than one frame each.
+                # Functions that tail-call each other in turns have only one frame each.
                 frame = job[DEPTH] - 1
                 while frame >= 0 and stack[frame, IS_TAIL] and stack[frame, CALLEE] != callee:
                     frame -= 1
                 if frame >= 0 and stack[frame, CALLEE] == callee:
                     unwind(job, stack, active, edges, inclusive, frame + 1)
                 else:
-                    place = stack[job[DEPTH] - 1, RETURNS_TO] if job[DEPTH] else -1
-                    push(job, stack, active, edge, callee, place, 1)
+                    returns_to = stack[job[DEPTH] - 1, RETURNS_TO] if job[DEPTH] else -1
+                    push(job, stack, active, edge, callee, returns_to, 1)
         job[NOW] += blocks[block, LENGTH]
         job[LAST] = block
     return True
@@ -57,7 +58,7 @@ def walk(job: Any, stack: Any, blocks: Any, active: Any, edges: Any, inclusive: 
 
 @numba_kernel
 def count(edges: Any, caller: int, callee: int) -> int:
-    """Count a call: its place in ``edges``, -1 when there is none left."""
+    """Count a call in ``edges`` and return its row; -1 if the table is full."""
     key = caller << 32 | callee + 1
     place = (key * 0x9E3779B97F4A7C1) >> 40 & (MAX_EDGES - 1)
     for _ in range(MAX_EDGES):
@@ -71,7 +72,7 @@ def count(edges: Any, caller: int, callee: int) -> int:
 
 @numba_kernel
 def push(job: Any, stack: Any, active: Any, edge: int, callee: int, returns_to: int, is_tail: int) -> None:
-    """The callee begins; beyond the deepest stack it is counted for its caller."""
+    """Push a frame for the callee; beyond MAX_DEPTH its instructions count for its caller."""
     top = job[DEPTH]
     if top < MAX_DEPTH:
         stack[top, RETURNS_TO], stack[top, EDGE], stack[top, CALLEE] = returns_to, edge, callee
@@ -82,7 +83,7 @@ def push(job: Any, stack: Any, active: Any, edge: int, callee: int, returns_to: 
 
 @numba_kernel
 def unwind(job: Any, stack: Any, active: Any, edges: Any, inclusive: Any, depth: int) -> None:
-    """End the calls above ``depth``."""
+    """Pop the frames above ``depth`` and add their inclusive instructions."""
     while job[DEPTH] > depth:
         job[DEPTH] -= 1
         top = job[DEPTH]

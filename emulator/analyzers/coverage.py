@@ -1,4 +1,4 @@
-"""Which source lines and branches ran, how often, in the format of lcov."""
+"""Line, function and branch coverage of the guest, written in the format of lcov."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
-from emulator.analyzers.counts import Executions
-from emulator.analyzers.coverage_kernel import PLACES, tally
+from emulator.analyzers.analyzer import Analyzer
+from emulator.analyzers.coverage_kernel import TABLE_ROWS, tally
+from emulator.analyzers.event_selection import Selection
+from emulator.analyzers.instruction_counts import Executions
 from emulator.analyzers.lcov import Branches, Functions, Lines, branches_of, tracefile
-from emulator.analyzers.selection import Selection
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
 
 
 class Coverage(Analyzer):
-    """Line, function and branch coverage to the file ``out``. Needs debug information; with ``branches=0``, which
-    leaves the branches out, only counts of blocks.
+    """Line, function and branch coverage to the file ``out``. Needs debug information. With ``branches=0`` branches are
+    left out, and no branch events are recorded: block counts are enough.
 
-    A line ran as often as that of its instructions which ran most often; lines without code are not in the file. The
-    branches of a line are its conditional jumps, in the order of their addresses: not taken, and taken.
+    The count of a line is the largest execution count of its instructions; lines without code are not in the file. Each
+    conditional jump of a line is one branch, in order of address, with how often it was not taken and taken.
     """
 
     trace = TraceSelection(counts=True)
@@ -29,17 +29,17 @@ class Coverage(Analyzer):
     def __init__(self, out: str = "coverage.info", test: str = "", branches: int = 1) -> None:
         self.out, self.test = Path(out), test
         self.selection = "class=branch fields=pc,taken" if branches else ""
-        self.function, self.state = tally, np.zeros((PLACES if branches else 0, 3), np.int64)
+        self.function, self.state = tally, np.zeros((TABLE_ROWS if branches else 0, 3), np.int64)
         self.within = Selection()
         self.lines: Lines = {}
         self.functions: Functions = {}
         self.branches: Branches = {}
 
-    def choose(self, text: str) -> None:
+    def restrict(self, text: str) -> None:
         given = Selection.parse(text)
         if given.classes or given.mnemonics:
             raise EmulatorError(
-                f"coverage: got --select {text!r}, expected where to cover lines: symbol, source, library or range"
+                f"coverage: got --select {text!r}, expected the code to cover: symbol, source, library or range"
             )
         self.within = given
         if self.selection:
@@ -48,7 +48,7 @@ class Coverage(Analyzer):
     def begin(self) -> None:
         if not self.machine.image.line_rows():
             raise EmulatorError(
-                f"{self.machine.image.name}: no debug information to cover lines with; compile it with -g"
+                f"{self.machine.image.name}: no debug information for line coverage; compile it with -g"
             )
         self._executions = Executions(self.session)
 
@@ -56,7 +56,7 @@ class Coverage(Analyzer):
         pcs, counts = self._executions.by_pc()
         ran = dict(zip(pcs.tolist(), counts.tolist(), strict=True))
         outcomes = {pc: (no, yes) for pc, no, yes in self.state[self.state[:, 0] != 0].tolist()}
-        self.session.objects.look()
+        self.session.objects.refresh()
         for image in self.session.objects.images:
             for row in image.line_rows():
                 if row.line and self._is_inside(row.address):
@@ -64,10 +64,10 @@ class Coverage(Analyzer):
                     file = self.lines.setdefault(row.file, {})
                     file[row.line] = max(file.get(row.line, 0), int(counts[low:high].max(initial=0)))
             for symbol in image.symbols:
-                place = image.source_line(symbol.address) if symbol.is_function else None
-                if place is not None and self._is_inside(symbol.address):
-                    known = self.functions.setdefault(place[0], {})
-                    known[symbol.name] = (place[1], ran.get(symbol.address, 0))
+                source = image.source_line(symbol.address) if symbol.is_function else None
+                if source is not None and self._is_inside(symbol.address):
+                    of_file = self.functions.setdefault(source[0], {})
+                    of_file[symbol.name] = (source[1], ran.get(symbol.address, 0))
             for name, line, pc in branches_of(image) if len(self.state) else ():
                 if self._is_inside(pc):
                     of_line = self.branches.setdefault(name, {}).setdefault(line, [])
@@ -78,8 +78,8 @@ class Coverage(Analyzer):
             raise EmulatorError(f"coverage: {self.out}: cannot be written: {error.strerror}") from error
 
     def _is_inside(self, address: int) -> bool:
-        places = self.session.places_of(self.within)
-        return not places or any(low <= address < high for low, high in places)
+        ranges = self.session.ranges_of(self.within)
+        return not ranges or any(low <= address < high for low, high in ranges)
 
     def report(self) -> str:
         found = [ran for lines in self.lines.values() for ran in lines.values()]

@@ -1,4 +1,4 @@
-"""Memory footprint and working set: which lines and pages a program touches, interval after interval."""
+"""Memory footprint and working set: the lines and pages that a program accesses in each interval."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
-from emulator.intervals import Intervals
-from emulator.numba_jit import numba_kernel
+from emulator.execution.intervals import Intervals
+from emulator.kernels.numba_jit import numba_kernel
 
 LINE_SHIFT, PAGE_SHIFT = 6, 12
 
 
 @numba_kernel
 def touch(last: Any, shift: int, interval: int, found: Any, addresses: Any) -> None:
-    """Count in ``found`` what is touched for the first time in this interval, and for the first time at all."""
+    """Count in ``found`` (2,) the lines accessed for the first time in this interval, and for the first time at all.
+
+    ``last``: the interval of each line's last access, 0 before the first one; ``shift``: log2 of the line size."""
     for n in range(len(addresses)):
         place = addresses[n] >> shift
         if last[place] != interval:
@@ -29,7 +31,7 @@ def touch(last: Any, shift: int, interval: int, found: Any, addresses: Any) -> N
 
 class Footprint(Analyzer):
     """Distinct 64-byte lines and 4 KiB pages of data in each interval of ``interval`` instructions (the working set),
-    and so far (the footprint). ``out``: a picture to draw."""
+    and so far (the footprint). ``out``: the file of a plot to write."""
 
     selection = "class=memory fields=address"
 
@@ -57,7 +59,7 @@ class Footprint(Analyzer):
 
     def report(self) -> str:
         if not self.rows:
-            return "the program touched nothing"
+            return "the program accessed no memory"
         lines = np.array([row[1] for row in self.rows])
         return (
             f"{self.rows[-1][3] << LINE_SHIFT:>16,}  bytes touched, in lines of {1 << LINE_SHIFT}\n"

@@ -1,8 +1,8 @@
-"""Inline functions of analyzers: from Python by way of numba to LLVM IR that translations can contain.
+"""Compiles inline functions of analyzers with numba to LLVM IR that translations contain.
 
-numba compiles ``function(state, *fields)`` to a function that takes the parts of the state's array, and returns whether
-an exception was raised. Here it gets a shell that has the array's shape in it, a name that follows from its code, and
-no traces of the process it was made in: so translations that contain it can be kept.
+numba compiles ``function(state, *fields)`` to a function that takes the parts of the state's array and returns
+whether an exception was raised. Here it gets a wrapper that contains the array's shape, and a name derived from its
+code. The IR does not depend on the process that made it, so translations that contain it can be stored.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from emulator.engine.inline import FUNCTIONS, POINTERS, InlineFunction
-from emulator.engine.numba_kernel import array_arguments, ir_of
-from emulator.engine.state import OFFSETS
+from emulator.engine.hart_state import OFFSETS
+from emulator.engine.instrument.inline_functions import FUNCTIONS, POINTERS, InlineFunction
+from emulator.engine.instrument.numba_functions import array_arguments, ir_of
 from emulator.errors import EmulatorError
 from emulator.memory import ADDRESS_SPACE_BYTES
 
@@ -25,14 +25,14 @@ _prepared: dict[Any, str] = {}
 
 
 class InlineError(EmulatorError):
-    """A function cannot be called from translations."""
+    """A function cannot be compiled for translations."""
 
 
 def prepare(function: Callable[..., Any], state: NDArray[Any], fields: Sequence[str]) -> str:
-    """The name, in `FUNCTIONS`, of ``function(state, *fields)``.
+    """Compile ``function(state, *fields)``, add it to `FUNCTIONS`, and return its name there.
 
-    Fields are uint64; ``registers`` is an array of them, (64,): x0 to x31 and the patterns of f0 to f31; ``memory`` is
-    the guest's, uint8. Raises `InlineError` when numba cannot compile it.
+    Fields are uint64; ``registers`` is a uint64 array, (64,): x0 to x31 and the bit patterns of f0 to f31; ``memory``
+    is the guest's memory, uint8. Raises `InlineError` if numba cannot compile it.
     """
     plain = getattr(function, "py_func", function)
     key = plain, str(state.dtype), state.shape, state.strides, tuple(fields)
@@ -44,7 +44,7 @@ def prepare(function: Callable[..., Any], state: NDArray[Any], fields: Sequence[
 
 
 def _compiled(function: Callable[..., Any], state: NDArray[Any], fields: Sequence[str]) -> str:
-    """The function's IR."""
+    """The function's LLVM IR. Raises `InlineError`."""
     import numba
     from numba import types
 
@@ -56,22 +56,22 @@ def _compiled(function: Callable[..., Any], state: NDArray[Any], fields: Sequenc
         code = function.__code__
         raise InlineError(
             f"{code.co_filename}:{code.co_firstlineno}: {function.__name__} cannot be called from translations: "
-            f"numba does not compile {function.__name__}({', '.join(map(str, signature))}). It may use numbers and "
-            f"arrays that it is given, and make no arrays or other objects.\n{error}"
+            f"numba does not compile {function.__name__}({', '.join(map(str, signature))}). It may use numbers and the "
+            f"arrays among its arguments, but not create arrays or other objects.\n{error}"
         ) from error
 
 
 def _packed(text: str, state: NDArray[Any], fields: Sequence[str]) -> InlineFunction:
-    """numba's function in a shell, with a name that follows from both."""
-    body = f"{_shell(state, fields)}\n{text}"
+    """numba's function with its wrapper, named by a hash of both."""
+    body = f"{_wrapper(state, fields)}\n{text}"
     name = f"inline_{hashlib.sha256(body.encode()).hexdigest()[:24]}"
     n_scalars = sum(field not in POINTERS for field in fields)
     return InlineFunction(name, body.replace("NAME", name), n_scalars, bool(_FLOATS.search(text)))
 
 
-def _shell(state: NDArray[Any], fields: Sequence[str]) -> str:
-    """What is called: it knows the shape of the arrays, and notes when an exception was raised."""
-
+def _wrapper(state: NDArray[Any], fields: Sequence[str]) -> str:
+    """The IR of the wrapper that translations call: it passes the shapes of the arrays, and sets ``inline_failed`` in
+    the hart's state if an exception was raised."""
     arguments = array_arguments("%state", state.shape, state.strides, state.itemsize)
     scalars = [name for name in fields if name not in POINTERS]
     for name in fields:

@@ -1,21 +1,21 @@
-"""Which kinds of instructions a program executes, how often."""
+"""Instruction mix: executions by instruction class or mnemonic."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import opcodes_of
-from emulator.analyzers.counts import Executions
-from emulator.analyzers.selection import Selection
+from emulator.analyzers.event_selection import Selection
+from emulator.analyzers.instruction_counts import Executions
 from emulator.errors import EmulatorError
 from emulator.events import OpClass, TraceSelection
 from emulator.isa.table import TABLE
 
 
 class InstructionMix(Analyzer):
-    """Executions by ``by``, class or mnemonic; the ``top`` most frequent. Needs no record, only counts of blocks."""
+    """Executions by ``by``: class or mnemonic; the ``top`` most frequent. Needs only block counts, no record."""
 
     trace = TraceSelection(counts=True)
 
@@ -26,7 +26,7 @@ class InstructionMix(Analyzer):
         self.within = Selection()
         self.counts: dict[str, int] = {}
 
-    def choose(self, text: str) -> None:
+    def restrict(self, text: str) -> None:
         self.within = Selection.parse(text, self.within)
 
     def begin(self) -> None:

@@ -1,8 +1,8 @@
-"""The program's own file, its dynamic linker and its libraries: which code is whose, as they come and go.
+"""The loaded ELF files of a guest: the program, its dynamic linker and its libraries, which are loaded and unloaded.
 
-A dynamic linker calls a function that does nothing whenever what it has mapped has changed, before code of it runs:
-that is where debuggers look, and where analyzers do. Source: the run-time linker's interface to debuggers, `r_brk` in
-<link.h>; in glibc and musl the function is ``_dl_debug_state``.
+A dynamic linker calls an empty function after each change of its mappings and before code in them runs; debuggers set a
+breakpoint there, and so do analyzers. Source: the run-time linker's interface to debuggers, `r_brk` in <link.h>; in
+glibc and musl the function is ``_dl_debug_state``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emulator.errors import EmulatorError
-from emulator.linux.elf import ElfImage, Symbol, load_library
+from emulator.linux.loader.elf import ElfImage, Symbol, load_library
 from emulator.memory import EXEC, PAGE_BYTES, PAGE_SHIFT
 
 if TYPE_CHECKING:
@@ -20,34 +20,34 @@ _CHANGED = "_dl_debug_state"
 
 
 class Objects:
-    """The files that code of the guest of ``machine`` is mapped from."""
+    """The ELF files from which the guest of ``machine`` has mapped code."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._libraries: dict[tuple[str, int, int], ElfImage | None] = {}  # by path, address and offset
         self._images: list[ElfImage] = []
-        self._nobodys: set[int] = set()  # pages of code that are in no file
-        self.look()
+        self._anonymous_pages: set[int] = set()  # pages of code that are in no file
+        self.refresh()
 
     @property
-    def may_come(self) -> bool:
-        """Whether there may be more of them later."""
+    def loads_libraries(self) -> bool:
+        """Whether the program is dynamically linked and may load more files."""
         return self._machine.process.interpreter is not None
 
     @property
-    def changed_at(self) -> int | None:
-        """Where control comes when they have changed; None when that is not known."""
+    def load_hook(self) -> int | None:
+        """The address of the dynamic linker's function that it calls after each change; None if there is none."""
         interpreter = self._machine.process.interpreter
         symbol = interpreter.find_symbol(_CHANGED) if interpreter is not None else None
         return symbol.address if symbol is not None else None
 
     @property
     def images(self) -> list[ElfImage]:
-        """The program, its dynamic linker, and libraries, as they were at the last `look`."""
+        """The program, its dynamic linker and its libraries at the last `refresh`."""
         return self._images
 
-    def look(self) -> None:
-        """See what is mapped now."""
+    def refresh(self) -> None:
+        """Read the files that are mapped now."""
         process = self._machine.process
         known = [image for image in (process.image, process.interpreter) if image is not None]
         names = {self._machine.kernel.files.absolute(image.name) for image in known}
@@ -62,33 +62,34 @@ class Objects:
         self._images = known
 
     def mapped(self) -> list[tuple[int, int, str]]:
-        """Code that is mapped from files now: from where to where, and the path."""
+        """The code that is mapped from files now: start, end and path."""
         return [(start, end, name) for start, end, _, name in self._files()]
 
     def function_at(self, pc: int) -> Symbol | None:
-        """The function that ``pc`` lies in, whoever it belongs to; of libraries that were seen and are gone, too."""
+        """The function that contains ``pc`` in any file, also in a library that was unloaded; None without one."""
         owners = self._owners(pc)
-        if not owners and pc >> PAGE_SHIFT not in self._nobodys:
-            self.look()
+        if not owners and pc >> PAGE_SHIFT not in self._anonymous_pages:
+            self.refresh()
             owners = self._owners(pc)
             if not owners:
-                self._nobodys.add(pc >> PAGE_SHIFT)
+                self._anonymous_pages.add(pc >> PAGE_SHIFT)
         return next((found for image in owners if (found := image.function_at(pc)) is not None), None)
 
     def name_of(self, pc: int) -> str:
-        """The function's name; where none is known, the page: ``(libc.so.6+0x2000..)``, ``(0x7f5c4000..)``."""
+        """The name of the function that contains ``pc``; without one the page, such as ``(libc.so.6+0x2000..)`` or
+        ``(0x7f5c4000..)``."""
         function = self.function_at(pc)
         if function is not None:
             return function.name
         page = pc & -PAGE_BYTES
-        place = self._machine.kernel.memory_calls.file_at(page)
-        return f"({place.rpartition('/')[2] if place else f'{page:#x}'}..)"
+        mapped = self._machine.kernel.memory_calls.file_at(page)
+        return f"({mapped.rpartition('/')[2] if mapped else f'{page:#x}'}..)"
 
     def _owners(self, pc: int) -> list[ElfImage]:
-        gone = [
+        unloaded = [
             image for image in self._libraries.values() if image is not None and image not in self._images
         ]
-        return [image for image in (*self._images, *gone) if image.start <= pc < image.end]
+        return [image for image in (*self._images, *unloaded) if image.start <= pc < image.end]
 
     def _files(self) -> list[tuple[int, int, int, str]]:
         kernel = self._machine.kernel
@@ -96,14 +97,14 @@ class Objects:
             found
             for address, length, perm in kernel.memory.areas()
             if perm & EXEC
-            for found in kernel.memory_calls.names_of(address, address + length)
+            for found in kernel.memory_calls.mappings_in(address, address + length)
             if found[3].startswith("/")
         ]
 
     def _read(self, path: str, address: int, offset: int) -> ElfImage | None:
-        """None for a file that is gone, or is no library."""
+        """The library that is mapped there; None for a file that was removed or is not a library."""
         try:
-            data = self._machine.kernel.files.for_onlooker().contents(path)
+            data = self._machine.kernel.files.for_observer().contents(path)
             return load_library(data, path, address, offset)
         except (EmulatorError, OSError):
             return None

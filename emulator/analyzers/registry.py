@@ -1,4 +1,4 @@
-"""Analyzers by name, and those that a user has written in a file."""
+"""Registry of analyzers: built-in ones by name, and user-written ones by file and class."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from emulator.errors import EmulatorError
 
 if TYPE_CHECKING:
-    from emulator.analyzers.base import Analyzer
+    from emulator.analyzers.analyzer import Analyzer
 
-# Name, module and class. Modules are imported only when they are asked for.
+# Module and class by name. Modules are imported at their first use.
 ANALYZERS: dict[str, tuple[str, str]] = {
     "mix": ("mix", "InstructionMix"),
     "caches": ("caches", "CacheSweep"),
@@ -31,11 +31,11 @@ ANALYZERS: dict[str, tuple[str, str]] = {
 
 
 class AnalyzerError(EmulatorError):
-    """There is no such analyzer, or it does not take such an option."""
+    """The analyzer does not exist, or does not have the option."""
 
 
 def find(name: str) -> type[Analyzer]:
-    """The class of a ready analyzer, or of ``FILE.py:CLASS``. Raises `AnalyzerError`."""
+    """The class of a built-in analyzer, or of ``FILE.py:CLASS``. Raises `AnalyzerError`."""
     if ".py:" in name:
         return _from_file(name)
     if name not in ANALYZERS:
@@ -48,7 +48,7 @@ def find(name: str) -> type[Analyzer]:
 
 
 def make(name: str, options: Sequence[str] = (), selection: str = "") -> Analyzer:
-    """The analyzer of that name with ``KEY=VALUE`` options, restricted to a selection. Raises `EmulatorError`."""
+    """Create an analyzer by name with ``KEY=VALUE`` options, restricted to a selection. Raises `EmulatorError`."""
     found = find(name)
     known = inspect.signature(found).parameters
     given: dict[str, str | int | float] = {}
@@ -60,12 +60,12 @@ def make(name: str, options: Sequence[str] = (), selection: str = "") -> Analyze
         given[key] = _converted(name, key, value, known[key].default)
     analyzer = found(**given)
     if selection:
-        analyzer.choose(selection)
+        analyzer.restrict(selection)
     return analyzer
 
 
 def describe() -> list[tuple[str, str, str]]:
-    """Name, first line of the docstring, and options with their defaults, of each ready analyzer."""
+    """Name, first sentence of the docstring, and options with their defaults, of each built-in analyzer."""
     rows = []
     for name in ANALYZERS:
         found = find(name)
@@ -76,7 +76,7 @@ def describe() -> list[tuple[str, str, str]]:
 
 
 def _converted(name: str, key: str, text: str, default: object) -> str | int | float:
-    """The text as what the default is: 10K, 100M for counts."""
+    """The text converted to the type of the default; numbers may have a suffix: 10K, 100M. Raises `AnalyzerError`."""
     if not isinstance(default, (int, float)) or isinstance(default, bool):
         return text
     factor = {"K": 10**3, "k": 10**3, "M": 10**6, "G": 10**9}.get(text[-1:], 1)
@@ -90,7 +90,7 @@ def _converted(name: str, key: str, text: str, default: object) -> str | int | f
 
 
 def _from_file(name: str) -> type[Analyzer]:
-    from emulator.analyzers.base import Analyzer
+    from emulator.analyzers.analyzer import Analyzer
 
     path_text, _, attribute = name.rpartition(":")
     path = Path(path_text)
@@ -100,7 +100,7 @@ def _from_file(name: str) -> type[Analyzer]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # where numba and dataclasses look for it
+    sys.modules[path.stem] = module  # numba and dataclasses look it up there
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Value locality: how often a load gets what it got before.
+"""Value locality: how often a load returns a value that it has returned recently.
 
-The measure of Lipasti, Wilkerson and Shen, "Value Locality and Load Value Prediction" (ASPLOS 1996, section 2): a
-table without tags, indexed by the load's address, holds the values that it loaded last; a load hits when its value
-is the last one, or among the last ``depth`` different ones.
+The measure of Lipasti, Wilkerson and Shen, "Value Locality and Load Value Prediction" (ASPLOS 1996, section 2): an
+untagged table, indexed by the load's pc, holds its last values; a load hits if its value is the last one, or among the
+last ``depth`` different ones.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.errors import EmulatorError
-from emulator.numba_jit import numba_kernel
+from emulator.kernels.numba_jit import numba_kernel
 
 
 @numba_kernel
 def look_up(history: Any, used: Any, hits: Any, pcs: Any, values: Any) -> None:
-    """Count in ``hits`` (2,) the values that are the last, and any, of ``history`` (entries, depth), latest first."""
+    """Count in ``hits`` (2,) the values that equal the last one, and any one, in ``history`` (entries, depth), latest
+    first; ``used``: (entries,) number of values in each row."""
     entries, depth = history.shape
     for n in range(len(pcs)):
         place = np.int64(pcs[n] >> 1) & (entries - 1)
         value = values[n]
-        found = used[place]  # where the value is; one behind the last if it is nowhere
+        found = used[place]  # the value's position; one behind the last one if it is absent
         for k in range(used[place]):
             if history[place, k] == value:
                 found = k
@@ -42,7 +43,8 @@ def look_up(history: Any, used: Any, hits: Any, pcs: Any, values: Any) -> None:
 
 
 class ValueLocality(Analyzer):
-    """Loads whose value is the last, or one of the last ``depth`` different ones, of ``entries`` places."""
+    """Loads whose value is the last one, or one of the last ``depth`` different ones, in a table of ``entries``
+    rows."""
 
     selection = "class=load fields=pc,value"
 

@@ -1,5 +1,5 @@
-"""Basic block vectors to a file, in the format that SimPoint reads: a line ``T:block:count :block:count ...`` an
-interval, a count being executions times instructions. Blocks are numbered from 1 as they were met."""
+"""Basic block vectors, written to a file in SimPoint's format: a line ``T:block:count :block:count ...`` for each
+interval, where a count is executions times instructions. Blocks are numbered from 1 in the order of their discovery."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import gzip
 from pathlib import Path
 from typing import IO, cast
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
-from emulator.intervals import Intervals
+from emulator.execution.intervals import Intervals
 
 
 class BlockVectors(Analyzer):
-    """Vectors of intervals of ``interval`` instructions to the file ``out`` (gzip'd when it ends in .gz). Needs no
-    record, only counts of blocks. The last interval, however short, is in."""
+    """Vectors of intervals of ``interval`` instructions to the file ``out`` (compressed if it ends in .gz). Needs only
+    block counts, no record. Includes the last interval, however short."""
 
     trace = TraceSelection(counts=True)
 

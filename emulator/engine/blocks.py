@@ -1,4 +1,4 @@
-"""Discovery of dynamic basic blocks in guest memory: decoded instructions and their static facts."""
+"""Dynamic basic blocks: decoding them from guest memory, and their static facts."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.same_blocks import SameBlocks
-from emulator.engine.tables import GUEST_SPACE, Table
+from emulator.engine.address_tables import GUEST_SPACE, Table
+from emulator.engine.decode.block_interning import InternedBlocks
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
 
 _STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
 _PAIRED = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
-_MOST_HALVES = 2 * MAX_BLOCK_INSTRUCTIONS  # of a block
-_FEW = 16  # so many take as long one by one as in numpy
-_KEEPS_GOING = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
+_MAX_HALVES = 2 * MAX_BLOCK_INSTRUCTIONS  # of a block
+_FEW = 16  # elements that take as long one by one as in numpy
+_FALLS_THROUGH = (OpClass.BRANCH, OpClass.CALL, OpClass.INDIRECT_CALL)
 
 
 class Block(NamedTuple):
-    """A dynamic basic block. ``target_pc`` is the static taken target; ``ends`` how control leaves."""
+    """A dynamic basic block. ``target_pc``: the static taken target; None where there is none."""
 
     number: int  # row in BlockFacts
     pc: int
@@ -49,13 +49,13 @@ class Block(NamedTuple):
         found = []
         if self.target_pc is not None and op_class != OpClass.CALL:
             found.append(self.target_pc)
-        if op_class in _KEEPS_GOING:
+        if op_class in _FALLS_THROUGH:
             found.append(self.end_pc)
         return found
 
 
 def facts_row(instruction: Instruction, pc: int) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """The instruction's row of INSTRUCTION_DTYPE: registers that it has not are 0, f registers 32-63."""
+    """The instruction's row of INSTRUCTION_DTYPE: absent registers are 0, f registers 32-63."""
     row = instruction.row
     numbers = (instruction.rd, instruction.rs1, instruction.rs2, instruction.rs3)
     registers = [
@@ -75,10 +75,10 @@ class BlockCache:
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
-        self.same: SameBlocks | None = None  # blocks of all processes, when there are several
-        self.on_decoded: Callable[[int], None] | None = None  # told of addresses that blocks are known at
+        self.interned: InternedBlocks | None = None  # blocks of all processes, when there are several
+        self.on_decoded: Callable[[int], None] | None = None  # called with the pc of each block that `get` adds
         self._starts = Table(GUEST_SPACE >> 1)  # by pc / 2: 1 where a block begins
-        self._undecoded: dict[int, int] = {}  # pc to number of blocks that have facts and are not decoded yet
+        self._undecoded: dict[int, int] = {}  # pc to number, of blocks that have facts and are not decoded yet
 
     def get(self, pc: int) -> Block:
         """The block that starts at ``pc``, discovered on first use.
@@ -94,7 +94,7 @@ class BlockCache:
                 self.on_decoded(pc)
         return block
 
-    def known(self, pc: int) -> Block | None:
+    def known_block(self, pc: int) -> Block | None:
         """The block that starts at ``pc`` if it was ever discovered, in this process or an earlier one."""
         block = self.by_pc.get(pc)
         if block is None and pc in self._undecoded:
@@ -102,7 +102,7 @@ class BlockCache:
         return block
 
     def add(self, pcs: Sequence[int], numbers: Sequence[int]) -> None:
-        """Blocks were discovered whose facts there are: they are decoded when somebody asks."""
+        """Add blocks that have facts already; they are decoded on demand."""
         self._undecoded.update(zip(pcs, numbers, strict=True))
         if len(pcs) < _FEW:
             for pc in pcs:
@@ -111,40 +111,39 @@ class BlockCache:
             self._starts.view("u1")[np.asarray(pcs, np.int64) >> 1] = 1
 
     def pcs(self) -> list[int]:
-        """Where blocks are known."""
+        """The addresses of all known blocks."""
         return [*self.by_pc, *(pc for pc in self._undecoded if pc not in self.by_pc)]
 
     def join(self, other: BlockCache) -> None:
-        """Have facts and numbers of blocks in common with ``other``."""
-        if other.same is None:
-            other.same = SameBlocks(other.facts)
-        self.facts, self.same = other.facts, other.same
+        """Share facts and block numbers with ``other``."""
+        if other.interned is None:
+            other.interned = InternedBlocks(other.facts)
+        self.facts, self.interned = other.facts, other.interned
 
     def number_of(self, pc: int) -> int | None:
-        """The number of the block at ``pc``; None when none is known."""
+        """The number of the block at ``pc``; None when it is unknown."""
         block = self.by_pc.get(pc)
         return self._undecoded.get(pc) if block is None else block.number
 
     def number_at(self, pc: int) -> int:
-        """The same; it is discovered on first use."""
+        """The number of the block at ``pc``, discovered on first use."""
         number = self.number_of(pc)
         return self.get(pc).number if number is None else number
 
     def numbers(self) -> set[int]:
-        """Of all blocks that are known."""
+        """The numbers of all known blocks."""
         return {block.number for block in self.by_pc.values()} | {
             number for pc, number in self._undecoded.items() if pc not in self.by_pc
         }
 
-    def reaching(self, changed: NDArray[np.int64]) -> list[int]:
-        """Addresses of the blocks with an instruction in one of the ``changed`` halves of addresses, which ascend and
-        are some."""
+    def overlapping(self, changed: NDArray[np.int64]) -> list[int]:
+        """Addresses of the blocks that contain one of the halfwords ``changed`` (pc / 2, ascending, not empty)."""
         found: list[int] = []
         halves: list[int] = changed.tolist()
         end_pcs = self.facts.blocks["end_pc"]
-        seen = 0  # where blocks begin before there is known
+        seen = 0  # block starts before this place are done
         for half in halves:
-            start = max(seen, half - _MOST_HALVES, 0)
+            start = max(seen, half - _MAX_HALVES, 0)
             seen = half + 1
             while (start := self._starts.find(b"\1", start, seen)) >= 0:
                 number = self.number_of(2 * start)
@@ -155,19 +154,20 @@ class BlockCache:
                 start += 1
         return found
 
-    def forget(self, pcs: Sequence[int]) -> None:
-        """Forget the blocks at ``pcs``, whose code has changed; their facts and numbers stay valid."""
+    def invalidate(self, pcs: Sequence[int]) -> None:
+        """Drop the blocks at ``pcs``, whose code has changed; their facts and numbers stay valid."""
         for pc in pcs:
             self._starts.bytes[pc >> 1] = 0
             self.by_pc.pop(pc, None)
             self._undecoded.pop(pc, None)
 
     def close(self) -> None:
-        """Nobody runs any of them again; their facts stay."""
+        """Drop all blocks; their facts stay."""
         self.by_pc, self._undecoded = {}, {}
         self._starts.clear()
 
     def _discover(self, start: int) -> Block:
+        """Decode the block at ``start``, or take it from facts or interned blocks. Raises the guest's fault."""
         number = self._undecoded.get(start)
         if number is not None:
             return self._from_facts(number)
@@ -191,16 +191,16 @@ class BlockCache:
             pc += instruction.length_bytes
             if instruction.ends:
                 break
-        number = None if self.same is None else self.same.find(start, words)
+        number = None if self.interned is None else self.interned.find(start, words)
         if number is not None:
             return _block(number, instructions, pcs, words)
-        told_class, told_target = _transfer(instructions, pcs)
+        observed_class, observed_target = _transfer(instructions, pcs)
         rows = [facts_row(i, at) for i, at in zip(instructions, pcs, strict=True)]
-        rows[-1] = (*rows[-1][:2], told_class, *rows[-1][3:])
-        return _block(self.facts.append(rows, told_target, words), instructions, pcs, words)
+        rows[-1] = (*rows[-1][:2], observed_class, *rows[-1][3:])
+        return _block(self.facts.append(rows, observed_target, words), instructions, pcs, words)
 
     def _from_facts(self, number: int) -> Block:
-        """As it was when it was discovered, whatever is there now."""
+        """The block as it was when discovered, whatever its memory holds now."""
         about = self.facts.blocks[number]
         first = int(about["first_instruction"])
         rows = self.facts.instructions[first : first + int(about["n_instructions"])]
@@ -212,25 +212,27 @@ class BlockCache:
 def _block(
     number: int, instructions: Sequence[Instruction], pcs: Sequence[int], words: Sequence[int]
 ) -> Block:
+    """The `Block` of decoded instructions."""
     last = instructions[-1]
-    told_class, told_target = _transfer(instructions, pcs)
+    observed_class, observed_target = _transfer(instructions, pcs)
     return Block(
         number, pcs[0], pcs[-1] + last.length_bytes, tuple(instructions), tuple(pcs), tuple(words),
-        told_target if last.op_class in _STATIC_TARGETS else None, last.row.ends_block and not last.row.slow, last.slow,
-        told_target if told_class == OpClass.CALL else None,
+        observed_target if last.op_class in _STATIC_TARGETS else None,
+        last.row.ends_block and not last.row.slow, last.slow,
+        observed_target if observed_class == OpClass.CALL else None,
     )  # fmt: skip
 
 
-def told_class(block: Block) -> OpClass:
-    """What observers are told that the last instruction of ``block`` is."""
+def observed_class(block: Block) -> OpClass:
+    """The class of the last instruction of ``block`` in the facts."""
     return _transfer(block.instructions, block.pcs)[0]
 
 
 def _transfer(instructions: Sequence[Instruction], pcs: Sequence[int]) -> tuple[OpClass, int | None]:
-    """Class and static target of what ends the block.
+    """Class and static target of the instruction that ends the block.
 
-    Compilers write most calls as auipc and jalr, whose target is in the code like that of jal: observers are
-    told a direct call (or, where nothing is linked, a direct jump).
+    Compilers write most calls as auipc and jalr, whose target is in the code like that of jal: the facts have it as
+    a direct call (or, where nothing is linked, a direct jump).
     """
     last = instructions[-1]
     op_class, target = last.op_class, None

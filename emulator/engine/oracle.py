@@ -1,7 +1,7 @@
-"""The oracle: executes guest instructions one at a time on Python integers. It defines correct.
+"""The oracle: executes guest instructions one at a time on Python integers. It defines what is correct.
 
-Slow and plain on purpose. Every other engine is tested against it, and hands it the instructions that it does
-not execute itself (environment calls, counters, rounding modes that the host does not have).
+It is slow and plain on purpose. Every other engine is tested against it, and leaves to it the slow instructions
+(environment calls, counters) and rounding modes that the host does not have.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
 from emulator.engine.blocks import Block
-from emulator.engine.state import Hart
+from emulator.engine.hart_state import Hart
 from emulator.errors import GuestFault, misaligned_text
 from emulator.isa import softfloat
 from emulator.isa.decode import DYNAMIC_ROUNDING, Instruction
@@ -36,7 +36,7 @@ class OracleMemory(Protocol):
 
 
 class Environment(Protocol):
-    """What lies outside the hart: system calls, counters, the instruction cache."""
+    """The hart's surroundings: system calls, counters, the instruction cache."""
 
     def ecall(self) -> None: ...
     def read_csr(self, number: int) -> int | None: ...
@@ -45,9 +45,9 @@ class Environment(Protocol):
 
 
 class Hooks(Protocol):
-    """Who is called for the instructions of a block: may change registers and memory, not the pc.
+    """Callbacks for the instructions of a block; they may change registers and memory, not the pc.
 
-    ``enter`` is called before the block, when the record ends with the one before: the selection may change there.
+    ``enter`` is called before the block, when the record ends with the previous block: the selection may change there.
     """
 
     def enter(self, block: Block) -> None: ...
@@ -58,8 +58,8 @@ class Hooks(Protocol):
 class Oracle:
     """Implements `emulator.isa.algebra.Machine` concretely.
 
-    ``on_access(address)`` sees each memory access; ``hooks`` are called before and after instructions.
-    ``memory_value``: what the last access loaded or, if nothing was, stored.
+    ``on_access(address)`` is called for each memory access; ``hooks`` are called before and after instructions.
+    ``memory_value``: the value that the last access loaded or, for a store, stored.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Oracle:
         self._next = 0
 
     def execute(self, instruction: Instruction) -> None:
-        """Execute ``instruction`` at the hart's pc and move the pc on."""
+        """Execute ``instruction`` at the hart's pc and advance the pc. Raises `GuestFault` and the memory's faults."""
         self.instruction = instruction
         self._pc = self.hart.pc
         self._next = self._pc + instruction.length_bytes
@@ -257,9 +257,9 @@ class Oracle:
         self._next = self.hart.pc
 
     def execute_ecall(self, pc: int) -> None:
-        """`execute` for an ecall at the hart's ``pc``, the commonest instruction that is left to the oracle."""
+        """`execute` for an ecall at the hart's ``pc``, the most frequent slow instruction."""
         # The kernel sees, and signal handlers and sigreturn may change, the pc after the call.
-        self.hart.leave(pc + ECALL_BYTES)
+        self.hart.enter_trap(pc + ECALL_BYTES)
         self.environment.ecall()
 
     def ebreak(self) -> None:

@@ -1,10 +1,10 @@
-"""Tiers: which code runs interpreted, which translated, and when it moves up.
+"""The tiered translator: which guest code is interpreted, which runs as templates, which as optimised regions.
 
-The table of entry points (``slots``) has one host function for every guest pc that control may arrive at: none
-(nothing known: back to Python), the interpreter (decoded), a template (since Python knows of the block), or a region.
-A block that has been executed a number of times is wanted optimised, with the hot blocks around it: a background
-thread takes the hottest of the wanted ones, compiles, and publishes by storing into the table. One `Tier` exists for
-each `TraceSelection`; switching between selections changes one pointer.
+The dispatch table holds one host function for every guest pc at which control may enter: null (a dispatch miss, which
+returns to Python), the interpreter (the block is decoded), a template (Python has its descriptor), or a region. A block
+that reaches the hotness threshold is queued for optimisation together with the hot blocks around it: a background
+thread takes the hottest queued block, compiles its region, and publishes it by storing into the dispatch table. There
+is one `Tier` for each `TraceSelection`; switching between selections changes one pointer.
 """
 
 from __future__ import annotations
@@ -18,44 +18,50 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.archive import SavedRegion, SavedRegions, sources_identity
-from emulator.engine.background import Background
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.code_image import NO_CODE, unpacked
-from emulator.engine.compiler import Compiler
-from emulator.engine.emit import DECLARATIONS, METADATA
-from emulator.engine.entry import Entry
-from emulator.engine.formation import RegionFormer
-from emulator.engine.inline import Inline, InlineTables, texts_of
-from emulator.engine.interpreter import InterpreterEmitter
-from emulator.engine.known import KnownCode
-from emulator.engine.operations import OPERATION_DTYPE
-from emulator.engine.programs import Program
-from emulator.engine.region import RegionEmitter, contains_numbers, numbers_of
-from emulator.engine.remembered import CodeSource, Remembered, spans_of, stretches_of, united
-from emulator.engine.state import Hart
-from emulator.engine.stencil_set import stencils_for
-from emulator.engine.templates import Templates
-from emulator.engine.tiers import Region, Tier
+from emulator.engine.codegen.code_image import NO_CODE, unpacked
+from emulator.engine.codegen.compiler import Compiler
+from emulator.engine.codegen.entry import Entry
+from emulator.engine.decode.block_table import BlockTable
+from emulator.engine.decode.operations import OPERATION_DTYPE
+from emulator.engine.emit.emitter import DECLARATIONS, METADATA
+from emulator.engine.emit.interpreter import InterpreterEmitter
+from emulator.engine.emit.region import RegionEmitter, contains_numbers, numbers_of
+from emulator.engine.hart_state import Hart
+from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
+from emulator.engine.persist.pending import (
+    CodeSource,
+    PendingTranslations,
+    block_spans,
+    code_ranges,
+    merged_code,
+)
+from emulator.engine.persist.program_translations import ProgramTranslations
+from emulator.engine.persist.translation_store import SavedRegion, SavedRegions, sources_identity
+from emulator.engine.stencils.stencil_set import stencils_for
+from emulator.engine.stencils.templates import Templates
+from emulator.engine.tiering.background import Background
+from emulator.engine.tiering.region_formation import RegionFormer
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.events import Ranges, TraceSelection
 
-# An optimised translation costs some 150 us an instruction, but another processor's; an instruction takes 3 ns
-# interpreted, 0.7 ns in a template and 0.2 ns in an optimised region.
-OPTIMISE_EXECUTIONS = 5000  # outside of optimised regions, before one is wanted
-# LLVM takes 30 ms of the guest's thread to load, and slows it down while it works: who does not run long, or has
-# translations of an earlier process, does without.
-WORTH_LOADING = 6  # times as many executions as are enough otherwise; where nothing is kept of the program
-WORTH_ADDING = 20  # the same where something is, and from which on a block is planned for the next process
-_MOST_EXECUTIONS = 1 << 30
-_NEAR = 32  # blocks that are met at once
+# Compiling a region takes some 150 us for each guest instruction, on another processor; executing an instruction takes
+# 3 ns in the interpreter, 0.7 ns in a template and 0.2 ns in an optimised region.
+OPTIMISE_EXECUTIONS = 5000  # hotness threshold: executions outside of optimised regions
+# LLVM takes 30 ms of the guest's thread to load, and slows it down while it works. A short run, or a run that has
+# translations of an earlier process, does without it.
+LOADING_FACTOR = 6  # hotness thresholds from which LLVM is loaded, where the translation store has nothing
+PLANNING_FACTOR = 20  # the same where it has something; from here on a block is also planned for the next process
+_MAX_EXECUTIONS = 1 << 30
+_DISCOVERED_AT_ONCE = 32  # blocks
 
 
 class Translator:
-    """Keeps the tables of one machine and promotes hot code.
+    """Owns the tiers of one address space and promotes hot code.
 
     ``background``: compile optimised translations in another thread while the guest goes on (the default);
-    otherwise compile at once, which tests use to know what ran. ``templates``: whether there are any. ``program``:
-    begin with what other processes translated of it; `leave` leaves it to the next.
+    otherwise compile at once, which tests use to know what ran. ``templates``: whether blocks get templates.
+    ``program``: begin with the regions that earlier processes saved of it; `hand_over` passes them to the next process.
     """
 
     def __init__(
@@ -66,7 +72,7 @@ class Translator:
         background: bool = True,
         templates: bool = True,
         optimise_executions: int = OPTIMISE_EXECUTIONS,
-        program: Program | None = None,
+        program: ProgramTranslations | None = None,
         source: CodeSource | None = None,
     ) -> None:
         self.hart = hart
@@ -76,85 +82,87 @@ class Translator:
         self.background = background
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
-        self._interpreters: list[int] = []  # addresses, to be unloaded
+        self._interpreters: list[int] = []  # host addresses, to be unloaded
         self._program, self._source = program, source
-        self.code = KnownCode(hart, cache, source, self._compiler)
+        self.block_table = BlockTable(hart, cache, source, self._compiler)
         self._background = Background(
-            self._form, self._build, self.code.all_executions, optimise_executions, self._compiler
+            self._form, self._build, self.block_table.all_executions, optimise_executions, self._compiler
         )
-        self._former = RegionFormer(cache, self.code.call_targets, self.code.executions)
+        self._former = RegionFormer(cache, self.block_table.call_targets, self.block_table.executions)
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
-        self._translating: Tier  # the one that is being translated for
-        self._counted_for: Tier | None = None  # the one whose executions the descriptors count
-        hart.set("miss", self._entry.miss)
+        self._translating: Tier  # the tier that new translations belong to
+        self._counted_for: Tier | None = None  # the tier whose executions the descriptors count
+        hart.set("dispatch_miss", self._entry.dispatch_miss)
         self._publishing = threading.Lock()
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
-        """Run with ``selection`` from now on; translations of other selections stay."""
+        """Switch to the tier of ``selection``, made on first use; translations of other selections stay."""
         tier = self._tiers.get((selection, False))
         if tier is None:
             tier = Tier(selection, self._compile_interpreter(selection), False)
             if selection.hooks:
                 tier.hook = self._entry.hook
             self._tiers[selection, False] = tier
-            self._interpret_known(tier)
+            self._install_fallback(tier)
             if self.templates:
                 self._use_templates(tier)
-            self._remember(tier)
+            self._load_stored(tier)
         if selection.inline:
-            self._enter_inline(selection.inline)
+            self._install_inline(selection.inline)
         self._translating = tier
         if tier is not self._counted_for:
-            # What was counted for another tier must not keep a block from ever reaching a threshold in this one.
-            self.code.count_anew(self._next_threshold(0))
+            # Executions counted for another tier must not keep a block from reaching its threshold in this one.
+            self.block_table.reset_profile(self._next_threshold(0))
             self._counted_for = tier
         self.tier = tier
-        self.discover_nothing()
-        self.hart.set("slots", tier.slots.address)
-        self.hart.set("runner", tier.interpreter)
+        self.disable_discovery()
+        self.hart.set("dispatch_table", tier.dispatch_table.address)
+        self.hart.set("fallback", tier.interpreter)
         return tier
 
     def _use_templates(self, tier: Tier) -> None:
-        """Lay every block that is known in ``tier``, and from now on every new one."""
-        tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.slots.address
-        with contextlib.suppress(OSError):  # a host that does not let us write code
-            stencils = stencils_for(self._compiler, _emitted(tier.selection))
+        """Emit a template for every known block in ``tier``, and from now on for every new block."""
+        tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.dispatch_table.address
+        with contextlib.suppress(OSError):  # a host that does not allow writable and executable memory
+            stencils = stencils_for(self._compiler, _emitted_selection(tier.selection))
             tier.templates = Templates(self._compiler, stencils, tier.interpreter, *tables)
-        self._lay(tier)
+        self._emit_templates(tier)
 
-    def _lay(self, tier: Tier) -> None:
-        if tier.templates is not None and tier.templates.laid < len(self.code):
+    def _emit_templates(self, tier: Tier) -> None:
+        """Emit templates of the blocks that are new since the last call."""
+        if tier.templates is not None and tier.templates.n_emitted < len(self.block_table):
             with self._publishing:
-                tier.templates.lay(len(self.code))
+                tier.templates.emit(len(self.block_table))
 
-    def _enter_inline(self, calls: tuple[Inline, ...]) -> None:
+    def _install_inline(self, calls: tuple[Inline, ...]) -> None:
+        """Let the hart use the tables of these inline functions and columns."""
         tables = self._inline.get(calls)
         if tables is None:
             tables = self._inline[calls] = InlineTables(calls)
-            tables.note(self.cache.facts, self.cache.numbers())
-        functions, map_address = tables.enter(calls, self._compiler)
+            tables.add_blocks(self.cache.facts, self.cache.numbers())
+        functions, map_address = tables.set_states(calls, self._compiler)
         self.hart.set("inline", functions)
         self.hart.set("inline_map", map_address)
 
     def _note_inline(self, numbers: Collection[int]) -> None:
-        """These blocks are known from now on."""
+        """Enter the instructions of new blocks in the tables of inline functions."""
         for tables in self._inline.values():
-            tables.note(self.cache.facts, numbers)
+            tables.add_blocks(self.cache.facts, numbers)
 
     def step_exactly(self, on: bool) -> None:
-        """Interpret what is selected, stopping exactly where the budget ends, or go back to translations.
+        """Switch to the interpreting tier, which stops exactly where the budget ends, or back to translations.
 
-        One pointer changes, so this is how to end a stretch at a given instruction without a check in every
-        translated block. What becomes hot meanwhile is translated for the tier that is left.
+        One pointer changes, so a run can end at a given instruction without a check in every translated block.
+        Blocks that become hot meanwhile are translated for the other tier.
         """
         self.tier = self.exact_tier() if on else self._translating
-        self.hart.set("slots", self.tier.slots.address)
+        self.hart.set("dispatch_table", self.tier.dispatch_table.address)
 
     def exact_tier(self) -> Tier:
-        """The tier that only interprets what is selected."""
+        """The tier of the current selection that only interprets."""
         tier = self._translating
         if tier.interpret_only:
             return tier
@@ -163,42 +171,43 @@ class Translator:
             exact = self._tiers[tier.selection, True] = Tier(
                 tier.selection, tier.interpreter, True, tier.hook
             )
-            self._interpret_known(exact)
+            self._install_fallback(exact)
         return exact
 
     def fast_and_exact(self) -> tuple[Tier, Tier]:
-        """The tier in force and the one that only interprets; nothing is set."""
+        """The translating and the interpreting tier of the current selection; switches to neither."""
         return self._translating, self.exact_tier()
 
-    def _interpret_known(self, tier: Tier) -> None:
-        """Let the interpreter of a new tier run the blocks that are known and not translated."""
-        slots = tier.slots.view("u8")
-        places = self.code.places()
-        places = places[slots[places] == 0]
-        slots[places] = tier.interpreter
+    def _install_fallback(self, tier: Tier) -> None:
+        """Point the empty entries of known blocks to the tier's interpreter, hook or templates."""
+        dispatch_table = tier.dispatch_table.view("u8")
+        places = self.block_table.places()
+        places = places[dispatch_table[places] == 0]
+        dispatch_table[places] = tier.interpreter
         if tier.hook:
             ranges = tier.selection.hook_ranges
-            inside = _reaching(self.code.facts_at(places), ranges) if ranges else slice(None)
+            inside = _overlapping(self.block_table.facts_at(places), ranges) if ranges else slice(None)
             for place in places[inside]:
-                slots[place] = self._runner(tier, self.cache.get(2 * int(place)))
-        self._run_laid(tier, places)
+                dispatch_table[place] = self._fallback_of(tier, self.cache.get(2 * int(place)))
+        self._install_templates(tier, places)
 
-    def _run_laid(self, tier: Tier, places: NDArray[np.int64]) -> None:
-        """Let templates run the blocks at ``places`` that the interpreter is to run."""
-        slots = tier.slots.view("u8")
+    def _install_templates(self, tier: Tier, places: NDArray[np.int64]) -> None:
+        """Replace the interpreter by templates in the entries at ``places`` (pc / 2)."""
+        dispatch_table = tier.dispatch_table.view("u8")
         if tier.templates is not None:
-            laid = tier.templates.entries[self.code.numbers_at(places)]
-            instead = (laid != 0) & (slots[places] == tier.interpreter)
-            slots[places[instead]] = laid[instead]
+            emitted = tier.templates.entries[self.block_table.numbers_at(places)]
+            instead = (emitted != 0) & (dispatch_table[places] == tier.interpreter)
+            dispatch_table[places[instead]] = emitted[instead]
 
-    def _runner(self, tier: Tier, block: Block) -> int:
-        """What runs ``block`` in ``tier`` while it is not translated."""
+    def _fallback_of(self, tier: Tier, block: Block) -> int:
+        """The host function that runs ``block`` in ``tier`` while it has no translation."""
         if tier.hook and is_hooked(tier.selection, block):
             tier.hooked.add(block.pc)
             return tier.hook
         return tier.interpreter
 
     def _compile_interpreter(self, selection: TraceSelection) -> int:
+        """The host address of the interpreter for ``selection``."""
         name = "interpreter"
 
         def text() -> str:
@@ -209,171 +218,175 @@ class Translator:
         return address
 
     def _next_threshold(self, executions: int) -> int:
-        """At how many executions a block is reported again; 0 for never."""
-        enough = self.optimise_executions if not self.background or self._background.has_llvm else self._worth
-        return enough & 0xFFFFFFFF if executions < enough else 0
+        """The executions at which a block with ``executions`` is reported again; 0 for never."""
+        is_ready = not self.background or self._background.has_llvm
+        threshold = self.optimise_executions if is_ready else self._loading_threshold
+        return threshold & 0xFFFFFFFF if executions < threshold else 0
 
     @property
-    def _worth(self) -> int:
-        """Executions of one block from which on LLVM is worth loading."""
-        times = WORTH_ADDING if self._background.fair_share.has_begun_before else WORTH_LOADING
-        return min(times * self.optimise_executions, _MOST_EXECUTIONS)
+    def _loading_threshold(self) -> int:
+        """Executions of one block from which LLVM is worth loading."""
+        times = PLANNING_FACTOR if self._background.fair_share.has_stored_translations else LOADING_FACTOR
+        return min(times * self.optimise_executions, _MAX_EXECUTIONS)
 
     @property
-    def _worth_planning(self) -> int:
-        """Executions of one block from which on the next process is to translate it."""
-        return min(WORTH_ADDING * self.optimise_executions, _MOST_EXECUTIONS)
+    def _planning_threshold(self) -> int:
+        """Executions of one block from which the next process is to translate it."""
+        return min(PLANNING_FACTOR * self.optimise_executions, _MAX_EXECUTIONS)
 
     # --- from Python's run loop
     def discover(self, pc: int) -> None:
-        """Decode the block at ``pc`` and let the interpreter run it. Raises the guest's fault if it cannot."""
+        """Decode the block at ``pc`` and enter it in the dispatch table. Raises the guest's fault if it has no code."""
         for tier in self._tiers.values():
-            if tier.remembered is not None and pc in tier.remembered.awaited:
-                self._take_arrived(tier, tier.remembered)
-        if self.is_known(pc):
+            if tier.pending is not None and pc in tier.pending.pending_entries:
+                self._install_revalidated(tier, tier.pending)
+        if self.has_entry(pc):
             return
-        runner = self.tier.interpreter
-        if self.tier.hook or not self._meet(pc):
+        fallback = self.tier.interpreter
+        if self.tier.hook or not self._discover_by_kernel(pc):
             block = self.cache.get(pc)
             self._note_inline([block.number])
-            self.code.add(block, self._next_threshold(0))
-            runner = self._runner(self.tier, block)
-        slots = self.tier.slots.view("u8")
+            self.block_table.add(block, self._next_threshold(0))
+            fallback = self._fallback_of(self.tier, block)
+        dispatch_table = self.tier.dispatch_table.view("u8")
         with self._publishing:
-            if not slots[pc >> 1]:
-                slots[pc >> 1] = runner
-        self._lay(self.tier)
-        if slots[pc >> 1] == self.tier.interpreter:  # it was laid while another tier was in force
-            self._run_laid(self.tier, np.array([pc >> 1]))
+            if not dispatch_table[pc >> 1]:
+                dispatch_table[pc >> 1] = fallback
+        self._emit_templates(self.tier)
+        if dispatch_table[pc >> 1] == self.tier.interpreter:  # its template was emitted while another tier was in force
+            self._install_templates(self.tier, np.array([pc >> 1]))
 
-    def _meet(self, pc: int) -> bool:
-        """Know the block at ``pc`` without Python's decoding it; False where that cannot be done.
+    def _discover_by_kernel(self, pc: int) -> bool:
+        """Let the discovery kernel decode the block at ``pc``; False where Python has to.
 
-        Coming back for a block takes longer than a kernel needs for many. Where functions of an analyzer are called for
-        some instructions the interpreter returns at every new block, so that those are taken that it will come to next.
+        A return to Python costs more than the kernel needs for many blocks. Where intervals are counted and an
+        analyzer's inline functions are called, too, the interpreter discovers no blocks, so the blocks that probably
+        follow are discovered along with this one.
         """
-        if not self.code.number_of(pc):
-            near = _NEAR if self.tier.selection.inline else 1
-            tier, report_at = self.tier, self._next_threshold(0)
-            numbers = self.code.meet_near(pc, tier, tier.interpreter, report_at, near)
+        if not self.block_table.number_of(pc):
+            selection = self.tier.selection
+            near = _DISCOVERED_AT_ONCE if selection.counts and selection.inline else 1
+            tier, hotness_threshold = self.tier, self._next_threshold(0)
+            numbers = self.block_table.discover_near(pc, tier, tier.interpreter, hotness_threshold, near)
             if not len(numbers):
                 return False
-            self._let_tiers_know(numbers)
+            self._add_to_tiers(numbers)
         return True
 
-    def _let_tiers_know(self, numbers: NDArray[np.int64]) -> None:
-        """The blocks of these numbers are new, and the tier in force can run them: let the exact one, too."""
+    def _add_to_tiers(self, numbers: NDArray[np.int64]) -> None:
+        """Make blocks that are new in the translating tier known to the exact tier and to inline functions, too."""
         if self._inline:
             self._note_inline(numbers.tolist())
         tier = self._translating
         exact = None if tier.interpret_only else self._tiers.get((tier.selection, True))
         if exact is not None:
             places = self.cache.facts.blocks["pc"][numbers].astype(np.int64) >> 1
-            slots = exact.slots.view("u8")
-            slots[places[slots[places] == 0]] = exact.interpreter
+            dispatch_table = exact.dispatch_table.view("u8")
+            dispatch_table[places[dispatch_table[places] == 0]] = exact.interpreter
 
-    def begin(self, may_discover: bool = True) -> None:
-        """The guest is about to run: let the interpreter discover blocks by itself where nobody else has to look."""
+    def begin_run(self, may_discover: bool = True) -> None:
+        """Prepare a run: let the interpreter call the discovery kernel itself, unless Python has to see new blocks."""
         tier = self.tier
-        if self.code.ready is tier and may_discover:
+        if self.block_table.ready is tier and may_discover:
             return
         if tier.hook or not may_discover:
-            self.discover_nothing()
-        elif self.code.begin(tier, tier.interpreter, self._next_threshold(0)):
-            self.hart.set("miss", tier.interpreter)
+            self.disable_discovery()
+        elif self.block_table.begin_run(tier, tier.interpreter, self._next_threshold(0)):
+            self.hart.set("dispatch_miss", tier.interpreter)
 
-    def end(self) -> int:
-        """The guest has run; how many blocks it has met."""
-        code, tier = self.code, self._translating
+    def end_run(self) -> int:
+        """Take in the blocks discovered during a run and emit their templates; returns their number."""
+        table, tier = self.block_table, self._translating
         n_found = 0
-        if code.has_found:
-            numbers = code.end()
+        if table.has_found:
+            numbers = table.end_run()
             n_found = len(numbers)
-            self._let_tiers_know(numbers)
-        if tier.templates is not None and tier.templates.laid < code.count:
-            self._lay(tier)
+            self._add_to_tiers(numbers)
+        if tier.templates is not None and tier.templates.n_emitted < table.count:
+            self._emit_templates(tier)
         return n_found
 
-    def discover_nothing(self) -> None:
-        """Let the guest come back wherever nothing is known, until `begin`."""
-        self.code.discover_nothing()
-        self.hart.set("miss", self._entry.miss)
+    def disable_discovery(self) -> None:
+        """Let every dispatch miss return to Python, until `begin_run`."""
+        self.block_table.disable_discovery()
+        self.hart.set("dispatch_miss", self._entry.dispatch_miss)
 
-    def is_known(self, pc: int) -> bool:
-        """Whether control may arrive at ``pc`` without asking Python."""
-        return pc & 1 == 0 and self.tier.slots.longs[pc >> 1] != 0
+    def has_entry(self, pc: int) -> bool:
+        """Whether the dispatch table has an entry for ``pc``."""
+        return pc & 1 == 0 and self.tier.dispatch_table.longs[pc >> 1] != 0
 
-    def heat(self, pc: int) -> None:
-        """The block at ``pc`` has been executed often enough to be wanted."""
+    def on_hot_block(self, pc: int) -> None:
+        """Handle the report that the block at ``pc`` has reached its threshold: queue it for optimisation."""
         tier = self._translating
-        executions = self.code.executions(pc)
-        self.code.report_at(pc, self._next_threshold(executions))
+        executions = self.block_table.executions(pc)
+        self.block_table.set_threshold(pc, self._next_threshold(executions))
         if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
             return
         if not self.background:
             self._compile(tier, self._form(tier, pc))
             return
         if self._background.has_llvm:
-            self._background.want(tier, pc)
-        elif executions >= self._worth:
+            self._background.enqueue(tier, pc)
+        elif executions >= self._loading_threshold:
             self._load_llvm(tier)
 
     def _load_llvm(self, tier: Tier) -> None:
-        """It is worth it: from now on everything is wanted that has run often enough."""
+        """Load LLVM, lower the thresholds, and queue every block that has reached the hotness threshold."""
         self._background.start()
-        for pc in self.code.report_all_at(self.optimise_executions):
+        for pc in self.block_table.set_all_thresholds(self.optimise_executions):
             if pc not in tier.optimised:
-                self._background.want(tier, pc)
+                self._background.enqueue(tier, pc)
 
-    def forget(self, pcs: Sequence[int]) -> None:
-        """The guest has changed the code of the blocks at ``pcs``, which are known no more."""
+    def invalidate(self, pcs: Sequence[int]) -> None:
+        """Drop the blocks at ``pcs``, whose code the guest has changed, and all translations that contain them."""
         tiers = self._tiers.values()
         unfinished = [(tier, region) for tier in tiers for region in self._background.unfinished(tier)]
         with self._background.excluding(set(pcs)) as was_stopped:
             if was_stopped:
                 for tier, region in unfinished:
                     if region not in tier.regions:
-                        tier.drop(region)
-            self._forget(pcs)
+                        tier.unregister(region)
+            self._invalidate(pcs)
 
-    def _forget(self, pcs: Sequence[int]) -> None:
-        self.cache.forget(pcs)
-        self.code.forget(pcs)
+    def _invalidate(self, pcs: Sequence[int]) -> None:
+        """As `invalidate`, when the background thread does not work on these blocks."""
+        self.cache.invalidate(pcs)
+        self.block_table.invalidate(pcs)
         gone = set(pcs)
         for tier in self._tiers.values():
             for pc in pcs:
-                tier.slots.longs[pc >> 1] = 0
+                tier.dispatch_table.longs[pc >> 1] = 0
             with self._publishing:
-                loaded, left = tier.forget(gone)
+                loaded, left = tier.invalidate(gone)
             if loaded:
                 self._compiler.unload(loaded)
-                self.code.count_anew(self._next_threshold(0), left)  # they are to become hot again
-                self._interpret_known(tier)
+                self.block_table.reset_profile(self._next_threshold(0), left)  # so that they can become hot again
+                self._install_fallback(tier)
 
     # --- from one process to the next
-    def _remember(self, tier: Tier) -> None:
-        """Begin with what other processes have translated for ``tier``, as soon as the code is in memory."""
+    def _load_stored(self, tier: Tier) -> None:
+        """Begin with the regions that other processes saved for ``tier``, revalidated once their code is mapped."""
         if self._program is None or self._source is None or tier.interpret_only:
             return
         saved = self._program.regions(tier.selection)
         if saved.regions:
-            self._background.fair_share.has_begun_before = True
-            tier.remembered = Remembered(saved, self._source)
-            self._take_arrived(tier, tier.remembered)
+            self._background.fair_share.has_stored_translations = True
+            tier.pending = PendingTranslations(saved, self._source)
+            self._install_revalidated(tier, tier.pending)
 
-    def _take_arrived(self, tier: Tier, remembered: Remembered) -> None:
-        """Take the translations whose code is in memory by now."""
-        regions = remembered.arrive()
-        self.code.ask_for(remembered.awaited)
+    def _install_revalidated(self, tier: Tier, pending: PendingTranslations) -> None:
+        """Load and publish the pending translations whose code is in memory by now."""
+        regions = pending.revalidate()
+        self.block_table.require_python(pending.pending_entries)
         if not regions:
             return
         pcs = {pc for region in regions for pc in region.blocks}
-        self._note_inline(self.code.meet(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
+        self._note_inline(self.block_table.discover_all(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
         for other in self._tiers.values():
-            self._interpret_known(other)
+            self._install_fallback(other)
         made = [
             Region(
-                one.name, list(one.entries), one.blocks, frozenset(one.callees), one.ways, {},
+                one.name, list(one.entries), one.blocks, frozenset(one.callees), one.indirect_targets, {},
                 image=unpacked(one.image) if one.image else NO_CODE,
             )
             for one in regions
@@ -385,10 +398,10 @@ class Translator:
         with self._publishing:
             for region in built:
                 region.address = addresses[region.name]
-                tier.taken.add(region.name)
+                tier.from_store.add(region.name)
                 tier.publish(region)
             for region in made:
-                tier.expect(region)
+                tier.register(region)
         planned = [region for region in made if region.image is NO_CODE]
         for region in planned:
             if self.background:
@@ -398,43 +411,45 @@ class Translator:
         if planned and self.background:
             self._load_llvm(tier)
 
-    def leave(self, patience_seconds: float) -> None:
-        """Leave what is translated by now to other processes of the program, if it is more than there was.
+    def hand_over(self, max_wait_seconds: float) -> None:
+        """Pass the regions to later processes of the program, if there are more than the program had.
 
-        Waits so long at most for what an earlier process had no time for: or short programs would never get to it.
+        Waits up to ``max_wait_seconds`` for a region that an earlier process planned: a short program would otherwise
+        never build it.
         """
         if self._program is None or self._source is None:
             return
-        self._background.finish_one(patience_seconds)
+        self._background.finish_one(max_wait_seconds)
         with self._publishing:
             for tier in self._tiers.values():
                 if not tier.interpret_only:
-                    self._leave(tier, self._program, self._source)
+                    self._hand_over(tier, self._program, self._source)
 
-    def _leave(self, tier: Tier, program: Program, source: CodeSource) -> None:
-        slots = tier.slots.view("u8")
-        waiting, waiting_code = ([], []) if tier.remembered is None else tier.remembered.waiting()
+    def _hand_over(self, tier: Tier, program: ProgramTranslations, source: CodeSource) -> None:
+        """As `hand_over`, for one tier."""
+        dispatch_table = tier.dispatch_table.view("u8")
+        waiting, waiting_code = ([], []) if tier.pending is None else tier.pending.unmapped()
         before = {region.name for region in program.regions(tier.selection).regions if not region.image}
         before -= {region.name for region in waiting}
         planned = {
             region.name: region
             for region in (*self._background.unfinished(tier), *self._plans(tier))
-            if region.name in before or self.code.executions(region.entries[0]) >= self._worth_planning
+            if region.name in before or self.block_table.executions(region.entries[0]) >= self._planning_threshold
         }
         kept = [
             region
             for region in tier.regions
-            if any(slots[pc >> 1] == region.address for pc in region.entries)
+            if any(dispatch_table[pc >> 1] == region.address for pc in region.entries)
         ]
         for region in kept:
             planned.pop(region.name, None)
-        if planned.keys() == before and all(region.name in tier.taken for region in kept):
+        if planned.keys() == before and all(region.name in tier.from_store for region in kept):
             return
         kept += planned.values()
         pcs = np.unique(np.array([pc for region in kept for pc in region.pcs], np.int64))
         blocks = self.cache.facts.blocks[[self.cache.number_at(pc) for pc in pcs.tolist()]]
-        code = united([*stretches_of(spans_of(blocks), source), *waiting_code])
-        # Not what was made from code of which it is not known for certain what it was.
+        code = merged_code([*code_ranges(block_spans(blocks), source), *waiting_code])
+        # Only regions whose original code is certain are saved.
         starts = np.array([start for start, _ in code], np.int64)
         ends = np.array([start + len(part) for start, part in code], np.int64)
         places = np.searchsorted(starts, blocks["pc"], side="right") - 1
@@ -443,66 +458,67 @@ class Translator:
         certain = set(pcs[inside].tolist())
         saved = [
             SavedRegion(
-                region.name, tuple(region.entries), region.pcs, tuple(region.callees), region.ways,
+                region.name, tuple(region.entries), region.pcs, tuple(region.callees), region.indirect_targets,
                 b"" if region.name in planned else region.image.packed(),
             )
             for region in kept
             if certain.issuperset(region.pcs)
         ]  # fmt: skip
-        program.learn(tier.selection, SavedRegions((*saved, *waiting), tuple(code)))
+        program.update(tier.selection, SavedRegions((*saved, *waiting), tuple(code)))
 
     def _plans(self, tier: Tier) -> list[Region]:
-        """What was worth to be translated, and has waited in vain: the next process begins with it."""
-        wanted = np.array(self._background.wanted(tier), np.int64)
-        executions = self.code.all_executions(wanted)
-        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._worth_planning).sum())]
-        return [self._form(tier, pc) for pc in wanted[hottest].tolist() if pc not in tier.optimised]
+        """Regions around blocks that were queued, are hot enough, and were not built: for the next process."""
+        queued = np.array(self._background.queued(tier), np.int64)
+        executions = self.block_table.all_executions(queued)
+        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._planning_threshold).sum())]
+        return [self._form(tier, pc) for pc in queued[hottest].tolist() if pc not in tier.optimised]
 
     def _numbers(self, tier: Tier, pcs: Collection[int]) -> dict[str, int]:
-        """What code for ``tier`` is loaded with."""
+        """The block numbers that code for ``tier`` is loaded with, by symbol."""
         return numbers_of(pcs, self.cache) if contains_numbers(tier.selection) else {}
 
     def close(self) -> None:
-        """Stop compiling and unload what was compiled; what is under way is finished, what is wanted is not begun."""
+        """Stop compiling and unload all code; a region under way is finished, queued ones are dropped."""
         self._background.stop()
         for tier in self._tiers.values():
             self._compiler.unload(tier.close())
-        self.code.close()
+        self.block_table.close()
         self._compiler.unload(self._interpreters)
 
     # --- compiling
     def _form(self, tier: Tier, pc: int) -> Region:
         region = self._former.around(tier, pc)
-        tier.expect(region)
+        tier.register(region)
         return region
 
     def _build(self, tier: Tier, region: Region) -> None:
-        self._compile(tier, region)  # whoever may stand around it by now
+        self._compile(tier, region)  # looked up at each call: experiments replace `_compile`
 
     def _compile(self, tier: Tier, region: Region) -> None:
-        """Translate, link, and make the entries known; safe while the guest runs in another thread."""
-        # In the background it depends on the moment which blocks are in a region: the same one will hardly come again.
+        """Translate and link the region, and publish its entries; safe while the guest runs in another thread."""
+        # In the background the blocks of a region depend on timing: the same region hardly comes twice, so it is not
+        # kept by its text.
         region.image = self._compiler.image(self._text(tier, region), keep=not self.background)
         numbers = self._numbers(tier, region.pcs)
         region.address = self._compiler.load([region.image], [region.name], numbers)[region.name]
         with self._publishing:
             tier.publish(region)
-        tier.covered.update((pc, self.code.executions(pc)) for pc in region.pcs)
+        tier.published_executions.update((pc, self.block_table.executions(pc)) for pc in region.pcs)
 
     def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
-        text = RegionEmitter(blocks, region.entries, region.ways, tier.selection, region.name, locate).emit()
-        inlined = texts_of(tier.selection.inline)
-        return DECLARATIONS + text + METADATA + inlined
+        targets = region.indirect_targets
+        text = RegionEmitter(blocks, region.entries, targets, tier.selection, region.name, locate).emit()
+        return DECLARATIONS + text + METADATA + texts_of(tier.selection.inline)
 
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:
-        """The guest instruction whose access the host instruction at ``host_pc`` is; None when unknown.
+        """The pc of the guest instruction that the host instruction at ``host_pc`` belongs to; None when unknown.
 
-        Translations carry no such table. The region is translated once more with debug locations, which do not
+        Translations carry no such table: the region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
-        from emulator.engine.fault_location import pc_at
+        from emulator.engine.codegen.fault_location import pc_at
 
         for tier in self._tiers.values():
             for region in tier.regions:
@@ -514,14 +530,14 @@ class Translator:
                     return pc_at(self._compiler.object(text), region.image, region.name, offset)
             if tier.templates is not None and tier.templates.covers(host_pc):
                 return self.hart.get("fault_pc")
-        operation = self.hart.get("operation")  # of an interpreter
+        operation = self.hart.get("operation")  # set by an interpreter
         if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
 
 
-def _reaching(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
-    """Which rows of `BlockFacts` are of blocks that reach into ``ranges``."""
+def _overlapping(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
+    """Which of ``blocks`` (rows of `BlockFacts`) overlap ``ranges``; bool."""
     found = np.zeros(len(blocks), np.bool_)
     for low, high in ranges:
         found |= (blocks["pc"] < high) & (blocks["end_pc"] > low)
@@ -529,7 +545,7 @@ def _reaching(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
 
 
 def is_hooked(selection: TraceSelection, block: Block) -> bool:
-    """Whether Python is to be called for an instruction of ``block``."""
+    """Whether ``selection`` has a hook on an instruction of ``block``."""
     return any(
         instruction.row.mnemonic in selection.hooks
         and (not selection.hook_ranges or any(low <= pc < high for low, high in selection.hook_ranges))
@@ -538,11 +554,11 @@ def is_hooked(selection: TraceSelection, block: Block) -> bool:
 
 
 def _interpreter_key(selection: TraceSelection) -> str:
-    return f"interpreter {_emitted(selection)} {sources_identity()}"
+    return f"interpreter {_emitted_selection(selection)} {sources_identity()}"
 
 
-def _emitted(selection: TraceSelection) -> TraceSelection:
-    """As far as it matters to what runs blocks that are not in regions: which ones it runs is in the entry points, and
-    which of their instructions are watched is in a table."""
+def _emitted_selection(selection: TraceSelection) -> TraceSelection:
+    """The part of ``selection`` that the interpreter and templates contain: which blocks they run is in the dispatch
+    table, and which instructions are watched is in the table of inline functions."""
     inline = tuple(replace(one, ranges=()) for one in selection.inline)
     return replace(selection, hooks=(), hook_ranges=(), inline=inline, exact_faults=False)

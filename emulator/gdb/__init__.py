@@ -1,1 +1,1 @@
-"""A debugger at a running guest: the serial protocol of gdb, and exact stops."""
+"""gdb server for a guest: the remote serial protocol, breakpoints, watchpoints and single steps."""

@@ -1,7 +1,8 @@
-"""What a debugger asks of a stopped guest, and the answers: one method a packet.
+"""gdb remote protocol commands for a stopped guest: one method a packet, which returns the reply.
 
-Source of the packets: "Debugging with GDB", appendix E (GDB Remote Serial Protocol). When the guest stops and goes on
-is left to `debugger`, which reads here what was asked for; registers and memory are in `target`.
+Source of the packets: "Debugging with GDB", appendix E (GDB Remote Serial Protocol). Stopping and resuming the guest is
+left to `debugger`, which reads the breakpoints, watchpoints and resume requests here; register and memory access is in
+`target`.
 """
 
 from __future__ import annotations
@@ -16,77 +17,80 @@ from emulator.events import ACCESS_LOAD, ACCESS_STORE
 from emulator.gdb import target
 from emulator.gdb.guest_files import GuestFiles
 from emulator.gdb.packets import INTERRUPT, MAX_PACKET_BYTES, Connection, unescaped
-from emulator.linux.abi import Signal
-from emulator.linux.tasks import Registers, Thread
+from emulator.linux.abi.numbers import Signal
+from emulator.linux.kernel.tasks import Registers, Thread
 from emulator.memory import MemoryLimit
 
 if TYPE_CHECKING:
     from emulator.machine import Machine
 
-_OK, _NO, _UNKNOWN = b"OK", b"E01", b""
+_OK, _ERROR, _UNKNOWN = b"OK", b"E01", b""
 _BREAKPOINTS = (b"0", b"1")
-# Packet digit of a watchpoint: what it is called in a stop, and which accesses it is for.
-_WATCHES = {
+# By packet digit of a watchpoint: its name in a stop reply, and the accesses that it stops at.
+_WATCHPOINTS = {
     b"2": ("watch", ACCESS_STORE),
     b"3": ("rwatch", ACCESS_LOAD),
     b"4": ("awatch", ACCESS_LOAD | ACCESS_STORE),
 }
 
 
-class Left(Enum):
-    """Why the debugger is there no more."""
+class SessionEnd(Enum):
+    """How a debugger's session has ended."""
 
     ENDED = "the guest has ended"
-    DETACHED = "the debugger has left the guest to run on"
+    DETACHED = "the debugger has detached from the guest"
     KILLED = "the debugger has ended the guest"
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watchpoint:
+    """A watchpoint on ``n_bytes`` bytes at ``start``; ``access``: mask of ACCESS_LOAD and ACCESS_STORE."""
+
     name: str
     access: int
     start: int
     n_bytes: int
 
 
-class Answers:
-    """The answers of one debugger's session with ``machine``, and what it has asked for.
+class PacketCommands:
+    """The packet commands of one debugger's session with ``machine``, and the state that they set.
 
-    ``breakpoints``, ``watches``: where the guest is to stop; ``stepping``: the thread that is to execute one
-    instruction; ``resumed``: whether the guest is to go on; ``left``: why the debugger is there no more.
+    ``breakpoints``, ``watchpoints``: the stops that the debugger has set; ``stepping``: the thread that executes a
+    single step; ``resumed``: whether the debugger has resumed the guest; ``session_end``: how the session has ended,
+    or None.
     """
 
     def __init__(self, machine: Machine, connection: Connection) -> None:
         self.machine = machine
         self.connection = connection
         self.breakpoints: set[int] = set()
-        self.watches: list[Watch] = []
+        self.watchpoints: list[Watchpoint] = []
         self.stepping: Thread | None = None
         self.resumed = False
-        self.left: Left | None = None
-        self.stopped_for = (int(Signal.SIGTRAP), "")  # signal, and more about it
+        self.session_end: SessionEnd | None = None
+        self.stopped_for = (int(Signal.SIGTRAP), "")  # signal and detail of the last stop
         self.is_inside = False  # whether the guest has stopped inside a block
-        self.is_on_course = False  # whether the guest has to go on where it stands
-        self.thread: Thread | None = None  # whose registers are asked for
-        self.files = GuestFiles(lambda: machine.kernel.files.for_onlooker())
+        self.is_pc_fixed = False  # whether the debugger may not change the pc
+        self.thread: Thread | None = None  # the thread that register packets refer to; None: the running one
+        self.files = GuestFiles(lambda: machine.kernel.files.for_observer())
 
     def stop_reply(self) -> bytes:
-        signal, why = self.stopped_for
-        return f"T{signal:02x}thread:{target.running_thread(self.machine).tid:x};{why}".encode()
+        signal, detail = self.stopped_for
+        return f"T{signal:02x}thread:{target.running_thread(self.machine).tid:x};{detail}".encode()
 
     def answer(self, packet: bytes) -> bytes | None:
-        """The reply to one packet; None when there is none. What is not known is answered with nothing in it."""
+        """The reply to one packet; None if it gets no reply. The reply to an unknown packet is empty."""
         if packet == INTERRUPT:
-            return None  # stopped already
+            return None  # the guest is already stopped
         command = _COMMANDS.get(packet[:1])
         if command is None:
             return _UNKNOWN
         try:
             return command(self, packet[1:])
         except (ValueError, IndexError, KeyError, MemoryLimit):
-            return _NO
+            return _ERROR
 
-    def _why(self, rest: bytes) -> bytes:
+    def _stop_reason(self, rest: bytes) -> bytes:
         return self.stop_reply()
 
     def _chosen(self) -> Thread:
@@ -101,7 +105,7 @@ class Answers:
 
     def _write_all(self, rest: bytes) -> bytes:
         data, position, registers = bytes.fromhex(rest.decode()), 0, self._registers()
-        for number in range(target.FCSR):  # fcsr holds what the two before it hold
+        for number in range(target.FCSR):  # fcsr consists of the two registers before it
             size = target.register_bytes(number)
             part = data[position : position + size]
             if len(part) == size:
@@ -112,33 +116,33 @@ class Answers:
     def _read_one(self, rest: bytes) -> bytes:
         number = int(rest, 16)
         if number >= target.N_REGISTERS:
-            return _NO
+            return _ERROR
         return _hex(target.read_register(self._registers(), number), number)
 
     def _write_one(self, rest: bytes) -> bytes:
         number, value = rest.split(b"=")
         if int(number, 16) >= target.N_REGISTERS:
-            return _NO
+            return _ERROR
         raw = bytes.fromhex(value.decode())
         return self._set(
             target.with_register(self._registers(), int(number, 16), int.from_bytes(raw, "little"))
         )
 
     def _set(self, registers: Registers) -> bytes:
-        """Refuses another pc where the guest is in the middle of something: a system call, an interval that its owner
-        observes, a block whose record would not be true any more."""
+        """Set the registers of the chosen thread. Refuses to change the pc after the end of the guest, during a system
+        call or a run of the machine's owner, and inside a block whose execution is recorded."""
         machine = self.machine
         moves = self._chosen() is target.running_thread(machine) and registers.pc != machine.hart.pc
         recorded = self.is_inside and machine.selection.blocks
-        if moves and (machine.ending is not None or self.is_on_course or recorded):
-            return _NO
+        if moves and (machine.ending is not None or self.is_pc_fixed or recorded):
+            return _ERROR
         target.set_registers(machine, self._chosen(), registers)
         return _OK
 
     def _read_memory(self, rest: bytes) -> bytes:
         address, size = (int(part, 16) for part in rest.split(b","))
         found = target.read_memory(self.machine.memory, address, min(size, MAX_PACKET_BYTES // 2 - 16))
-        return found.hex().encode() if found or not size else _NO
+        return found.hex().encode() if found or not size else _ERROR
 
     def _write_memory(self, rest: bytes) -> bytes:
         place, _, data = rest.partition(b":")
@@ -150,18 +154,18 @@ class Answers:
 
     def _written(self, place: bytes, data: bytes) -> bytes:
         address, size = (int(part, 16) for part in place.split(b","))
-        return _OK if size == len(data) and target.write_memory(self.machine.memory, address, data) else _NO
+        return _OK if size == len(data) and target.write_memory(self.machine.memory, address, data) else _ERROR
 
     def _insert(self, rest: bytes) -> bytes:
         kind, address, size = rest.split(b";")[0].split(b",")
         if kind in _BREAKPOINTS:
             self.breakpoints.add(int(address, 16))
             return _OK
-        if kind not in _WATCHES:
+        if kind not in _WATCHPOINTS:
             return _UNKNOWN
-        watch = Watch(*_WATCHES[kind], int(address, 16), int(size, 16))
-        if watch not in self.watches:
-            self.watches.append(watch)
+        watchpoint = Watchpoint(*_WATCHPOINTS[kind], int(address, 16), int(size, 16))
+        if watchpoint not in self.watchpoints:
+            self.watchpoints.append(watchpoint)
         return _OK
 
     def _remove(self, rest: bytes) -> bytes:
@@ -169,10 +173,10 @@ class Answers:
         if kind in _BREAKPOINTS:
             self.breakpoints.discard(int(address, 16))
             return _OK
-        if kind not in _WATCHES:
+        if kind not in _WATCHPOINTS:
             return _UNKNOWN
-        watch = Watch(*_WATCHES[kind], int(address, 16), int(size, 16))
-        self.watches = [other for other in self.watches if other != watch]
+        watchpoint = Watchpoint(*_WATCHPOINTS[kind], int(address, 16), int(size, 16))
+        self.watchpoints = [other for other in self.watchpoints if other != watchpoint]
         return _OK
 
     def _continue(self, rest: bytes) -> None:
@@ -201,10 +205,10 @@ class Answers:
         return None
 
     def _kill(self, rest: bytes) -> None:
-        self.left = Left.KILLED
+        self.session_end = SessionEnd.KILLED
 
     def _detach(self, rest: bytes) -> bytes:
-        self.left = Left.DETACHED
+        self.session_end = SessionEnd.DETACHED
         return _OK
 
     def _choose_thread(self, rest: bytes) -> bytes:
@@ -213,10 +217,10 @@ class Answers:
         return _OK
 
     def _is_alive(self, rest: bytes) -> bytes:
-        return _OK if int(rest, 16) in target.threads(self.machine) else _NO
+        return _OK if int(rest, 16) in target.threads(self.machine) else _ERROR
 
     def _thread_of(self, number: bytes) -> Thread | None:
-        """None stands for the one that runs. Raises KeyError for a thread that is not there."""
+        """The thread of a packet's number; None: the running one. Raises KeyError for a thread that does not exist."""
         return None if number in (b"", b"0", b"-1") else target.threads(self.machine)[int(number, 16)]
 
     def _set_option(self, rest: bytes) -> bytes:
@@ -271,24 +275,25 @@ class Answers:
         return (b"l" if start + size >= len(whole) else b"m") + part
 
     def _monitor(self, text: str) -> str:
-        """What ``monitor TEXT`` prints."""
+        """The output of ``monitor TEXT``."""
         machine = self.machine
         if text == "instructions":
             return f"{machine.instructions:,} instructions to the end of this block\n"
         if text == "cycles":
             return f"{machine.cycles:,} cycles to the end of the block before\n"
-        return f"monitor {text}: not known, expected 'monitor instructions' or 'monitor cycles'\n"
+        return f"monitor {text}: unknown command, expected 'monitor instructions' or 'monitor cycles'\n"
 
 
 def _hex(value: int, number: int) -> bytes:
     return value.to_bytes(target.register_bytes(number), "little").hex().encode()
 
 
-_COMMANDS: dict[bytes, Callable[[Answers, bytes], bytes | None]] = {
-    b"?": Answers._why, b"g": Answers._read_all, b"G": Answers._write_all, b"p": Answers._read_one,
-    b"P": Answers._write_one, b"m": Answers._read_memory, b"M": Answers._write_memory,
-    b"X": Answers._write_binary, b"Z": Answers._insert, b"z": Answers._remove, b"c": Answers._continue,
-    b"C": Answers._continue, b"s": Answers._step, b"S": Answers._step, b"v": Answers._verbose,
-    b"k": Answers._kill, b"D": Answers._detach, b"H": Answers._choose_thread, b"T": Answers._is_alive,
-    b"Q": Answers._set_option, b"q": Answers._query,
+_COMMANDS: dict[bytes, Callable[[PacketCommands, bytes], bytes | None]] = {
+    b"?": PacketCommands._stop_reason, b"g": PacketCommands._read_all, b"G": PacketCommands._write_all,
+    b"p": PacketCommands._read_one, b"P": PacketCommands._write_one, b"m": PacketCommands._read_memory,
+    b"M": PacketCommands._write_memory, b"X": PacketCommands._write_binary, b"Z": PacketCommands._insert,
+    b"z": PacketCommands._remove, b"c": PacketCommands._continue, b"C": PacketCommands._continue,
+    b"s": PacketCommands._step, b"S": PacketCommands._step, b"v": PacketCommands._verbose,
+    b"k": PacketCommands._kill, b"D": PacketCommands._detach, b"H": PacketCommands._choose_thread,
+    b"T": PacketCommands._is_alive, b"Q": PacketCommands._set_option, b"q": PacketCommands._query,
 }  # fmt: skip

@@ -1,13 +1,13 @@
-"""Stops a guest where a debugger wants it, and answers what the debugger asks there.
+"""gdb session with a machine: breakpoints, watchpoints, single steps and interrupts.
 
-The machine calls hooks before and after instructions of chosen blocks, with all registers and memory as they are at
-that moment; a stop is such a call that does not return until the debugger lets the guest go on. So blocks, record and
-virtual time are the same with a debugger as without one, to the bit. What a stop costs: while a debugger is there,
-translations have all registers wherever they may fault; blocks with a breakpoint in them, and all blocks while it steps
-or watches memory, are executed by the oracle (some 100,000 instructions a second).
+The machine calls hooks before and after instructions of selected blocks, with exact registers and memory. A stop is a
+hook that does not return until the debugger resumes the guest. So blocks, record and virtual time are the same with a
+debugger as without one, to the bit. The cost: while a debugger is connected, translations store all registers wherever
+they may fault, and the oracle (some 100,000 instructions a second) executes the blocks with breakpoints, and all blocks
+while the debugger steps or has watchpoints.
 
-Watchpoints see what instructions load and store, not what system calls read and write. What is asked of a
-stopped guest is in `answers`.
+Watchpoints see loads and stores of instructions, not accesses of system calls. The packets that read and change a
+stopped guest are in `answers`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from emulator.engine.blocks import Block
 from emulator.events import NOTHING, TraceSelection, merged
 from emulator.gdb import target
-from emulator.gdb.answers import Answers, Left
+from emulator.gdb.answers import PacketCommands, SessionEnd
 from emulator.gdb.packets import Connection, ConnectionLost
 from emulator.isa.decode import Instruction
 from emulator.isa.table import TABLE
-from emulator.linux.abi import Signal
-from emulator.linux.open_files import Stream
+from emulator.linux.abi.numbers import Signal
+from emulator.linux.vfs.open_files import Stream
 from emulator.memory import EXEC
 
 if TYPE_CHECKING:
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
 
 _ALL = tuple(sorted(row.mnemonic for row in TABLE))
 _ACCESSES = tuple(sorted(row.mnemonic for row in TABLE if row.access))
-# How often the debugger is asked for an interrupt.
+# How often the connection is polled for an interrupt.
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_INSTRUCTIONS, _LAST_SLICE_INSTRUCTIONS = 10_000, 1 << 28
-_SLICE_BLOCKS = 1000  # by the oracle
+_SLICE_BLOCKS = 1000  # executed by the oracle
 
 
 class Killed(Exception):
-    """The debugger has ended the guest: leaves whatever the machine is doing."""
+    """The debugger has killed the guest; the exception leaves the machine's run loop."""
 
 
-class _Moved(Exception):
-    """The debugger has changed the pc: what the machine is doing is done no more."""
+class _PcChanged(Exception):
+    """The debugger has changed the pc; the exception leaves the machine's run loop."""
 
 
-class Debugger(Answers):
-    """One debugger at ``machine``; the machine calls the hooks.
+class Debugger(PacketCommands):
+    """One debugger connected to ``machine``; the machine calls the hooks.
 
-    Either `run` runs the machine until the debugger leaves. Or the machine's owner does, as without a debugger: it
-    calls `begin`, then `look` between stretches of running, and `finish` when the guest has ended or is to be left.
+    Either `run` runs the machine until the debugger disconnects. Or the machine's owner runs it, as without a debugger:
+    it calls `begin`, then `poll` between runs, and `finish` when the guest has ended or the session ends.
     """
 
     def __init__(self, machine: Machine, connection: Connection) -> None:
         super().__init__(machine, connection)
-        self._pending: tuple[int, str] | None = None  # a stop that comes before the next instruction
-        self._passing: int | None = None  # where the guest goes on: no reason to stop there again
-        self._block: Block | None = None  # the last one that the oracle was given
-        self._is_called = False  # whether the stop is in a call from the machine
-        self._blocks = 0  # since the debugger was asked for an interrupt
-        self._streams: list[Stream] = []  # of the host, where a guest may wait for ever
+        self._pending: tuple[int, str] | None = None  # signal and detail of a stop before the next instruction
+        self._resume_pc: int | None = None  # pc of the last stop: the guest does not stop there again at once
+        self._block: Block | None = None  # the block that the oracle executes
+        self._is_in_hook = False  # whether the guest is stopped in a hook
+        self._blocks = 0  # blocks executed since the connection was polled for an interrupt
+        self._streams: list[Stream] = []  # passed-through host streams, whose reads may block for ever
 
-    def run(self) -> Left:
-        """Wait for the debugger's commands with the guest stopped, and go on so until one of them leaves.
+    def run(self) -> SessionEnd:
+        """Serve the debugger, beginning with the guest stopped, until the session ends.
 
         Raises what `Machine.advance` raises.
         """
@@ -71,12 +71,12 @@ class Debugger(Answers):
         try:
             self._begin()
             slice_instructions = _FIRST_SLICE_INSTRUCTIONS
-            while self.left is None:
+            while self.session_end is None:
                 start = time.monotonic()
                 try:
                     machine.advance(slice_instructions)
-                except _Moved:
-                    self._passing, self._is_called = machine.hart.pc, False
+                except _PcChanged:
+                    self._resume_pc, self._is_in_hook = machine.hart.pc, False
                     continue
                 if time.monotonic() - start > _SLICE_SECONDS:
                     slice_instructions = max(slice_instructions // 2, _FIRST_SLICE_INSTRUCTIONS)
@@ -85,37 +85,38 @@ class Debugger(Answers):
                 if machine.ending is not None:
                     self._end()
                 else:
-                    self.look()
+                    self.poll()
         except Killed:
             pass
         finally:
             self._leave()
-        assert self.left is not None
-        return self.left
+        assert self.session_end is not None
+        return self.session_end
 
     def begin(self) -> None:
-        """Do what the debugger wants done before the guest goes on; from then on its owner runs the machine, and what
-        runs is what would run without a debugger: it cannot go on elsewhere. Raises `Killed`, then and from whatever
-        runs the machine."""
-        self.is_on_course = True
+        """Serve the debugger until it resumes the guest; from then on the owner runs the machine.
+
+        The debugger cannot change the pc, so the execution is the same as without it. Raises `Killed`, as does every
+        later run of the machine."""
+        self.is_pc_fixed = True
         self._begin()
 
-    def look(self) -> None:
-        """Stop here if the debugger asks for it. Raises `Killed`."""
+    def poll(self) -> None:
+        """Stop if the debugger has sent an interrupt. Raises `Killed`."""
         if self._is_interrupted():
             self._stop(Signal.SIGINT)
-            self._passing = self.machine.hart.pc
+            self._resume_pc = self.machine.hart.pc
 
-    def finish(self) -> Left:
-        """Tell the debugger how the guest ended if it has, leave the machine and close the connection."""
+    def finish(self) -> SessionEnd:
+        """Report the end of the guest if it has ended, disconnect from the machine and close the connection."""
         try:
-            if self.left is None and self.machine.ending is not None:
+            if self.session_end is None and self.machine.ending is not None:
                 with suppress(Killed, ConnectionLost):
                     self._end()
         finally:
             self._leave()
             self.connection.close()
-        return self.left or Left.DETACHED
+        return self.session_end or SessionEnd.DETACHED
 
     def _begin(self) -> None:
         for _, file in self.machine.files.descriptors.items():
@@ -123,7 +124,7 @@ class Debugger(Answers):
                 file.before_reading = self._wait_for_input
                 self._streams.append(file)
         self._wait_for_commands()
-        self._passing = self.machine.hart.pc
+        self._resume_pc = self.machine.hart.pc
 
     def _leave(self) -> None:
         for stream in self._streams:
@@ -132,7 +133,7 @@ class Debugger(Answers):
         self.files.close()
         self.machine.call_hooks(None)
 
-    # --- what the machine calls
+    # --- hooks that the machine calls
     def enter(self, block: Block) -> None:
         self._block = block
         self._blocks += 1
@@ -140,48 +141,48 @@ class Debugger(Answers):
             self._blocks = 0
             if self._is_interrupted():
                 self._pending = int(Signal.SIGINT), ""
-        self._arrive(block.pc, is_inside=False)
+        self._before_instruction(block.pc, is_inside=False)
 
     def before(self, pc: int, instruction: Instruction) -> None:
         block = self._block
         assert block is not None
         if pc != block.pc:
-            self._arrive(pc, is_inside=True)
-        if self.watches and instruction.row.access:
-            self._look_at(instruction)
+            self._before_instruction(pc, is_inside=True)
+        if self.watchpoints and instruction.row.access:
+            self._check_watchpoints(instruction)
 
     def after(self, pc: int, instruction: Instruction) -> None:
-        """Stops come before the next instruction: nothing to do here."""
+        """Nothing: all stops come before the next instruction."""
 
-    def _arrive(self, pc: int, is_inside: bool) -> None:
-        """The guest is about to execute the instruction at ``pc``, the first one of a block or inside it."""
-        if self.left is not None:
+    def _before_instruction(self, pc: int, is_inside: bool) -> None:
+        """Stop if there is a reason before the instruction at ``pc``; ``is_inside``: not the first one of its block."""
+        if self.session_end is not None:
             return
-        passing, self._passing = self._passing, None
-        signal, why = self._pending or (int(Signal.SIGTRAP), "")
-        stops = passing != pc and (pc in self.breakpoints or self._has_stepped())
+        resume_pc, self._resume_pc = self._resume_pc, None
+        signal, detail = self._pending or (int(Signal.SIGTRAP), "")
+        stops = resume_pc != pc and (pc in self.breakpoints or self._has_stepped())
         if self._pending is not None or stops:
             self._pending = None
-            self._is_called, self.is_inside = True, is_inside
-            self._stop(signal, why)
-            self._is_called = self.is_inside = False
+            self._is_in_hook, self.is_inside = True, is_inside
+            self._stop(signal, detail)
+            self._is_in_hook = self.is_inside = False
 
     def _wait_for_input(self, host: int) -> None:
-        """The guest is about to read from the host, which may take for ever: stop inside the call if asked to."""
+        """Called before the guest reads from a host stream, which may block for ever: serve interrupts meanwhile."""
         with suppress(ConnectionLost):
-            while self.left is None:
+            while self.session_end is None:
                 if self._is_interrupted():
-                    before, self.is_on_course = self.is_on_course, True
+                    before, self.is_pc_fixed = self.is_pc_fixed, True
                     self._stop(Signal.SIGINT)
-                    self.is_on_course = before
-                elif self.left is None and self.connection.wait_or(host):
+                    self.is_pc_fixed = before
+                elif self.session_end is None and self.connection.wait_or(host):
                     return
 
     def _is_interrupted(self) -> bool:
         try:
-            return self.left is None and self.connection.is_interrupted()
+            return self.session_end is None and self.connection.is_interrupted()
         except ConnectionLost:
-            self.left = Left.DETACHED
+            self.session_end = SessionEnd.DETACHED
             return False
 
     def _has_stepped(self) -> bool:
@@ -190,24 +191,24 @@ class Debugger(Answers):
             return thread is not None
         return thread not in thread.process.threads  # it has ended
 
-    def _look_at(self, instruction: Instruction) -> None:
-        """Ask for a stop after an access that is watched."""
+    def _check_watchpoints(self, instruction: Instruction) -> None:
+        """Have the guest stop after ``instruction`` if it accesses a watched range."""
         row = instruction.row
         offset = instruction.imm if {"imm12", "simm7"} & row.fields else 0
         address = (int(self.machine.hart.x[instruction.rs1]) + offset) & 0xFFFF_FFFF_FFFF_FFFF
-        for watch in self.watches:
+        for one in self.watchpoints:
             if (
-                watch.access & row.access
-                and address < watch.start + watch.n_bytes
-                and watch.start < address + row.access_bytes
+                one.access & row.access
+                and address < one.start + one.n_bytes
+                and one.start < address + row.access_bytes
             ):
-                self._pending = int(Signal.SIGTRAP), f"{watch.name}:{max(address, watch.start):x};"
+                self._pending = int(Signal.SIGTRAP), f"{one.name}:{max(address, one.start):x};"
                 return
 
     # --- stopped
-    def _stop(self, signal: int, why: str = "") -> None:
-        """Tell the debugger, and do as it says until the guest is to go on."""
-        self.stopped_for = int(signal), why
+    def _stop(self, signal: int, detail: str = "") -> None:
+        """Report a stop, and serve the debugger until it resumes the guest."""
+        self.stopped_for = int(signal), detail
         self._wait_for_commands(self.stop_reply())
 
     def _wait_for_commands(self, first: bytes | None = None) -> None:
@@ -217,47 +218,47 @@ class Debugger(Answers):
         try:
             if first is not None:
                 self.connection.send(first)
-            while not self.resumed and self.left is None:
+            while not self.resumed and self.session_end is None:
                 reply = self.answer(self.connection.receive())
                 if reply is not None:
                     self.connection.send(reply)
         except ConnectionLost:
-            self.left = Left.DETACHED
-        if self.left is Left.KILLED:
+            self.session_end = SessionEnd.DETACHED
+        if self.session_end is SessionEnd.KILLED:
             raise Killed
-        self.machine.call_hooks(None if self.left else self, self._where())
-        if hart.pc != pc and self._is_called:
+        self.machine.call_hooks(None if self.session_end else self, self._hook_selection())
+        if hart.pc != pc and self._is_in_hook:
             if self.is_inside:  # the rest of the block is not executed
                 assert self._block is not None
                 self.machine.instructions -= len(self._block.pcs) - self._block.pcs.index(pc)
                 self.is_inside = False
-            raise _Moved
+            raise _PcChanged
 
     def _end(self) -> None:
-        """The guest has ended: of a signal, the debugger may look at what it left."""
+        """Report the end of the guest; if a signal ended it, stop first, so that the debugger can inspect it."""
         machine = self.machine
         ending = machine.ending
         assert ending is not None
         if machine.hart.pc in self.breakpoints and not machine.memory.valid_range(machine.hart.pc, 2, EXEC):
-            # Where a function returns to that the debugger has called: a place that only a breakpoint makes good.
+            # A function that the debugger called returns to a breakpoint at an address that is not executable.
             machine.ending = None
             self._stop(Signal.SIGTRAP)
-            self._passing = machine.hart.pc
+            self._resume_pc = machine.hart.pc
             return
         if ending.signal is not None:
             self._stop(ending.signal)
-        if self.left is None:
+        if self.session_end is None:
             kind = b"W%02x" % (ending.status & 0xFF) if ending.signal is None else b"X%02x" % ending.signal
             self.connection.send(kind)
-            self.left = Left.ENDED
+            self.session_end = SessionEnd.ENDED
 
-    def _where(self) -> TraceSelection:
-        """Which blocks the oracle is to execute; all others have all registers where they may fault."""
-        if self.left is not None:
+    def _hook_selection(self) -> TraceSelection:
+        """The selection of blocks that the oracle executes with hooks; all others have exact registers at faults."""
+        if self.session_end is not None:
             return NOTHING
-        if self.stepping is not None or (self.watches and self.breakpoints):
+        if self.stepping is not None or (self.watchpoints and self.breakpoints):
             return TraceSelection(hooks=_ALL, exact_faults=True)
-        if self.watches:
+        if self.watchpoints:
             return TraceSelection(hooks=_ACCESSES, exact_faults=True)
-        places = merged([(pc, pc + 1) for pc in self.breakpoints])
-        return TraceSelection(hooks=_ALL if places else (), hook_ranges=places, exact_faults=True)
+        ranges = merged([(pc, pc + 1) for pc in self.breakpoints])
+        return TraceSelection(hooks=_ALL if ranges else (), hook_ranges=ranges, exact_faults=True)

@@ -1,7 +1,7 @@
-"""The guest's files for a debugger, which finds the symbols of programs and libraries there by itself.
+"""vFile packets: read access to the guest's files, where gdb finds the symbols of programs and libraries.
 
-Files are those that the guest sees, and only for reading: nothing else of the host is shown. Source: "Debugging with
-GDB", appendix E, "Host I/O Packets" (vFile), and "File-I/O Remote Protocol Extension" for what fstat answers.
+The debugger sees the same files as the guest, read-only, and no other files of the host. Source: "Debugging with
+GDB", appendix E, "Host I/O Packets" (vFile), and "File-I/O Remote Protocol Extension" for the reply to fstat.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ import struct
 from collections.abc import Callable
 
 from emulator.gdb.packets import MAX_PACKET_BYTES
-from emulator.linux.files import VirtualFiles
-from emulator.linux.open_files import FileStatus, OpenFile
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.linux.vfs.open_files import FileStatus, OpenFile
 
-# The protocol has error numbers of its own; of those that happen here most are Linux's.
+# The protocol has its own error numbers; most of those that occur here equal Linux's.
 _ERRORS = {errno.ENAMETOOLONG: 91}
 _OTHER_ERROR = 9999
 _ACCESS = 3  # bits of the flags of an open
 
 
 class GuestFiles:
-    """What the debugger has opened of ``files``."""
+    """The files that the debugger has opened; ``files`` returns the files of the running process."""
 
     def __init__(self, files: Callable[[], VirtualFiles]) -> None:
-        self._files = files  # of the process that runs
+        self._files = files
         self._open: dict[int, OpenFile] = {}
 
     def answer(self, packet: bytes) -> bytes:
-        """The reply to what follows ``vFile:``; nothing for operations that there are not."""
+        """The reply to a packet, of which ``packet`` is the part after ``vFile:``; empty for unknown operations."""
         name, _, rest = packet.partition(b":")
         operation = _OPERATIONS.get(name)
         if operation is None:
@@ -42,17 +42,17 @@ class GuestFiles:
             return b"F-1,%x" % _ERRORS.get(number, known)
 
     def close(self) -> None:
-        """Close what the debugger has left open."""
+        """Close the files that the debugger has not closed."""
         for descriptor in list(self._open):
             self._close([b"%x" % descriptor])
 
     def _set_file_system(self, arguments: list[bytes]) -> bytes:
-        return b"F0"  # there is one, whatever the process
+        return b"F0"  # all processes share one file system
 
     def _open_file(self, arguments: list[bytes]) -> bytes:
         path, flags = os.fsdecode(bytes.fromhex(arguments[0].decode())), int(arguments[1], 16)
         if flags & _ACCESS != os.O_RDONLY:
-            raise OSError(errno.EROFS, "files are shown for reading")
+            raise OSError(errno.EROFS, "the debugger can only read files")
         files = self._files()
         file = files.open(files.absolute(path), os.O_RDONLY, 0)
         descriptor = next(number for number in range(len(self._open) + 1) if number not in self._open)

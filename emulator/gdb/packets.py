@@ -1,6 +1,6 @@
 """Packets of the remote serial protocol on a socket: framing, checksums, acknowledgements.
 
-What they say is left to `answers`.
+Their contents are left to `answers`.
 
 Source: "Debugging with GDB", appendix E (GDB Remote Serial Protocol), sections E.1 (overview) and E.10 (interrupts).
 """
@@ -19,30 +19,29 @@ _ESCAPED = b"#$}*"
 
 
 class ConnectionLost(EmulatorError):
-    """The debugger has gone without saying so."""
+    """The debugger has closed the connection without detaching."""
 
 
 def escaped(payload: bytes) -> bytes:
-    """Bytes that mean something to the framing, and ``*`` of run lengths, as ``}`` and the byte with bit 5 changed."""
+    """Escape the bytes that the framing and run-length encoding use, as ``}`` and the byte with bit 5 inverted."""
     return b"".join(bytes((_ESCAPE, b ^ 0x20)) if b in _ESCAPED else bytes((b,)) for b in payload)
 
 
 def unescaped(payload: bytes) -> bytes:
-    """What was meant by ``payload`` as it came."""
+    """Undo `escaped`."""
     first, *others = payload.split(b"}")
     return first + b"".join(bytes((part[0] ^ 0x20,)) + part[1:] for part in others if part)
 
 
 def framed(payload: bytes) -> bytes:
-    """A whole packet around ``payload``, which is escaped already."""
+    """The packet with ``payload``, which is already escaped."""
     return b"$" + payload + b"#%02x" % (sum(payload) & 0xFF)
 
 
 class Connection:
-    """One debugger at the other end of ``channel``.
+    """The connection to one debugger over ``channel``.
 
-    Payloads that go out are escaped here; those that come in are given as they came, since only those with binary
-    data (X) are escaped on purpose.
+    `send` escapes payloads; `receive` returns them as received, because only those with binary data (X) are escaped.
     """
 
     def __init__(self, channel: socket.socket) -> None:
@@ -53,7 +52,7 @@ class Connection:
         self.acknowledges = True
 
     def receive(self) -> bytes:
-        """The next payload, or `INTERRUPT`; waits for it. Raises `ConnectionLost`."""
+        """Wait for the next payload or `INTERRUPT`, and return it. Raises `ConnectionLost`."""
         while True:
             found = self._next()
             if found is not None:
@@ -61,11 +60,11 @@ class Connection:
             self._read()
 
     def send(self, payload: bytes) -> None:
-        """Raises `ConnectionLost`."""
+        """Send a packet. Raises `ConnectionLost`."""
         self._write(framed(escaped(payload)))
 
     def is_interrupted(self) -> bool:
-        """Whether the debugger has asked for a stop while the guest runs; does not wait. Raises `ConnectionLost`."""
+        """Whether the debugger has sent an interrupt; does not wait. Raises `ConnectionLost`."""
         while self._arrivals.poll(0):
             self._read()
         if INTERRUPT not in self._buffer:
@@ -74,9 +73,9 @@ class Connection:
         return True
 
     def wait_or(self, other: int) -> bool:
-        """Wait until the debugger has sent something or gone, or there is something to read from the host descriptor
-        ``other``, the end of its file included: whether only that is so. The debugger comes first: what it did before
-        the input came must not be missed because both were seen together."""
+        """Wait until the connection or the host descriptor ``other`` is readable (data, or the end); return whether
+        only ``other`` is. The debugger comes first, so that a packet sent before the input is not missed when both are
+        seen together."""
         both = select.poll()
         both.register(self._channel, select.POLLIN)
         both.register(other, select.POLLIN)
@@ -86,7 +85,7 @@ class Connection:
         self._channel.close()
 
     def _next(self) -> bytes | None:
-        """A whole packet that has come in, None when there is none yet. Damaged ones are asked for again."""
+        """The payload of the next complete packet in the buffer, or None. Requests damaged packets again."""
         while self._buffer:
             if self._buffer[0] == INTERRUPT[0]:
                 del self._buffer[0]
@@ -97,7 +96,7 @@ class Connection:
             end = self._buffer.find(_END)
             if end < 0 or len(self._buffer) < end + 3:
                 if len(self._buffer) > 2 * MAX_PACKET_BYTES:
-                    raise ConnectionLost("what the debugger sends is no packet: no end after 128 KiB")
+                    raise ConnectionLost("the debugger sent 128 KiB without the end of a packet")
                 return None
             payload, checksum = bytes(self._buffer[1:end]), bytes(self._buffer[end + 1 : end + 3])
             del self._buffer[: end + 3]
@@ -112,13 +111,13 @@ class Connection:
         try:
             part = self._channel.recv(MAX_PACKET_BYTES)
         except OSError as error:
-            raise ConnectionLost(f"the debugger has gone: {error}") from None
+            raise ConnectionLost(f"the connection to the debugger was lost: {error}") from None
         if not part:
-            raise ConnectionLost("the debugger has gone without detaching")
+            raise ConnectionLost("the debugger has closed the connection without detaching")
         self._buffer += part
 
     def _write(self, data: bytes) -> None:
         try:
             self._channel.sendall(data)
         except OSError as error:
-            raise ConnectionLost(f"the debugger has gone: {error}") from None
+            raise ConnectionLost(f"the connection to the debugger was lost: {error}") from None

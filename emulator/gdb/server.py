@@ -1,4 +1,4 @@
-"""Waits for a debugger on a port of this host's loopback, and lets it have a machine."""
+"""gdb server: listens on a port of this host's loopback, and serves one debugger for a machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from emulator.errors import EmulatorError
-from emulator.gdb.answers import Left
+from emulator.gdb.answers import SessionEnd
 from emulator.gdb.debugger import Debugger
 from emulator.gdb.packets import Connection
 
@@ -19,9 +19,9 @@ LOOPBACK = "127.0.0.1"
 
 
 class Listener:
-    """A port of the loopback where one debugger may come; 0 for a free one, ``port`` says which.
+    """A listening port of the loopback for one debugger; 0: a free port. ``port``: the actual number.
 
-    Raises `EmulatorError` when the port cannot be had.
+    Raises `EmulatorError` if the port cannot be opened.
     """
 
     def __init__(self, port: int) -> None:
@@ -33,7 +33,7 @@ class Listener:
         except (OSError, OverflowError) as error:
             self._socket.close()
             raise EmulatorError(
-                f"port {port} of {LOOPBACK} cannot be had ({error}); choose another one, or 0 for any"
+                f"cannot listen on port {port} of {LOOPBACK} ({error}); choose another one, or 0 for any"
             ) from None
         self.port: int = self._socket.getsockname()[1]
 
@@ -44,7 +44,7 @@ class Listener:
         self._socket.close()
 
     def accept(self, or_readable: int | None = None) -> Connection | None:
-        """Wait for the debugger; None when the host descriptor ``or_readable`` has something to read first."""
+        """Wait for the debugger; None if the host descriptor ``or_readable`` becomes readable first."""
         arrivals = select.poll()
         for one in (self._socket.fileno(), or_readable):
             if one is not None:
@@ -56,16 +56,16 @@ class Listener:
         return Connection(channel)
 
 
-def serve(machine: Machine, port: int, on_listening: Callable[[int], None] | None = None) -> Left:
-    """Let one debugger have ``machine``, which stands where it is until it comes; returns when it has left.
+def serve(machine: Machine, port: int, on_listening: Callable[[int], None] | None = None) -> SessionEnd:
+    """Wait for a debugger, let it run ``machine``, and return how its session ended.
 
-    For a machine that is not running: before its start, or wherever its owner has paused. Observers stay, and see
-    what runs meanwhile; intervals of `Machine.run_intervals` do not count it: an owner who is to go on running the
-    machine, with the debugger at it, makes a `Debugger` and lets it `begin`. With `Left.DETACHED` the owner goes on
-    with the machine, with `Left.KILLED` the machine must not run any more.
+    For a machine that is not running: before its start, or while its owner has paused it. Observers stay attached and
+    see the execution; intervals of `Machine.run_intervals` do not count it. An owner that itself runs the machine
+    under a debugger creates a `Debugger` and calls `begin`. After `SessionEnd.DETACHED` the owner may continue the
+    machine, after `SessionEnd.KILLED` the machine must not run any more.
 
-    ``port``: 0 for a free one; ``on_listening(port)`` is called when a debugger may come.
-    Raises `EmulatorError` when the port cannot be had, and what `Machine.advance` raises.
+    ``port``: 0 for a free one; ``on_listening(port)`` is called when the port is open.
+    Raises `EmulatorError` if the port cannot be opened, and what `Machine.advance` raises.
     """
     with Listener(port) as listener:
         if on_listening is not None:

@@ -1,4 +1,4 @@
-"""What a debugger sees of a guest: registers by number and as bytes, memory, threads, the description of the target.
+"""The guest as a gdb target: register access by number, memory, threads, and the target description in XML.
 
 Register numbers are those of gdb's standard features for RISC-V ("Debugging with GDB", section G.5.12): x0-x31, pc,
 f0-f31, fflags, frm, fcsr. Running the guest is left to `debugger`.
@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from emulator.isa.disassemble import F_NAMES, X_NAMES
-from emulator.linux.tasks import Registers, Thread
+from emulator.linux.kernel.tasks import Registers, Thread
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     MAPPED,
@@ -31,7 +31,7 @@ _MASK = (1 << 64) - 1
 
 
 def register_bytes(number: int) -> int:
-    """The size of register ``number``: the control registers have 4 bytes, all others 8."""
+    """The size of register ``number`` in bytes: 4 for fflags, frm and fcsr, 8 for all others."""
     return 4 if number >= FFLAGS else 8
 
 
@@ -75,7 +75,7 @@ def read_register(registers: Registers, number: int) -> int:
 
 
 def with_register(registers: Registers, number: int, value: int) -> Registers:
-    """``registers`` with another value in one of them; zero stays zero."""
+    """A copy of ``registers`` with ``value`` in register ``number``; x0 stays zero."""
     if number < PC:
         return registers.with_x(number, value if number else 0)
     if number == PC:
@@ -91,7 +91,7 @@ def with_register(registers: Registers, number: int, value: int) -> Registers:
 
 
 def read_memory(memory: GuestMemory, address: int, n_bytes: int) -> bytes:
-    """What is there, up to the first byte that the guest could not read."""
+    """The bytes at ``address``, up to the first one that the guest cannot read."""
     found = bytearray()
     end = min(address + n_bytes, ADDRESS_SPACE_BYTES)
     while address + len(found) < end:
@@ -104,7 +104,7 @@ def read_memory(memory: GuestMemory, address: int, n_bytes: int) -> bytes:
 
 
 def write_memory(memory: GuestMemory, address: int, data: bytes) -> bool:
-    """Write to mapped pages whatever the guest may do there; False, and nothing written, when some are not mapped."""
+    """Write to mapped pages, also read-only ones; False, with nothing written, if a page is not mapped."""
     end = address + len(data)
     if not data:
         return True
@@ -130,7 +130,7 @@ def _pages(start: int, end: int) -> tuple[int, int]:
 
 
 def threads(machine: Machine) -> dict[int, Thread]:
-    """The threads of the process that runs, by their numbers; the running one first."""
+    """The threads of the running process by tid; the running thread first."""
     current = running_thread(machine)
     others = [thread for thread in current.process.threads if thread is not current]
     return {thread.tid: thread for thread in (current, *others)}
@@ -141,7 +141,7 @@ def running_thread(machine: Machine) -> Thread:
 
 
 def registers_of(machine: Machine, thread: Thread) -> Registers:
-    """Of the running thread those of the hart, of another those that it will go on with."""
+    """The registers of a thread: the hart's for the running thread, the saved ones for another."""
     if thread is running_thread(machine) or thread.registers is None:
         return Registers.of(machine.hart)
     return thread.registers

@@ -1,1 +1,1 @@
-"""The instruction table: encodings, formats, classes and semantics, written once."""
+"""The instruction set: a table of encodings, classes and semantics, the decoder, and soft floating point."""

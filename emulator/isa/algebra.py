@@ -1,9 +1,9 @@
-"""The small value algebra over which instruction semantics are written.
+"""The value algebra in which instruction semantics are written.
 
 A *value* is opaque to the table: a Python int in the oracle, the name of an LLVM value in the translator.
-Integer values have 64 bits and no sign; where the sign matters the operation says so (``lt_s``/``lt_u``,
-``shr_s``/``shr_u``, ``sext``/``zext``). Comparisons give a truth value, which only ``select``, ``flag``,
-``both``, ``either``, ``not_`` and ``branch`` accept. Floating-point values are of a format, `F32` or `F64`.
+Integer values have 64 bits and no sign; operations for which the sign matters have two forms (``lt_s``/``lt_u``,
+``shr_s``/``shr_u``, ``sext``/``zext``). Comparisons return a truth value, which only ``select``, ``flag``,
+``both``, ``either``, ``not_`` and ``branch`` accept. Floating-point values have a format, `F32` or `F64`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ F = Any  # a floating-point value
 
 
 class Machine(Protocol):
-    """What semantics may ask of a machine while one instruction executes or is translated."""
+    """The operations that semantics use while an instruction is executed or translated."""
 
     # operands and results of the current instruction
     def rs1(self) -> V: ...
@@ -78,8 +78,8 @@ class Machine(Protocol):
     def ebreak(self) -> None: ...
     def instruction_fence(self) -> None: ...
 
-    # control and status registers: which one the instruction names, the small number that it has instead of rs1, and
-    # whether the fields rs1 and rd are 0, are known when it is translated
+    # control and status registers; the CSR number, the immediate in place of rs1, and whether the fields rs1 and rd
+    # are 0 are known at translation
     def csr_number(self) -> int: ...
     def csr_immediate(self) -> V: ...
     def rs1_field_is_0(self) -> bool: ...
@@ -87,8 +87,8 @@ class Machine(Protocol):
     def csr_read(self) -> V: ...
     def csr_write(self, value: V) -> None: ...
 
-    # fcsr: flags of 5 bits, a rounding mode of 3; what is None stays as it is. Nothing follows in the block when the
-    # mode is written: there may be no translations for the new one
+    # fcsr: 5 bits of flags, 3 bits of rounding mode; None leaves a part unchanged. A write of the mode ends the block:
+    # the following instructions may have no translation for the new mode
     def fflags(self) -> V: ...
     def frm(self) -> V: ...
     def set_fcsr(self, flags: V | None, frm: V | None) -> None: ...

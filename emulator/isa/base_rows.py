@@ -1,4 +1,4 @@
-"""RV64I, Zicsr and Zifencei: Volume I (20240411), chapters 2, 4, 6 and 7."""
+"""Instruction rows of RV64I, Zicsr and Zifencei: Volume I (20240411), chapters 2, 4, 6 and 7."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _write_csr(m: Machine, value: Any) -> None:
 
 
 def _csr(mnemonic: str, funct3: str, immediate: bool, update: Callable[[Machine, Any, Any], Any]) -> None:
-    swaps = swaps_csr(mnemonic)
+    swaps = writes_whole_csr(mnemonic)
 
     def semantics(m: Machine) -> None:
         operand = m.csr_immediate() if immediate else m.rs1()
@@ -170,8 +170,8 @@ def _csr(mnemonic: str, funct3: str, immediate: bool, update: Callable[[Machine,
     row(mnemonic, f"csr rs1 {funct3} rd 1110011", OpClass.CSR, semantics, kinds, slow=True)
 
 
-def swaps_csr(mnemonic: str) -> bool:
-    """Whether the instruction writes what it is given, and not some bits of it."""
+def writes_whole_csr(mnemonic: str) -> bool:
+    """Whether the CSR instruction writes its whole operand (csrrw, csrrwi), instead of setting or clearing bits."""
     return mnemonic.startswith("csrrw")
 
 

@@ -1,7 +1,7 @@
-"""From instruction words to table rows and operands, compressed instructions included.
+"""The decoder: from instruction words, including compressed ones, to table rows and operands.
 
-Compressed instructions are expanded to the 32-bit instruction that the manual defines them to be
-(Volume I, chapter 26, "C" extension, tables 34-36); only their length stays with them.
+A compressed instruction is expanded to the 32-bit instruction by which the manual defines it
+(Volume I, chapter 26, "C" extension, tables 34-36); only its length is kept.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from emulator.events import OpClass
-from emulator.isa.base_rows import FFLAGS, FP_CSRS, swaps_csr
+from emulator.isa.base_rows import FFLAGS, FP_CSRS, writes_whole_csr
 from emulator.isa.table import ROWS, TABLE, Row
 
 DYNAMIC_ROUNDING = 7
 TIES_AWAY = 4
-ONE_WAY = 4  # in the variant of an access to fcsr
+ONE_WAY = 4  # flag in the variant of a CSR instruction that only reads or only writes fcsr
 
 
 class Instruction(NamedTuple):
     """A decoded instruction: its row and operand fields. ``imm`` is signed; ``rm`` is the rounding field.
 
-    ``slow``: the oracle executes it for every engine; ``ends``: it is the last one of its block; ``fixed``: it rounds
-    as ``rm`` says, whatever frm is, and other engines must set the host's mode for it. ``variant``: which of the row's
-    translations it is: the rounding field or, of an instruction that accesses fcsr or a part of it, the register's
-    number, plus `ONE_WAY` where it only reads or only writes.
+    ``slow``: the oracle executes it for every engine; ``ends``: it ends its block; ``static_rounding``: it has a
+    rounding mode ``rm``, for which engines must set the host's rounding mode. ``variant``: the number of the
+    translation among those of the row: the rounding field, or for an access to fcsr, frm or fflags the CSR number,
+    plus `ONE_WAY` if it only reads or only writes.
     """
 
     row: Row
@@ -38,7 +38,7 @@ class Instruction(NamedTuple):
     op_class: OpClass
     slow: bool
     ends: bool
-    fixed: bool
+    static_rounding: bool
     variant: int
 
 
@@ -85,12 +85,13 @@ for _row in TABLE:
             CANDIDATES.setdefault((_row.match & 127, _funct3), []).append(_row)
 
 _LINK_REGISTERS = (1, 5)
-# Rounding modes 5 and 6 are reserved: an instruction that names one is illegal.
+# Rounding modes 5 and 6 are reserved: an instruction with one of them is illegal.
 _RESERVED_ROUNDING = (5, 6)
 
 
 def _transfer_class(row: Row, rd: int, rs1: int) -> OpClass:
-    """Calls and returns are told by their registers (Volume I, table 3, return-address stack hints)."""
+    """The class of a row; calls and returns are recognised by their registers (Volume I, table 3, return-address
+    stack hints)."""
     if row.mnemonic == "jal":
         return OpClass.CALL if rd in _LINK_REGISTERS else OpClass.JUMP
     if row.mnemonic == "jalr":
@@ -101,7 +102,7 @@ def _transfer_class(row: Row, rd: int, rs1: int) -> OpClass:
 
 
 def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
-    """Decode a 32-bit instruction; None when no row matches."""
+    """Decode a 32-bit instruction; None if no row matches."""
     for row in CANDIDATES.get((word & 127, word >> 12 & 7), ()):
         if word & row.mask == row.match:
             break
@@ -113,38 +114,38 @@ def decode_word(word: int, length_bytes: int = 4) -> Instruction | None:
         return None
     rd = word >> 7 & 31 if "rd" in fields else 0
     rs1 = word >> 15 & 31
-    # Conversions from and to integers round by integer operations. The oracle executes what else rounds in a mode
-    # that the host's control register has not.
-    fixed = rm != DYNAMIC_ROUNDING and rounds_as_told(row)
-    slow = row.slow or (fixed and rm == TIES_AWAY)
+    # Conversions from and to integers do not use the host's rounding mode. Of the other instructions, the oracle
+    # executes those with ties away from zero, a mode that the host's control register does not have.
+    static_rounding = rm != DYNAMIC_ROUNDING and needs_host_rounding(row)
+    slow = row.slow or (static_rounding and rm == TIES_AWAY)
     ends = slow or row.ends_block
     variant = rm
     if "csr" in fields and word >> 20 in FP_CSRS:
         slow = False
-        swaps = swaps_csr(row.mnemonic)
+        swaps = writes_whole_csr(row.mnemonic)
         ends = word >> 20 != FFLAGS and (swaps or rs1 != 0)  # it writes frm
         variant = word >> 20 | ONE_WAY * ((rd if swaps else rs1) == 0)
     return Instruction(
         row, word, length_bytes, rd, rs1, word >> 20 & 31, word >> 27, _immediate(row, word), rm,
-        _transfer_class(row, rd, rs1), slow, ends, fixed and not slow, variant,
+        _transfer_class(row, rd, rs1), slow, ends, static_rounding and not slow, variant,
     )  # fmt: skip
 
 
 _EXACT = {"fcvt.d.s", "fcvt.d.w", "fcvt.d.wu"}
 
 
-def has_own_rounding(row: Row) -> bool:
-    """Whether it converts from or to integers, which each rounding mode has its own instructions for."""
+def converts_with_rounding(row: Row) -> bool:
+    """Whether the instruction converts from or to integers with rounding; hosts have instructions for each mode."""
     return "rm" in row.fields and row.mnemonic not in _EXACT and row.register_kinds[:2] in ("xf", "fx")
 
 
-def rounds_as_told(row: Row) -> bool:
-    """Whether the result depends on a rounding mode that the host can only take from its control register."""
-    return "rm" in row.fields and row.mnemonic not in _EXACT and not has_own_rounding(row)
+def needs_host_rounding(row: Row) -> bool:
+    """Whether the result depends on a rounding mode that hosts only take from their control register."""
+    return "rm" in row.fields and row.mnemonic not in _EXACT and not converts_with_rounding(row)
 
 
 def _c(mnemonic: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0) -> int:
-    """Assemble the 32-bit form of ``mnemonic``."""
+    """Assemble ``mnemonic`` into its 32-bit word."""
     row = ROWS[mnemonic]
     fields = row.fields
     word = row.match
@@ -172,7 +173,7 @@ def _c(mnemonic: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0) -> 
 
 
 def expand_compressed(half: int) -> int | None:
-    """The 32-bit instruction that a 16-bit one stands for; None when it is reserved or illegal."""
+    """The 32-bit instruction of a compressed one; None if it is reserved or illegal."""
     quadrant, funct3 = half & 3, half >> 13
     if quadrant == 0:
         return _quadrant0(half, funct3)
@@ -283,7 +284,7 @@ _cache: dict[int, Instruction | None] = {}
 
 
 def decode(raw: int) -> Instruction | None:
-    """Decode the instruction in the low bits of ``raw`` (at least 16, for a 32-bit one 32 bits)."""
+    """Decode the instruction in the low 16 or 32 bits of ``raw``; None if it is illegal."""
     raw &= 0xFFFFFFFF if raw & 3 == 3 else 0xFFFF
     try:
         return _cache[raw]

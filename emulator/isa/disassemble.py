@@ -1,4 +1,4 @@
-"""Instructions as a person reads them: mnemonic, ABI register names, absolute targets."""
+"""The disassembler: mnemonics, ABI register names, absolute targets."""
 
 from __future__ import annotations
 

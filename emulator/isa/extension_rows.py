@@ -1,4 +1,4 @@
-"""M, A, Zba, Zbb and Zbs: Volume I (20240411), chapters 12, 13 and 28."""
+"""Instruction rows of M, A, Zba, Zbb and Zbs: Volume I (20240411), chapters 12, 13 and 28."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MUL, DIV = OpClass.INT_MUL, OpClass.INT_DIV
 
 
 def _divide(signed: bool, remainder: bool, bits: int) -> Semantics:
-    """x/0 is all ones (remainder x); the one signed overflow is the dividend (remainder 0): table 11."""
+    """Division: x/0 is all ones (remainder x); the signed overflow gives the dividend (remainder 0): table 11."""
 
     def semantics(m: Machine) -> None:
         a, b = m.rs1(), m.rs2()
@@ -85,9 +85,9 @@ def _amo(name: str, funct5: str, update: Callable[[Machine, Any, Any], Any]) -> 
         )  # fmt: skip
 
 
-def _unsigned_pair(m: Machine, size_old: Any, operand: Any) -> Any:
+def _lt_u(m: Machine, old: Any, operand: Any) -> Any:
     # Both are sign-extended from the same width, which keeps the unsigned order of that width.
-    return m.lt_u(size_old, operand)
+    return m.lt_u(old, operand)
 
 
 _amo("amoswap", "00001", lambda m, old, new: new)
@@ -97,8 +97,8 @@ _amo("amoand", "01100", lambda m, old, new: m.and_(old, new))
 _amo("amoor", "01000", lambda m, old, new: m.or_(old, new))
 _amo("amomin", "10000", lambda m, old, new: m.select(m.lt_s(old, new), old, new))
 _amo("amomax", "10100", lambda m, old, new: m.select(m.lt_s(old, new), new, old))
-_amo("amominu", "11000", lambda m, old, new: m.select(_unsigned_pair(m, old, new), old, new))
-_amo("amomaxu", "11100", lambda m, old, new: m.select(_unsigned_pair(m, old, new), new, old))
+_amo("amominu", "11000", lambda m, old, new: m.select(_lt_u(m, old, new), old, new))
+_amo("amomaxu", "11100", lambda m, old, new: m.select(_lt_u(m, old, new), new, old))
 
 
 def _load_reserved(size: int) -> Semantics:
@@ -113,7 +113,7 @@ def _load_reserved(size: int) -> Semantics:
 
 
 def _store_conditional(size: int) -> Semantics:
-    """Succeeds when the reservation is for this address; on failure memory keeps its value."""
+    """Succeeds if the reservation is for this address; else it stores the old value, so that memory is unchanged."""
 
     def semantics(m: Machine) -> None:
         address, new = m.rs1(), m.rs2()
@@ -163,7 +163,7 @@ unary_row("rev8", "011010111000", "101", OP_IMM, lambda m: m.wx(m.byte_swap(m.rs
 
 
 def _orc_b(m: Machine) -> None:
-    """Every byte that has a bit set becomes 0xff: fold the bits of each byte into its lowest, then spread."""
+    """Each byte that is not zero becomes 0xff: fold the bits of each byte into its lowest bit, then multiply."""
     value = m.rs1()
     for shift, keep in ((4, 0x0F0F0F0F0F0F0F0F), (2, 0x0303030303030303), (1, 0x0101010101010101)):
         value = m.and_(m.or_(value, m.shr_u(value, m.const(shift))), m.const(keep))
@@ -178,7 +178,7 @@ r_row("maxu", "0000101", "111", OP, lambda m: m.wx(m.select(m.lt_u(m.rs1(), m.rs
 
 
 def _rotate(m: Machine, value: Any, amount: Any, bits: int) -> Any:
-    """Rotate right within ``bits``; the amount is already below ``bits``."""
+    """Rotate right within ``bits`` bits; ``amount`` is below ``bits``."""
     complement = m.and_(m.sub(m.const(bits), amount), m.const(bits - 1))
     if bits == 32:
         value = m.zext(value, 32)
@@ -199,7 +199,7 @@ shift_row("roriw", "0110000", "101", OP_IMM_32, lambda m: m.wx(_rotate(m, m.rs1(
 
 
 def _one_bit(name: str, top: str, funct3: str, update: Callable[[Machine, Any, Any], Any]) -> None:
-    """The four Zbs operations; ``update(m, value, bit number)``, by register and by immediate."""
+    """Add a Zbs operation ``update(m, value, bit number)`` in its register and its immediate form."""
     r_row(name, top + "0", funct3, OP, lambda m: m.wx(update(m, m.rs1(), amount(m))))
     shift_row(name + "i", top, funct3, OP_IMM, lambda m: m.wx(update(m, m.rs1(), m.imm())))
 

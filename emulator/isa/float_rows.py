@@ -1,4 +1,4 @@
-"""F and D: Volume I (20240411), chapters 20 and 21."""
+"""Instruction rows of F and D: Volume I (20240411), chapters 20 and 21."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emulator.isa.algebra import F32, F64, Machine
 from emulator.isa.rows import Semantics, row
 
 # --- F and D: floating point -------------------------------------------------------------------------------
-# `m.rf*` unbox a single (a value that is not NaN-boxed reads as the canonical NaN), `m.wf` boxes it.
+# `m.rf*` unbox a single (a value that is not NaN-boxed reads as the canonical NaN), `m.wf` NaN-boxes it.
 FP_ADD, FP_MUL, FP_FMA = OpClass.FP_ADD, OpClass.FP_MUL, OpClass.FP_FMA
 
 row("flw", "imm12 rs1 010 rd 0000111", OpClass.FP_LOAD,

@@ -1,8 +1,8 @@
-"""A row of the instruction table, and how rows are written down.
+"""The row type of the instruction table, and the functions that add rows.
 
-A row says the encoding, the class (functional unit and event), and the semantics over an abstract machine ``m`` (see
-`emulator.isa.algebra`). Encodings read from bit 31 down to bit 0: groups of literal bits, and named fields. The rows
-themselves are in `base_rows`, `extension_rows` and `float_rows`; `table` has them together.
+A row has an encoding, a class (functional unit and event), and semantics over an abstract machine ``m`` (see
+`emulator.isa.algebra`). Encodings are written from bit 31 down to bit 0: groups of literal bits, and named fields. The
+rows are in `base_rows`, `extension_rows` and `float_rows`; `table` is the complete table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIELD_BITS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One instruction: how it is encoded, what it is, what it does."""
+    """One instruction: encoding, class, operands, semantics."""
 
     index: int  # position in TABLE, the handler number of the interpreting tier
     mnemonic: str
@@ -35,11 +35,11 @@ class Row:
     fields: frozenset[str]
     op_class: OpClass
     semantics: Semantics
-    register_kinds: str  # kinds of rd, rs1, rs2, rs3 in order: 'x', 'f', or '-' when there is none
+    register_kinds: str  # kinds of rd, rs1, rs2, rs3 in order: 'x', 'f', or '-' for none
     access: int  # ACCESS_* flags
     access_bytes: int
     ends_block: bool
-    slow: bool  # executed by the oracle for every engine (ecall, fence.i, CSRs other than fcsr and its parts)
+    slow: bool  # the oracle executes it for every engine (ecall, fence.i, CSRs other than fcsr and its parts)
 
 
 TABLE: list[Row] = []
@@ -55,6 +55,7 @@ def row(
     access_bytes: int = 0,
     slow: bool = False,
 ) -> None:
+    """Add a row to `TABLE`; ``kinds``: `Row.register_kinds`. Raises ValueError for an encoding without 32 bits."""
     mask = match = 0
     position = 32
     fields = []
@@ -100,7 +101,7 @@ OP, OP_32, OP_IMM, OP_IMM_32 = "0110011", "0111011", "0010011", "0011011"
 
 
 def word(value: Callable[[Machine], Any]) -> Semantics:
-    """The ``*w`` form: the low 32 bits of the result, sign-extended."""
+    """Semantics of the ``*w`` forms: rd gets the low 32 bits of ``value``, sign-extended."""
     return lambda m: m.wx(m.sext(value(m), 32))
 
 

@@ -1,9 +1,9 @@
 """IEEE 754 binary32 and binary64 arithmetic on Python integers, as RISC-V defines it.
 
-This is the definition of correct floating point for the oracle interpreter: every finite value is an exact
+It defines correct floating point for the oracle interpreter: every finite value is an exact
 ``(-1)**sign * mantissa * 2**exponent``, every operation is computed exactly (or to enough bits with a sticky
-bit below them) and rounded once, by one function. It is slow on purpose. What a register holds around a value
-(NaN boxing) and where flags accumulate is left to the machine.
+bit below them) and rounded once, by one function. It is written for clarity, not for speed. NaN boxing in registers
+and the accumulation of flags are left to the machine.
 
 Operands and results are bit patterns: unsigned integers of ``fmt.width`` bits. Every operation returns
 ``(result, flags)``, where ``flags`` is the set of exceptions raised by that operation alone in the layout of
@@ -69,7 +69,7 @@ F32 = Format(width=32, exponent_bits=8, fraction_bits=23)
 F64 = Format(width=64, exponent_bits=11, fraction_bits=52)
 
 
-# What a bit pattern is
+# Classification of bit patterns
 
 
 def _sign(fmt: Format, bits: int) -> int:
@@ -97,7 +97,7 @@ def _is_zero(fmt: Format, bits: int) -> bool:
 
 
 def _finite(fmt: Format, bits: int) -> tuple[int, int]:
-    """``(mantissa, exponent)`` of the magnitude of a finite number, exactly."""
+    """The exact ``(mantissa, exponent)`` of the magnitude of a finite number."""
     biased, fraction = divmod(_magnitude(fmt, bits), 1 << fmt.fraction_bits)
     if biased == 0:
         return fraction, fmt.minimum_exponent - fmt.fraction_bits
@@ -137,7 +137,7 @@ def _round_to_integer(negative: int, mantissa: int, exponent: int, rm: int) -> t
 
 
 def _round(fmt: Format, negative: int, mantissa: int, exponent: int, rm: int) -> tuple[int, int]:
-    """``(-1)**negative * mantissa * 2**exponent`` in ``fmt``; the only place where results are rounded."""
+    """``(-1)**negative * mantissa * 2**exponent`` rounded to ``fmt``, and flags; all results are rounded here."""
     sign = fmt.sign_bit if negative else 0
     if mantissa == 0:
         return sign, 0
@@ -162,7 +162,7 @@ def _round(fmt: Format, negative: int, mantissa: int, exponent: int, rm: int) ->
 
 
 def _nan(fmt: Format, *operands: int) -> tuple[int, int]:
-    """The NaN that an operation with a NaN operand gives."""
+    """The result and flags of an operation with a NaN operand."""
     return fmt.canonical_nan, NV if any(is_signalling_nan(fmt, bits) for bits in operands) else 0
 
 
@@ -200,7 +200,7 @@ def add(fmt: Format, a: int, b: int, rm: int) -> tuple[int, int]:
 
 
 def sub(fmt: Format, a: int, b: int, rm: int) -> tuple[int, int]:
-    """``a - b``: the sum with the other sign, for NaN operands too (their sign does not matter)."""
+    """``a - b``: the sum with the sign of ``b`` inverted, also for NaN operands (their sign does not matter)."""
     return add(fmt, a, b ^ fmt.sign_bit, rm)
 
 
@@ -279,7 +279,7 @@ def fma(fmt: Format, a: int, b: int, c: int, rm: int) -> tuple[int, int]:
 
 
 def _order(fmt: Format, bits: int) -> int:
-    """An integer that orders like the number; both zeros give 0."""
+    """An integer with the same order as the numbers; 0 for both zeros."""
     magnitude = _magnitude(fmt, bits)
     return -magnitude if _sign(fmt, bits) else magnitude
 
@@ -289,12 +289,12 @@ def _unordered(fmt: Format, a: int, b: int) -> bool:
 
 
 def minimum(fmt: Format, a: int, b: int) -> tuple[int, int]:
-    """FMIN: minimumNumber of IEEE 754-2019 with -0 below +0; a NaN loses against a number."""
+    """FMIN: minimumNumber of IEEE 754-2019 with -0 below +0; of a NaN and a number, the number."""
     return _select(fmt, a, b, smaller=True)
 
 
 def maximum(fmt: Format, a: int, b: int) -> tuple[int, int]:
-    """FMAX: maximumNumber of IEEE 754-2019 with -0 below +0; a NaN loses against a number."""
+    """FMAX: maximumNumber of IEEE 754-2019 with -0 below +0; of a NaN and a number, the number."""
     return _select(fmt, a, b, smaller=False)
 
 
@@ -304,7 +304,7 @@ def _select(fmt: Format, a: int, b: int, smaller: bool) -> tuple[int, int]:
         return (fmt.canonical_nan if is_nan(fmt, b) else b), flags
     if is_nan(fmt, b):
         return a, flags
-    # Among equals only the zeros differ, by the sign bit.
+    # Equal numbers differ only if they are zeros of different sign.
     a_first = (_order(fmt, a), -_sign(fmt, a)) <= (_order(fmt, b), -_sign(fmt, b))
     return (a if a_first == smaller else b), flags
 
@@ -351,7 +351,7 @@ def classify(fmt: Format, a: int) -> int:
 
 
 def convert(source: Format, target: Format, a: int, rm: int) -> tuple[int, int]:
-    """A number of ``source`` in ``target`` (FCVT.S.D, FCVT.D.S)."""
+    """Convert a number from ``source`` to ``target`` (FCVT.S.D, FCVT.D.S)."""
     if is_nan(source, a):
         return target.canonical_nan, NV if is_signalling_nan(source, a) else 0
     negative = _sign(source, a)
@@ -361,9 +361,9 @@ def convert(source: Format, target: Format, a: int, rm: int) -> tuple[int, int]:
 
 
 def to_int(fmt: Format, a: int, rm: int, width: int, signed: bool) -> tuple[int, int]:
-    """A number as an integer of ``width`` bits (FCVT.{W,L}[U]), returned as an unsigned bit pattern.
+    """Convert a number to an integer of ``width`` bits (FCVT.{W,L}[U]), returned as an unsigned bit pattern.
 
-    Out of range (after rounding) saturates and raises NV and not NX; a NaN counts as plus infinity.
+    A rounded value out of range saturates and raises NV and not NX; a NaN is converted as plus infinity.
     """
     lowest = -(1 << (width - 1)) if signed else 0
     highest = (1 << (width - signed)) - 1
@@ -381,5 +381,5 @@ def to_int(fmt: Format, a: int, rm: int, width: int, signed: bool) -> tuple[int,
 
 
 def from_int(fmt: Format, value: int, rm: int) -> tuple[int, int]:
-    """The integer ``value``, negative or not, in ``fmt`` (FCVT.S/D.{W,L}[U])."""
+    """Convert the integer ``value``, negative or not, to ``fmt`` (FCVT.S/D.{W,L}[U])."""
     return _round(fmt, value < 0, abs(value), 0, rm)

@@ -1,7 +1,7 @@
 """The instruction table: RV64IMAFDC + Zicsr + Zifencei + Zba/Zbb/Zbs, one row an instruction.
 
-Semantics are written once, over an abstract machine: the oracle computes them on Python integers, the translator turns
-the same calls into LLVM IR. Compressed instructions have no rows: `decode` expands them.
+Semantics are written once, over an abstract machine: the oracle computes on Python integers, the translator generates
+LLVM IR from the same calls. Compressed instructions have no rows: `decode` expands them.
 
 Sources: The RISC-V Instruction Set Manual, Volume I (20240411), chapters 2, 7, 12-14, 20-21, 28 and the instruction
 listings.
@@ -15,6 +15,6 @@ from emulator.isa.rows import TABLE, Row
 __all__ = ["PARTS", "ROWS", "TABLE", "Row"]
 
 PARTS = (base_rows, extension_rows, float_rows)
-"""Where the rows are written down, in their order; importing a part puts its rows into ``TABLE``."""
+"""The modules with the rows, in the order of the table; importing a module adds its rows to ``TABLE``."""
 
 ROWS: dict[str, Row] = {row.mnemonic: row for row in TABLE}

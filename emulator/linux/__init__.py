@@ -1,1 +1,1 @@
-"""Linux as a static user-mode program sees it: ELF image, system calls, files, signals, virtual time."""
+"""User-mode Linux for the guest: ELF loading, system calls, file systems, signals, scheduling, virtual time."""

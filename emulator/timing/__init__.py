@@ -1,1 +1,1 @@
-"""Timing components that consume the block record: caches, TLBs, branch predictors, cores."""
+"""Timing models driven by the block record: in-order core, caches, TLBs, branch predictors."""

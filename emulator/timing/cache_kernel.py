@@ -1,18 +1,17 @@
-"""Caches and TLBs as kernels: look a line up, bring it in, throw one out.
+"""Kernels of caches and TLBs: lookup, fill, eviction.
 
-Each line has a tag, ``line << 1 | dirty``, and a stamp: when it was last used (LRU) or brought in (FIFO); the
-victim is the line with the oldest stamp. Empty ways have negative stamps, the first of them the oldest. Under
-random replacement the victim comes from a generator of the cache's own (xorshift64, Marsaglia 2003), once no
-way is empty. Where a line was last seen is kept in a table of hints, so that most hits need no search; hints
-change no result.
-What a miss costs and which level comes next is left to `emulator.timing.memory_kernel`.
+Each line has a tag, ``line << 1 | dirty``, and a stamp: when it was last used (LRU) or filled (FIFO); the victim is the
+line with the oldest stamp. Empty ways have negative stamps, the first of them the oldest. Under random replacement the
+victim comes from the cache's own generator (xorshift64, Marsaglia 2003), once no way is empty. A table of hints keeps
+where a line was last found, so that most hits need no search; hints do not change results.
+Miss latencies and the next level are left to `emulator.timing.memory_kernel`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from emulator.jit import Integer, inline_kernel, kernel
+from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     M_BASE,
     M_CLOCK,
@@ -44,9 +43,9 @@ def next_random(longs: np.ndarray, cache: int) -> Integer:
 
 @inline_kernel
 def touch(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: int, allocate: int) -> int:
-    """Look ``line`` up in ``cache``; mark it dirty if ``dirty`` is 1; bring it in if ``allocate`` is 1.
+    """Look up ``line`` in ``cache``; mark it dirty if ``dirty`` is 1; fill it on a miss if ``allocate`` is 1.
 
-    Returns HIT, MISS, or MISS_DIRTY when the line that made room was dirty: its number is then in
+    Returns HIT, MISS, or MISS_DIRTY if the victim was dirty: its line number is then in
     ``longs[cache + M_VICTIM]``.
     """
     place = np.int64(words[longs[cache + M_HINTS] + (line & longs[cache + M_HINT_MASK])])
@@ -63,7 +62,7 @@ def touch(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: in
 
 @inline_kernel
 def find_tag(words: np.ndarray, first: int, ways: int, line: int) -> Integer:
-    """Way of a set that holds ``line``, or -1; without a branch a way, so that it becomes vector code."""
+    """The way of a set that holds ``line``, or -1; without branches in the loop, so that it is vectorised."""
     tags = words[first : first + ways]
     key = np.uint32(line << 1)
     way = np.int32(0)
@@ -74,7 +73,7 @@ def find_tag(words: np.ndarray, first: int, ways: int, line: int) -> Integer:
 
 @inline_kernel
 def find_oldest(longs: np.ndarray, first: int, ways: int) -> Integer:
-    """Way of a set with the oldest stamp; in two passes, each of which becomes vector code."""
+    """The way of a set with the oldest stamp; in two passes, each of which is vectorised."""
     stamps = longs[STAMPS + first : STAMPS + first + ways]
     oldest = stamps[0]
     for index in range(1, ways):
@@ -87,7 +86,7 @@ def find_oldest(longs: np.ndarray, first: int, ways: int) -> Integer:
 
 @kernel
 def search(longs: np.ndarray, words: np.ndarray, cache: int, line: int, dirty: int, allocate: int) -> Integer:
-    """Do what `touch` does, for a line that is not where it was last seen."""
+    """The slow path of `touch`, for a line that is not where its hint says."""
     policy = longs[cache + M_POLICY]
     ways = longs[cache + M_WAYS]
     first = longs[cache + M_BASE] + (line & longs[cache + M_SET_MASK]) * ways

@@ -1,22 +1,22 @@
-"""The in-order core: caches, TLBs, branch prediction and an in-order pipeline over the block record.
+"""In-order core: caches, TLBs, branch prediction and an in-order pipeline, driven by the block record.
 
-What a cycle is
+Issue
     Instructions issue in program order, at most ``issue_width`` a cycle; a block of the record ends its issue
     group. An instruction waits for its operands, for an earlier write of its destination, and for its unit.
     Its result can be used ``latency_cycles`` after its issue; a load's after the hit latency of the L1 data
     cache plus ``load_use_cycles``.
 Data misses
     A miss takes the L2 hit latency, plus the memory latency if it misses there too. With
-    ``outstanding_misses`` = n > 0 it occupies one of n miss registers and the pipeline goes on until the
-    value is used; a further miss waits for a free register, a hit on a line under way waits for the line.
-    With 0 the pipeline stops. A TLB miss delays the access by the page walk.
+    ``outstanding_misses`` = n > 0 it occupies one of n miss status holding registers (MSHRs), and the pipeline
+    continues until the value is used; a further miss waits for a free MSHR, a hit on an outstanding line waits
+    for that line. With 0 the pipeline stops. A TLB miss delays the access by the page walk.
 Fetch
-    A fetch is an access to the L1 instruction cache whenever the line differs from the one fetched last. Its
-    miss stops issue until the line arrives. A block is fetched before its data accesses are made.
+    The L1 instruction cache is accessed whenever the line differs from the one fetched last. A miss stops
+    issue until the line arrives. A block is fetched before its data accesses are made.
 Control transfers
-    A misprediction costs ``mispredict_penalty_cycles``; a taken transfer predicted rightly costs the hit
-    latency of the L1 instruction cache minus one, plus ``redirect_penalty_cycles`` if its target was known
-    late. `emulator.timing.predictor_kernel` has the predictors.
+    A misprediction costs ``mispredict_penalty_cycles``; a correctly predicted taken transfer costs the hit
+    latency of the L1 instruction cache minus one, plus ``redirect_penalty_cycles`` if the BTB did not have its
+    target. The predictors are in `emulator.timing.predictor_kernel`.
 
 Left out: wrong-path fetches, bandwidth of caches and memory, data-dependent latencies, accesses that straddle
 two lines (they count as one, to the first), prefetching, page-table lines in the caches.
@@ -30,31 +30,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
-from emulator.timing import layout as lay
-from emulator.timing.build import build_core, class_timing, with_room
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import N_EVENTS, N_STATIC, Event, static_events
-from emulator.timing.inorder_kernel import decode, learn, run
+from emulator.timing import layout
+from emulator.timing.core_arrays import build_core, class_timing, grow_tables
+from emulator.timing.inorder_kernel import decode, run, train_predictors
 from emulator.timing.issue_kernel import elapse
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
 from emulator.timing.warm import Fills, Touched, warm_caches
 
-_FOREIGN_LINES = 1 << 27  # how many different lines the other address spaces have
-_SETS_ARE_FULL = (
-    8  # so many times a cache's lines, the most recent ones, hold the ways of every set but odd ones
-)
-_MAX_TRANSFER_WORDS = 1 << 30  # of one call, so that 32-bit execution counts cannot overflow
+_FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
+_WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity, fill almost all its sets
+_MAX_TRANSFER_WORDS = 1 << 30  # per call, so that 32-bit execution counts cannot overflow
 
 
 class InOrderCore:
     """An in-order core of a machine; consumes the record and counts events.
 
-    ``seed`` decides page placement, random replacement, and what a random initial state holds: same
-    description, seed and record give the same counters to the bit, however the record is cut.
+    ``seed`` determines page placement, random replacement, and a random initial state: same description, seed
+    and record give the same counters to the bit, however the record is split into calls.
     ``initial_state``: "cold", or "random": other programs' lines and pages fill a random part of each cache
-    and TLB, and the branch predictor has learnt their branches.
-    ``sample_every``: for instance ``(Event.CYCLES, 100_000)``: keep all counters at the first block boundary
-    at or after each multiple, in `samples`.
+    and TLB, and the branch predictor was trained on their branches.
+    ``sample_every``: for instance ``(Event.CYCLES, 100_000)``: record all counters in `samples` at the first
+    block boundary at or after each multiple.
     """
 
     selection: TraceSelection = FULL_RECORD
@@ -71,7 +69,7 @@ class InOrderCore:
         self.config = config
         self._timing = class_timing(config.functional_units)
         self._longs, self._words = build_core(config, seed, place_pages)
-        self._ledger = lay.Ledger(
+        self._ledger = layout.Ledger(
             static=np.zeros((0, N_STATIC), np.uint8),
             touched=np.zeros(0, np.uint32),
             samples=np.zeros((0 if sample_every is None else 1024, N_EVENTS), np.int64),
@@ -85,32 +83,33 @@ class InOrderCore:
                     f"sample_every is ({event!r}, {interval}), expected Event.CYCLES or Event.INSTRUCTIONS "
                     "and an interval of at least 1"
                 )
-            self._longs[lay.S_SAMPLE_BY] = event
-            self._longs[lay.S_SAMPLE_INTERVAL] = self._longs[lay.S_SAMPLE_NEXT] = interval
+            self._longs[layout.S_SAMPLE_BY] = event
+            self._longs[layout.S_SAMPLE_INTERVAL] = self._longs[layout.S_SAMPLE_NEXT] = interval
         if initial_state == "random":
             self._fill(np.random.default_rng([seed, 1]))
 
     @property
     def counters(self) -> NDArray[np.int64]:
         """Events so far, ``(N_EVENTS,)`` indexed by `Event`; a live view, see `snapshot` for a copy."""
-        return self._longs[lay.COUNTS : lay.COUNTS + N_EVENTS]
+        return self._longs[layout.COUNTS : layout.COUNTS + N_EVENTS]
 
     @property
     def cycles(self) -> int:
         """The cycle after the last complete block has issued, modelled kernel work included."""
-        return int(self._longs[lay.S_CYCLE])
+        return int(self._longs[layout.S_CYCLE])
 
     @property
     def samples(self) -> NDArray[np.int64]:
         """Counters at the sampling points so far, ``(n, N_EVENTS)``; empty without ``sample_every``."""
-        return self._ledger.samples[: self._longs[lay.S_SAMPLES]].copy()
+        return self._ledger.samples[: self._longs[layout.S_SAMPLES]].copy()
 
     def snapshot(self) -> NDArray[np.int64]:
         """Events so far, ``(N_EVENTS,)``, as a copy."""
         return self.counters.copy()
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
-        """Take whole blocks in execution order; how the last one ends is counted when the next arrives."""
+        """Simulate whole blocks in execution order; the control transfer of the last block is resolved when the next
+        block arrives. Raises ValueError for too long a ``stream``."""
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
@@ -128,31 +127,30 @@ class InOrderCore:
 
     @property
     def lines_to_warm(self) -> int:
-        """How many of the lines touched last say what the data caches hold."""
+        """How many of the most recently accessed lines `warm_caches` needs for the data caches."""
         caches = (self.config.l1d, self.config.l2)
         lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
-        return _SETS_ARE_FULL * lines
+        return _WARM_UP_FACTOR * lines
 
     def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
-        """Put into caches and TLBs what they would hold had the guest accessed ``data`` and fetched ``code`` so long
-        ago.
+        """Set caches and TLBs to the state after the last accesses ``data`` and the last fetches ``code``.
 
-        ``data``: the `lines_to_warm` lines accessed last; ``code``: the ones fetched last, none for leaving the
-        caches of instructions as they are. ``since``: instructions that the core has not seen; what it holds beside
-        those lines was accessed before. ``fills``: without it lines are taken to come in evenly. Exact for LRU
-        replacement, for random replacement a draw of the caches' generators. Takes no time and counts nothing.
+        ``data``: the `lines_to_warm` lines accessed last; ``code``: the lines fetched last, empty to leave the
+        instruction caches unchanged. ``since``: instructions that the core has not simulated; other lines that it holds
+        were accessed before these. ``fills``: fill rates; without it lines are assumed to be filled evenly. Exact for
+        LRU replacement; for random replacement a draw from the caches' generators. Takes no time and counts no events.
         """
         warm_caches(self.config, self._longs, self._words, data, code, since, fills)
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
-        """Let branch prediction learn from whole blocks in execution order, as in `consume`, but those in the first
-        ``skipped_words``. Takes no time; what it mispredicts counts."""
+        """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
+        ``skipped_words`` words. Takes no time; mispredictions are counted."""
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
-        learn(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]), skipped_words)
+        train_predictors(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]), skipped_words)
 
     def add_overhead(self, cycles: int) -> None:
-        """Let ``cycles`` pass for work that is modelled and not executed, such as the kernel's."""
+        """Add ``cycles`` of work that is modelled and not executed, such as the kernel's."""
         if cycles < 0:
             raise ValueError(f"overhead of {cycles} cycles, expected 0 or more")
         elapse(self._longs, self._words, cycles)
@@ -162,30 +160,30 @@ class InOrderCore:
     def disturb(self, seed: int, lines: int) -> None:
         """Bring ``lines`` random lines of another program into each cache, as an interrupt handler would.
 
-        A page for each 16 lines enters each TLB, as many two-bit counters and target buffer entries as lines
-        are set at random, the return-address stack is lost. It takes no time: see `add_overhead`.
+        One page for each 16 lines enters each TLB; ``lines`` two-bit counters are set at random, as many BTB entries
+        are invalidated, and the return-address stack is cleared. It takes no time: see `add_overhead`.
         """
         if lines < 0:
             raise ValueError(f"an interrupt of {lines} lines, expected 0 or more")
         generator = np.random.default_rng([seed, 2])
-        for cache in (lay.L1I, lay.L1D, lay.L2):
+        for cache in (layout.L1I, layout.L1D, layout.L2):
             self._pollute(cache, generator, lines)
-        for cache in (lay.ITLB, lay.DTLB):
+        for cache in (layout.ITLB, layout.DTLB):
             self._pollute(cache, generator, -(-lines // 16))
         predictor = self.config.branch_predictor
         directions, targets, stack = self._predictor_tables()
         directions[generator.integers(len(directions), size=lines)] = generator.integers(4, size=lines)
         if predictor.btb_entries:
-            targets[generator.integers(len(targets), size=lines)] = lay.NO_TARGET
-        stack[:] = lay.NO_TARGET
-        self._longs[[lay.S_FETCH_LINE, lay.S_FETCH_PAGE, lay.S_DATA_PAGE]] = -1
+            targets[generator.integers(len(targets), size=lines)] = layout.NO_TARGET
+        stack[:] = layout.NO_TARGET
+        self._longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
 
     def _decode(self, facts: BlockFacts) -> None:
         ledger, needed = self._ledger, facts.n_blocks
         if needed > len(ledger.touched) or facts.n_instructions > self._op_capacity:
             capacity = max(1024, 2 * needed)
             self._op_capacity = max(8192, 2 * facts.n_instructions)
-            self._words = with_room(self._longs, self._words, capacity, self._op_capacity)
+            self._words = grow_tables(self._longs, self._words, capacity, self._op_capacity)
             static = np.zeros((capacity, N_STATIC), np.uint8)
             static[: len(ledger.static)] = ledger.static
             ledger = ledger._replace(static=static, touched=np.zeros(capacity, np.uint32))
@@ -196,10 +194,10 @@ class InOrderCore:
         self._decoded_blocks = needed
 
     def _predictor_tables(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-        """Views of the two-bit counters, the target buffer ``(entries, 2)`` and the return-address stack."""
+        """Views of the two-bit counters, the BTB ``(entries, 2)`` and the return-address stack."""
         predictor, words = self.config.branch_predictor, self._words
         start, targets, stack = (
-            int(self._longs[index]) for index in (lay.P_DIRECTIONS, lay.P_BTB, lay.P_STACK)
+            int(self._longs[index]) for index in (layout.P_DIRECTIONS, layout.P_BTB, layout.P_STACK)
         )
         return (
             words[start : start + predictor.entries],
@@ -208,14 +206,14 @@ class InOrderCore:
         )
 
     def _pollute(self, cache: int, generator: np.random.Generator, lines: int) -> None:
-        """Bring random lines (or pages) that no address of the guest has into a cache (or TLB)."""
-        foreign = lay.FOREIGN_LINE + generator.integers(_FOREIGN_LINES, size=lines)
+        """Bring random lines (or pages) of other address spaces into a cache (or TLB)."""
+        foreign = layout.FOREIGN_LINE + generator.integers(_FOREIGN_LINES, size=lines)
         pollute(self._longs, self._words, cache, foreign)
 
     def _fill(self, generator: np.random.Generator) -> None:
-        for cache in (lay.L1I, lay.L1D, lay.L2, lay.ITLB, lay.DTLB):
-            capacity = int(self._longs[cache + lay.M_WAYS] * (self._longs[cache + lay.M_SET_MASK] + 1))
+        for cache in (layout.L1I, layout.L1D, layout.L2, layout.ITLB, layout.DTLB):
+            capacity = int(self._longs[cache + layout.M_WAYS] * (self._longs[cache + layout.M_SET_MASK] + 1))
             self._pollute(cache, generator, int(generator.integers(2 * capacity)))
         directions, _, _ = self._predictor_tables()
         directions[:] = generator.integers(4, size=len(directions))
-        self._longs[lay.S_HISTORY] = generator.integers(self._longs[lay.P_HISTORY_MASK] + 1)
+        self._longs[layout.S_HISTORY] = generator.integers(self._longs[layout.P_HISTORY_MASK] + 1)

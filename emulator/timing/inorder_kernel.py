@@ -1,19 +1,18 @@
-"""The main loop of the in-order core, and the decoding of block facts, as kernels."""
+"""Kernels of the in-order core: its main loop over the record, and the decoding of block facts."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from emulator.events import ACCESS_STORE, OpClass
-from emulator.jit import Integer, inline_kernel, kernel
-from emulator.timing.counters import FIRST_STATIC, N_EVENTS, N_STATIC, Event
+from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.issue_kernel import (
     FRONTEND_STALL_CYCLES,
     STALL_CYCLES,
     elapse,
+    issue_by_transition,
     start_walking,
     stop_walking,
-    take_new_transition,
     walk,
 )
 from emulator.timing.layout import (
@@ -69,6 +68,7 @@ from emulator.timing.layout import (
     WALK_DELAYS,
     Ledger,
 )
+from emulator.timing.machine_events import FIRST_STATIC, N_EVENTS, N_STATIC, Event
 from emulator.timing.memory_kernel import access_data, fetch_line, translate_data, translate_fetch
 from emulator.timing.predictor_kernel import resolve
 
@@ -136,7 +136,7 @@ def decode(
 
 @kernel
 def add_static_events(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> None:
-    """Add the static events of the blocks executed since the last time to the counters."""
+    """Add the static events of the blocks executed since the last call to the counters."""
     for index in range(longs[S_TOUCHED]):
         block = np.int64(ledger.touched[index])
         row = longs[P_BLOCKS] + block * BLOCK_COLUMNS
@@ -159,7 +159,7 @@ def take_sample(longs: np.ndarray, words: np.ndarray, ledger: Ledger) -> None:
 
 @inline_kernel
 def clear_delays(longs: np.ndarray, lines: int, accesses: int) -> None:
-    """Make the delay arrays say that nothing in the block is delayed."""
+    """Set the delays of the block's fetch lines and accesses to zero."""
     for line in range(lines):
         longs[LINE_DELAYS + line] = 0
     for access in range(accesses):
@@ -168,8 +168,8 @@ def clear_delays(longs: np.ndarray, lines: int, accesses: int) -> None:
 
 
 @inline_kernel
-def is_under_way(longs: np.ndarray, line: int) -> bool:
-    """Whether a miss of this data line may still be under way."""
+def is_outstanding(longs: np.ndarray, line: int) -> bool:
+    """Whether an MSHR has this data line, whose miss may still be outstanding."""
     found = False
     for port in range(longs[P_OUTSTANDING]):
         found |= longs[MISS_LINE + port] == line
@@ -178,7 +178,7 @@ def is_under_way(longs: np.ndarray, line: int) -> bool:
 
 @kernel
 def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray) -> Integer:
-    """Take the record ``stream``; returns the words taken, not all when there is no room for a sample."""
+    """Simulate the record ``stream``; returns the words consumed: not all if ``ledger.samples`` is full."""
     blocks = longs[P_BLOCKS]
     fetch_shift, data_shift, page_shift = longs[P_L1I_SHIFT], longs[P_L1D_SHIFT], longs[P_PAGE_SHIFT]
     has_itlb, has_dtlb = longs[P_ITLB], longs[P_DTLB]
@@ -201,7 +201,7 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
         delay = np.int64(0)  # before the first instruction
         delayed = 0  # whether the delay arrays hold delays of this block
 
-        # How the previous block ended is known now.
+        # Resolve the control transfer of the previous block, whose successor is known now.
         if previous >= 0:
             terminator = np.int64(words[blocks + previous * BLOCK_COLUMNS + TERMINATOR])
             if terminator >= FIRST_TRANSFER and terminator <= LAST_TRANSFER:
@@ -233,7 +233,7 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
         # Data.
         if accesses > 0:
             stores = np.int64(words[row + STORES_LOW]) | np.int64(words[row + STORES_HIGH]) << 32
-            lines_under_way = longs[S_LINES_UNTIL] > longs[S_CYCLE]
+            misses_outstanding = longs[S_LINES_UNTIL] > longs[S_CYCLE]
             for access in range(accesses):
                 address = np.int64(stream[position + 1 + access])
                 is_store = stores >> access & 1
@@ -243,7 +243,7 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
                     data_page = page
                     walked = translate_data(longs, words, page)
                 missed = access_data(longs, words, address, is_store)
-                if walked | missed or (lines_under_way and is_under_way(longs, address >> data_shift)):
+                if walked | missed or (misses_outstanding and is_outstanding(longs, address >> data_shift)):
                     if not delayed:
                         delayed = 1
                         clear_delays(longs, end_line - first_line + 1, accesses)
@@ -265,7 +265,7 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
             longs[S_STATE] = np.int64(words[row + SEEN_NEXT])
             stalls += np.int64(words[row + SEEN_STALLS])
         else:
-            take_new_transition(longs, words, block, stream, position + 1)
+            issue_by_transition(longs, words, block, stream, position + 1)
 
         # Count.
         executions = words[row + EXECUTIONS]
@@ -299,8 +299,8 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
 
 
 @kernel
-def learn(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, skipped: int) -> None:
-    """Resolve the control transfers between the blocks of ``stream`` but those in its first ``skipped`` words."""
+def train_predictors(longs: np.ndarray, words: np.ndarray, stream: np.ndarray, skipped: int) -> None:
+    """Train the predictors on the control transfers of ``stream``, without those in its first ``skipped`` words."""
     blocks = longs[P_BLOCKS]
     previous = np.int64(-1)
     position = np.int64(0)

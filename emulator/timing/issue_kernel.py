@@ -1,18 +1,17 @@
-"""The in-order pipeline as kernels: a scoreboard walk, and the pipeline states that make it rare.
+"""Kernels of the in-order pipeline: a scoreboard walk, and a memo table of pipeline states that makes it rare.
 
-The walk is the definition: instruction by instruction, each issues when its operands, its destination and its
-unit are ready. Without a miss, what a block does to the pipeline depends only on the block and on what is
-pending when it is entered. What is pending (cycles left for each register and unit) is a *pipeline state*,
-numbered when first met, and (block, state) -> (cycles, empty cycles, next state) is remembered. So most
-blocks cost one look-up, to the very cycles of the walk. Misses and fetch delays within a block are walked.
+The walk defines the timing: each instruction issues when its operands, its destination and its unit are ready.
+Without a miss, the effect of a block on the pipeline depends only on the block and on the results pending at its entry.
+The pending results (cycles left for each register and unit) form a *pipeline state*, numbered at its first occurrence;
+the transitions (block, state) -> (cycles, empty cycles, next state) are memoised. So most blocks cost one table lookup,
+with exactly the cycles of the walk. Blocks with misses or fetch delays are walked.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from emulator.jit import Integer, inline_kernel, kernel
-from emulator.timing.counters import Event
+from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     BLOCK_COLUMNS,
     COUNTS,
@@ -62,6 +61,7 @@ from emulator.timing.layout import (
     UNIT_ALU,
     WALK_DELAYS,
 )
+from emulator.timing.machine_events import Event
 
 STALL_CYCLES = COUNTS + Event.STALL_CYCLES
 FRONTEND_STALL_CYCLES = COUNTS + Event.FRONTEND_STALL_CYCLES
@@ -69,8 +69,8 @@ HASH = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: multiplicative hashing,
 
 
 @inline_kernel
-def first_free(longs: np.ndarray) -> int:
-    """Miss register that is free first; the lowest of them, if there are several."""
+def first_free_mshr(longs: np.ndarray) -> int:
+    """The MSHR that is free first; the lowest one of several."""
     best = 0
     for port in range(1, longs[P_OUTSTANDING]):
         if longs[MISS_UNTIL + port] < longs[MISS_UNTIL + best]:
@@ -84,8 +84,8 @@ def walk(
 ) -> None:
     """Issue the instructions of ``block`` one by one, from cycle S_CYCLE on, with the scoreboard.
 
-    ``stream[first_access:]`` holds its effective addresses; ``delayed`` is 1 when the delay arrays hold the
-    delays of this block, 0 when there are none. Updates S_CYCLE, the horizons, the scoreboard and the stalls.
+    ``stream[first_access:]`` holds its effective addresses; ``delayed`` is 1 if the delay arrays hold the
+    delays of this block, 0 if it has none. Updates S_CYCLE, the horizons, the scoreboard and the stalls.
     """
     width = longs[P_WIDTH]
     load_latency = longs[P_LOAD_LATENCY]
@@ -132,7 +132,7 @@ def walk(
                     latency += delay
                     stop = delay
                 elif delay > 0:
-                    port = first_free(longs)
+                    port = first_free_mshr(longs)
                     start = max(start, longs[MISS_UNTIL + port])
                     latency += delay
                     longs[MISS_UNTIL + port] = start + delay
@@ -169,10 +169,10 @@ def walk(
 
 @kernel
 def start_walking(longs: np.ndarray, words: np.ndarray) -> None:
-    """Write the pipeline state into the scoreboard, which from now on holds the truth."""
+    """Write the pipeline state into the scoreboard, which is valid from now on."""
     state = longs[S_STATE]
     cycle = longs[S_CYCLE]
-    if state > 0:  # in state 0 whatever the scoreboard said has passed
+    if state > 0:  # in state 0 no result is pending
         for item in range(SCOREBOARD):
             longs[READY + item] = cycle + longs[OFFSETS + state * SCOREBOARD + item]
     longs[S_HORIZON] = cycle + longs[HORIZONS + state]
@@ -181,7 +181,7 @@ def start_walking(longs: np.ndarray, words: np.ndarray) -> None:
 
 @kernel
 def stop_walking(longs: np.ndarray, words: np.ndarray) -> None:
-    """Express the scoreboard as a pipeline state, unless the value of a load that missed is still pending."""
+    """Convert the scoreboard to a pipeline state, unless the value of a load that missed is still pending."""
     cycle = longs[S_CYCLE]
     if longs[S_HORIZON] <= cycle:
         longs[S_STATE] = 0
@@ -194,7 +194,7 @@ def stop_walking(longs: np.ndarray, words: np.ndarray) -> None:
 
 @kernel
 def decay(longs: np.ndarray, words: np.ndarray, cycles: int) -> None:
-    """Change the pipeline state as ``cycles`` in which nothing issues do, fewer than its horizon."""
+    """Advance the pipeline state by ``cycles`` without issue, fewer than its horizon."""
     place = DECAYS + longs[S_STATE] * MAX_DECAY + cycles
     if cycles < MAX_DECAY and longs[place] >= 0:
         longs[S_STATE] = longs[place]
@@ -212,7 +212,7 @@ def decay(longs: np.ndarray, words: np.ndarray, cycles: int) -> None:
 
 @inline_kernel
 def elapse(longs: np.ndarray, words: np.ndarray, cycles: int) -> None:
-    """Let cycles pass in which nothing issues, while what is pending goes on."""
+    """Advance by ``cycles`` in which no instruction issues and pending results progress."""
     if longs[S_WALKING] == 0 and longs[S_STATE] > 0:
         if cycles >= longs[HORIZONS + longs[S_STATE]]:
             longs[S_STATE] = 0
@@ -223,7 +223,7 @@ def elapse(longs: np.ndarray, words: np.ndarray, cycles: int) -> None:
 
 @kernel
 def find_state(longs: np.ndarray, words: np.ndarray) -> Integer:
-    """Number of the pipeline state that the scoreboard is in; a new one is added (see `make_room`)."""
+    """The number of the scoreboard's pipeline state; a new state is added (call `make_room` before)."""
     cycle = longs[S_CYCLE]
     candidate = longs[S_STATES]
     offsets = OFFSETS + candidate * SCOREBOARD
@@ -257,8 +257,8 @@ def find_state(longs: np.ndarray, words: np.ndarray) -> Integer:
 
 
 @kernel
-def forget_states(longs: np.ndarray, words: np.ndarray) -> None:
-    """Empty the tables of states and transitions; they fill again, and nothing else changes."""
+def clear_states(longs: np.ndarray, words: np.ndarray) -> None:
+    """Clear the tables of states and transitions, which are only a cache of the walk."""
     for slot in range(STATE_SLOTS):
         longs[STATES + slot] = -1
     for slot in range(TRANSITION_SLOTS):
@@ -271,23 +271,25 @@ def forget_states(longs: np.ndarray, words: np.ndarray) -> None:
 
 @kernel
 def make_room(longs: np.ndarray, words: np.ndarray) -> None:
-    """Empty the tables when one is full, the pipeline staying as it is."""
+    """Clear the tables if one is full, keeping the pipeline's state."""
     if longs[S_STATES] < MAX_STATES and longs[S_TRANSITIONS] < MAX_TRANSITIONS:
         return
     if longs[S_WALKING] == 0:
         start_walking(longs, words)
-        forget_states(longs, words)
+        clear_states(longs, words)
         longs[S_STATE] = find_state(longs, words)
         longs[S_WALKING] = 0
     else:
-        forget_states(longs, words)
+        clear_states(longs, words)
 
 
 @kernel
-def take_new_transition(
+def issue_by_transition(
     longs: np.ndarray, words: np.ndarray, block: int, stream: np.ndarray, first_access: int
 ) -> None:
-    """Issue a block that hits everywhere and did not come from this state last time; remember what it did."""
+    """Issue a block without misses by its transition from the current state, which is walked and stored if new.
+
+    The block's row then has this transition as its last one."""
     make_room(longs, words)
     state = longs[S_STATE]
     key = np.int64(block) << 16 | state

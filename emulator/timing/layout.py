@@ -1,9 +1,9 @@
-"""The state of a core as the kernels see it: two flat arrays, and what each of their elements means.
+"""Layout of a core's state for the kernels: the meaning of each element of two flat arrays.
 
-Two, because an array is passed as its address and its lengths: with one for each table, the calls between
-kernels cost more than the work. ``longs`` (int64) holds parameters, scalars, counters, the scoreboard, what is known
-of the pipeline, and time stamps; ``words`` (uint32) the contents of caches and predictors and the decoded
-block facts. The arrays are made by `emulator.timing.build`; the rules are in the ``*_kernel.py`` files.
+There are only two arrays because an array is passed as its address and its lengths: with one array for each table, the
+calls between kernels would cost more than the work. ``longs`` (int64) holds parameters, scalars, counters, the
+scoreboard, pipeline states and time stamps; ``words`` (uint32) the contents of caches and predictors and the decoded
+block facts. `emulator.timing.core_arrays` makes the arrays; the ``*_kernel.py`` files work on them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.events import MAX_BLOCK_INSTRUCTIONS
-from emulator.timing.counters import N_EVENTS
+from emulator.timing.machine_events import N_EVENTS
 
 # ``words``: one row of 16 (a line of the host's cache) a block, from longs[P_BLOCKS] on.
 PC, END_PC, LENGTH, ACCESSES, TERMINATOR, TARGET_PC, STORES_LOW, STORES_HIGH = range(8)
 FIRST_OP = 8  # number of its first instruction
-EXECUTIONS = 9  # since the static events were last added up
+EXECUTIONS = 9  # executions since its static events were added to the counters
 # The last timing transition taken from this block: pipeline state before, cycles, empty cycles, state after.
 SEEN_STATE, SEEN_CYCLES, SEEN_STALLS, SEEN_NEXT = 10, 11, 12, 13
 LAST_PC = 14  # address of the last instruction
@@ -50,7 +50,7 @@ SCOREBOARD = N_REGISTERS + 8
     P_TAKEN_BUBBLE,
     P_LOAD_LATENCY,
     P_OUTSTANDING,
-    P_L2_LATENCY,  # 0: there is no L2
+    P_L2_LATENCY,  # 0: no L2
     P_MEMORY_LATENCY,
     P_PAGE_SHIFT,
     P_L1I_SHIFT,
@@ -58,32 +58,32 @@ SCOREBOARD = N_REGISTERS + 8
     P_L2_SHIFT,
     P_WRITE_BACK,
     P_WRITE_ALLOCATE,
-    P_ITLB,  # 0: there is none
+    P_ITLB,  # 0: no ITLB
     P_ITLB_PENALTY,
     P_DTLB,
     P_DTLB_PENALTY,
     P_PREDICTOR,
     P_PREDICTOR_MASK,
     P_HISTORY_MASK,
-    P_BTB_MASK,  # -1: there is none
+    P_BTB_MASK,  # -1: no BTB
     P_STACK_ENTRIES,
-    P_FRAMES,  # where in ``words``: physical page of each virtual page
-    P_DIRECTIONS,  # where in ``words``: two-bit counters
-    P_BTB,  # where in ``words``: pairs (address of the transfer, target)
-    P_STACK,  # where in ``words``: the return-address stack
-    P_BLOCKS,  # where in ``words``: block rows
-    P_OPS,  # where in ``words``: instruction rows
+    P_FRAMES,  # index in ``words``: physical page of each virtual page
+    P_DIRECTIONS,  # index in ``words``: two-bit counters
+    P_BTB,  # index in ``words``: pairs (address of the transfer, target)
+    P_STACK,  # index in ``words``: the return-address stack
+    P_BLOCKS,  # index in ``words``: block rows
+    P_OPS,  # index in ``words``: instruction rows
 ) = range(29)
 PREDICT_NOT_TAKEN, PREDICT_BACKWARD_TAKEN, PREDICT_BIMODAL, PREDICT_GSHARE = range(4)
 
-# ``longs``: scalars that live from call to call.
+# ``longs``: scalars that persist between calls.
 SCALARS = 32
 (
     S_CYCLE,  # the next cycle in which an instruction can issue
     S_STATE,  # pipeline state, when the scoreboard is not in use
-    S_WALKING,  # 1: the scoreboard holds the truth, 0: the pipeline state does
-    S_HORIZON,  # cycle from which nothing in the scoreboard is pending
-    S_PREVIOUS,  # block whose successor is not known yet; -1: none
+    S_WALKING,  # 1: the scoreboard is valid, 0: the pipeline state S_STATE is
+    S_HORIZON,  # cycle from which no result in the scoreboard is pending
+    S_PREVIOUS,  # the last block, whose control transfer is not resolved yet; -1: none
     S_FETCH_LINE,
     S_FETCH_PAGE,
     S_DATA_PAGE,
@@ -92,24 +92,24 @@ SCALARS = 32
     S_STATES,  # pipeline states known
     S_TRANSITIONS,  # transitions known
     S_TOUCHED,  # blocks with EXECUTIONS > 0
-    S_SAMPLE_BY,  # event that decides when to sample; -1: no sampling
+    S_SAMPLE_BY,  # event that triggers samples; -1: no sampling
     S_SAMPLE_INTERVAL,
     S_SAMPLE_NEXT,
     S_SAMPLES,  # rows written
     S_LOADS_UNTIL,  # cycle from which no value of a load that missed is pending
-    S_LINES_UNTIL,  # cycle from which no line is under way
+    S_LINES_UNTIL,  # cycle from which no miss is outstanding
 ) = range(SCALARS, SCALARS + 19)
 
-# ``longs``: one section of scalars a cache or TLB; the name of a cache is where its section begins.
+# ``longs``: one section of scalars per cache or TLB; the constant of a cache is the index of its section.
 (
-    M_BASE,  # where in ``words`` its tags are; their stamps are as far from STAMPS
+    M_BASE,  # index in ``words`` of its tags; their stamps have the same distance from STAMPS
     M_WAYS,
     M_SET_MASK,
     M_POLICY,
     M_CLOCK,  # the latest stamp
     M_RANDOM,  # state of the generator
-    M_VICTIM,  # the last dirty line that was thrown out
-    M_HINTS,  # where in ``words`` its hints are: where in ``words`` a line was seen last
+    M_VICTIM,  # the last dirty line that was evicted
+    M_HINTS,  # index in ``words`` of its hints: the index in ``words`` where a line was last found
     M_HINT_MASK,
 ) = range(9)
 L1I, L1D, L2, ITLB, DTLB = range(64, 64 + 5 * 12, 12)
@@ -121,14 +121,12 @@ FOREIGN_LINE = 1 << 29  # line numbers from here on belong to no page of the gue
 COUNTS = 128  # (N_EVENTS,): the counters, by Event
 READY = COUNTS + N_EVENTS  # (SCOREBOARD,): cycle at which a register or unit is ready
 MAX_OUTSTANDING = 8
-MISS_UNTIL = READY + SCOREBOARD  # (MAX_OUTSTANDING,): cycle at which a line under way arrives
-MISS_LINE = MISS_UNTIL + MAX_OUTSTANDING  # (MAX_OUTSTANDING,): which line
+MISS_UNTIL = READY + SCOREBOARD  # (MAX_OUTSTANDING,): cycle at which the line of an MSHR arrives
+MISS_LINE = MISS_UNTIL + MAX_OUTSTANDING  # (MAX_OUTSTANDING,): the line of an MSHR
 MAX_BLOCK_LINES = 32  # 64 instructions of 4 bytes in lines of 16 bytes, not aligned: at most 17
-LINE_DELAYS = MISS_LINE + MAX_OUTSTANDING  # (MAX_BLOCK_LINES,): of the fetch lines of the block [cycles]
+LINE_DELAYS = MISS_LINE + MAX_OUTSTANDING  # (MAX_BLOCK_LINES,): delays of the block's fetch lines [cycles]
 WALK_DELAYS = LINE_DELAYS + MAX_BLOCK_LINES  # (MAX_BLOCK_INSTRUCTIONS,): page walks of its accesses [cycles]
-MISS_DELAYS = (
-    WALK_DELAYS + MAX_BLOCK_INSTRUCTIONS
-)  # (MAX_BLOCK_INSTRUCTIONS,): misses of its accesses [cycles]
+MISS_DELAYS = WALK_DELAYS + MAX_BLOCK_INSTRUCTIONS  # (MAX_BLOCK_INSTRUCTIONS,): misses of its accesses [cycles]
 
 # ``longs``: pipeline states and transitions.
 MAX_STATES = 4096
@@ -136,21 +134,19 @@ STATE_SLOTS = 4 * MAX_STATES
 TRANSITION_SLOTS = 1 << 17
 MAX_TRANSITIONS = TRANSITION_SLOTS * 3 // 4
 MAX_DECAY = 16
-OFFSETS = MISS_DELAYS + MAX_BLOCK_INSTRUCTIONS  # (MAX_STATES, SCOREBOARD): cycles for which each is pending
+OFFSETS = MISS_DELAYS + MAX_BLOCK_INSTRUCTIONS  # (MAX_STATES, SCOREBOARD): cycles until each item is ready
 HORIZONS = OFFSETS + MAX_STATES * SCOREBOARD  # (MAX_STATES,): the largest of them
 STATES = HORIZONS + MAX_STATES  # (STATE_SLOTS,): open addressing, at most a quarter full; -1: empty
 TRANSITION_KEYS = STATES + STATE_SLOTS  # (TRANSITION_SLOTS,): block << 16 | state; -1: empty
 TRANSITIONS = TRANSITION_KEYS + TRANSITION_SLOTS  # cycles << 40 | empty cycles << 16 | state after
-DECAYS = (
-    TRANSITIONS + TRANSITION_SLOTS
-)  # (MAX_STATES, MAX_DECAY): state after so many idle cycles; -1: unknown
+DECAYS = TRANSITIONS + TRANSITION_SLOTS  # (MAX_STATES, MAX_DECAY): state after so many idle cycles; -1: unknown
 
-STAMPS = DECAYS + MAX_STATES * MAX_DECAY  # ``longs``, to its end: when each line was used or brought in
+STAMPS = DECAYS + MAX_STATES * MAX_DECAY  # ``longs``, to its end: when each line was last used (LRU) or filled
 
 
 class Ledger(NamedTuple):
-    """What the kernels need to add static events up and to sample."""
+    """The arrays with which the kernels add up static events and record samples."""
 
     static: NDArray[np.uint8]  # (capacity of blocks, N_STATIC)
-    touched: NDArray[np.uint32]  # (capacity of blocks,): those with EXECUTIONS > 0, S_TOUCHED of them
+    touched: NDArray[np.uint32]  # (capacity of blocks,): the S_TOUCHED blocks with EXECUTIONS > 0
     samples: NDArray[np.int64]  # (capacity, N_EVENTS), S_SAMPLES rows written

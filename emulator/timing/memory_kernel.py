@@ -1,17 +1,17 @@
-"""The memory hierarchy as kernels: what an L1 miss finds below, and what it costs.
+"""Kernels of the memory hierarchy: L1 misses, L2, memory, TLBs, and their delays.
 
-L1 caches see virtual addresses (the guest has one address space, so no line has two names); the L2 sees
-physical ones, so its conflicts depend on where the pages were placed. Written-back lines and stores that
-bypass a cache pass through a write buffer that is never full: they count, and cost no time.
+L1 caches use virtual addresses without an address-space number: lines of other programs come in only through `pollute`.
+The L2 uses physical addresses, so its conflicts depend on page placement. Write-backs and stores that bypass a cache
+pass through a write buffer that is never full: they are counted and cost no time. ``longs`` and ``words`` are the
+core's state, see `emulator.timing.layout`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from emulator.jit import Integer, inline_kernel, kernel
+from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.cache_kernel import HIT, MISS_DIRTY, touch
-from emulator.timing.counters import Event
 from emulator.timing.layout import (
     COUNTS,
     DTLB,
@@ -32,6 +32,7 @@ from emulator.timing.layout import (
     P_WRITE_ALLOCATE,
     P_WRITE_BACK,
 )
+from emulator.timing.machine_events import Event
 
 DTLB_MISSES, ITLB_MISSES = COUNTS + Event.DTLB_MISSES, COUNTS + Event.ITLB_MISSES
 L1D_MISSES, L1I_MISSES = COUNTS + Event.L1D_MISSES, COUNTS + Event.L1I_MISSES
@@ -53,7 +54,8 @@ def l2_line(longs: np.ndarray, words: np.ndarray, address: int) -> Integer:
 
 @kernel
 def read_below(longs: np.ndarray, words: np.ndarray, address: int, is_data: int) -> Integer:
-    """Bring a line into an L1 cache; returns the delay [cycles]."""
+    """Read a line that missed in an L1 cache from the L2 or memory (without an L2 its latency is 0); returns the delay
+    [cycles]."""
     latency = longs[P_L2_LATENCY]
     if latency > 0:
         longs[L2_ACCESSES] += 1
@@ -72,7 +74,7 @@ def read_below(longs: np.ndarray, words: np.ndarray, address: int, is_data: int)
 
 @kernel
 def write_below(longs: np.ndarray, words: np.ndarray, address: int) -> None:
-    """Write a line, or a written-through store, to the level below L1: to the L2 if it has the line."""
+    """Write a line, or a written-through store, below the L1: to the L2 if it has the line, else to memory."""
     if longs[P_L2_LATENCY] > 0 and touch(longs, words, L2, l2_line(longs, words, address), 1, 0) == HIT:
         return
     longs[MEMORY_WRITES] += 1
@@ -121,7 +123,7 @@ def access_data(longs: np.ndarray, words: np.ndarray, address: int, is_store: in
 
 @kernel
 def miss_data(longs: np.ndarray, words: np.ndarray, address: int, is_store: int, outcome: int) -> Integer:
-    """Deal with an access that missed in the L1 data cache; returns the delay [cycles].
+    """Handle an access that missed in the L1 data cache; returns the delay [cycles].
 
     The line is read before the victim is written back, as through a victim buffer.
     """
@@ -142,7 +144,7 @@ def miss_data(longs: np.ndarray, words: np.ndarray, address: int, is_store: int,
 
 @kernel
 def pollute(longs: np.ndarray, words: np.ndarray, cache: int, lines: np.ndarray) -> None:
-    """Bring lines of another address space into a cache or TLB; our dirty ones leave as they always do."""
+    """Bring lines of another address space into a cache or TLB; evicted dirty lines are written back."""
     for line in lines:
         if touch(longs, words, cache, line, 0, 1) == MISS_DIRTY:
             if cache == L1D:

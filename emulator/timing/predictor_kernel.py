@@ -1,8 +1,8 @@
-"""Branch prediction as a kernel: what a control transfer cost, once its successor is known.
+"""Branch prediction kernels: predict a control transfer, train on its outcome, return its penalty.
 
 Directions: static, bimodal (Smith, ISCA 1981), gshare (McFarling, WRL TN-36, 1993), with two-bit saturating
 counters. Targets: a direct-mapped, fully tagged branch target buffer, and a circular return-address stack.
-All learn at once from the outcome: in an in-order core it is known before the next prediction matters.
+All are trained at once: in an in-order core the outcome is known before the next prediction matters.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulator.events import OpClass
-from emulator.jit import inline_kernel
-from emulator.timing.counters import Event
+from emulator.kernels.jit import inline_kernel
 from emulator.timing.layout import (
     BLOCK_COLUMNS,
     COUNTS,
@@ -37,6 +36,7 @@ from emulator.timing.layout import (
     TARGET_PC,
     TERMINATOR,
 )
+from emulator.timing.machine_events import Event
 
 BRANCH, CALL, RETURN = int(OpClass.BRANCH), int(OpClass.CALL), int(OpClass.RETURN)
 INDIRECT_JUMP, INDIRECT_CALL = int(OpClass.INDIRECT_JUMP), int(OpClass.INDIRECT_CALL)
@@ -47,8 +47,8 @@ BTB_MISSES = COUNTS + Event.BTB_MISSES
 
 
 @inline_kernel
-def btb_knows(longs: np.ndarray, words: np.ndarray, pc: int, target: int) -> bool:
-    """Look the transfer at ``pc`` up in the branch target buffer, and make it hold ``target`` from now on."""
+def lookup_btb(longs: np.ndarray, words: np.ndarray, pc: int, target: int) -> bool:
+    """Whether the BTB predicts ``target`` for the transfer at ``pc``; stores ``target`` there."""
     mask = longs[P_BTB_MASK]
     if mask < 0:
         return False
@@ -84,7 +84,7 @@ def predict_direction(longs: np.ndarray, words: np.ndarray, pc: int, target: int
 
 @inline_kernel
 def push_return(longs: np.ndarray, words: np.ndarray, address: int) -> None:
-    """Remember where a call returns to; the oldest of a full stack is lost."""
+    """Push a return address; a full stack loses its oldest entry."""
     entries = longs[P_STACK_ENTRIES]
     if entries > 0:
         top = longs[S_STACK_TOP] + 1
@@ -96,7 +96,7 @@ def push_return(longs: np.ndarray, words: np.ndarray, address: int) -> None:
 
 @inline_kernel
 def resolve(longs: np.ndarray, words: np.ndarray, block: int, next_pc: int) -> int:
-    """Empty cycles between ``block``, which ends with a control transfer, and the block at ``next_pc``."""
+    """Resolve the control transfer at the end of ``block`` to ``next_pc``; returns the empty cycles after it."""
     row = longs[P_BLOCKS] + block * BLOCK_COLUMNS
     kind = np.int64(words[row + TERMINATOR])
     pc = np.int64(words[row + LAST_PC])
@@ -106,7 +106,7 @@ def resolve(longs: np.ndarray, words: np.ndarray, block: int, next_pc: int) -> i
         taken = 1 if next_pc == target else 0
         predicted = predict_direction(longs, words, pc, target, taken)
         longs[BRANCHES_TAKEN] += taken
-        known = taken == 1 and btb_knows(longs, words, pc, next_pc)
+        known = taken == 1 and lookup_btb(longs, words, pc, next_pc)
         if predicted != taken:
             longs[BRANCHES_MISPREDICTED] += 1
             return longs[P_MISPREDICT]
@@ -119,7 +119,7 @@ def resolve(longs: np.ndarray, words: np.ndarray, block: int, next_pc: int) -> i
             right = words[longs[P_STACK] + top] == next_pc
             longs[S_STACK_TOP] = (top if top > 0 else entries) - 1
         else:
-            right = btb_knows(longs, words, pc, next_pc)
+            right = lookup_btb(longs, words, pc, next_pc)
         if kind == INDIRECT_CALL:
             push_return(longs, words, end_pc)
         if not right:
@@ -127,7 +127,7 @@ def resolve(longs: np.ndarray, words: np.ndarray, block: int, next_pc: int) -> i
             return longs[P_MISPREDICT]
         return longs[P_TAKEN_BUBBLE]
     else:
-        known = btb_knows(longs, words, pc, next_pc)
+        known = lookup_btb(longs, words, pc, next_pc)
         if kind == CALL:
             push_return(longs, words, end_pc)
     if known:

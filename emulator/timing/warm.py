@@ -1,4 +1,4 @@
-"""Warm-up of a core whose guest ran without it: what its caches hold, from the last access to each line."""
+"""Warm-up of a core after functional execution: sets caches and TLBs from the time of the last access to each line."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.events import NEVER
-from emulator.timing import layout as lay
-from emulator.timing.config import MachineConfig
+from emulator.timing import layout
+from emulator.timing.machine_config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm_kernel import to_fills, warm_cache
 
-# FIFO: the share of lines that were brought in by their last access, found on the shipped workloads. A cache below sees
-# only what misses above it, and hardly any line twice.
+# FIFO: the share of lines that were filled by their last access, measured on the shipped workloads. An L2 sees only the
+# misses of the L1, and hardly any line twice.
 _FILLED_BY_LAST_L1, _FILLED_BY_LAST_L2 = 0.75, 1.0
 
 
 @dataclass(frozen=True)
 class Fills:
-    """How many lines were brought into a cache of each size since when: ``ago``: (n,) instructions, ascending from 0;
-    ``l1d``, ``l2``: (n,), in any unit. Replacement at random depends on it."""
+    """Lines filled into a cache of each level, as a function of time. ``ago``: (n,) instructions before now, ascending
+    from 0; ``l1d``, ``l2``: (n,) fills since then, in any unit. Used for random and FIFO replacement."""
 
     ago: NDArray[np.float64]
     l1d: NDArray[np.float64]
@@ -30,8 +30,8 @@ class Fills:
 
 @dataclass(frozen=True)
 class Touched:
-    """Lines of memory, (n,) each: ``addresses``, instructions since they were accessed last, and since they were
-    written last, `emulator.events.NEVER` for not at all. In any order."""
+    """Lines of memory in any order, (n,) each: ``addresses``; ``ages``: instructions since the last access;
+    ``written``: instructions since the last write, `emulator.events.NEVER` without one."""
 
     addresses: NDArray[np.uint32]
     ages: NDArray[np.uint32]
@@ -42,40 +42,40 @@ def warm_caches(
     config: MachineConfig, longs: NDArray[np.int64], words: NDArray[np.uint32], data: Touched, code: Touched,
     since: int, fills: Fills | None,
 ) -> None:  # fmt: skip
-    """`InOrderCore.warm_caches`, on the core's arrays."""
-    line = lay.P_L1D_SHIFT, lay.P_L1I_SHIFT, lay.P_PAGE_SHIFT, lay.P_L2_SHIFT
+    """`InOrderCore.warm_caches` on the core's arrays."""
+    line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
     l1d = _History.of([data], since)
     if config.l1d.write_policy != "write_back":
-        l1d = l1d.clean()
-    _warm(longs, words, lay.L1D, l1d.addresses >> l1d_shift, l1d.by(fills, "l1d"), _FILLED_BY_LAST_L1)
+        l1d = l1d.without_writes()
+    _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"), _FILLED_BY_LAST_L1)
     if config.dtlb is not None:
-        _warm(longs, words, lay.DTLB, l1d.addresses >> page_shift, l1d.clean(), _FILLED_BY_LAST_L1)
+        _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes(), _FILLED_BY_LAST_L1)
     if len(code.addresses):
-        l1i = _History.of([code], since).clean()
-        _warm(longs, words, lay.L1I, l1i.addresses >> l1i_shift, l1i, _FILLED_BY_LAST_L1)
+        l1i = _History.of([code], since).without_writes()
+        _warm_one(longs, words, layout.L1I, l1i.addresses >> l1i_shift, l1i, _FILLED_BY_LAST_L1)
         if config.itlb is not None:
-            _warm(longs, words, lay.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
+            _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
     if config.l2 is not None:
         both = _History.of([data, code], since)
-        lines = physical(longs, words, both.addresses) >> l2_shift
-        _warm(longs, words, lay.L2, lines, both.by(fills, "l2"), _FILLED_BY_LAST_L2)
-    longs[[lay.S_FETCH_LINE, lay.S_FETCH_PAGE, lay.S_DATA_PAGE]] = -1
+        lines = physical_addresses(longs, words, both.addresses) >> l2_shift
+        _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"), _FILLED_BY_LAST_L2)
+    longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
 
 
-def physical(
+def physical_addresses(
     longs: NDArray[np.int64], words: NDArray[np.uint32], addresses: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where the virtual ``addresses`` are in physical memory."""
-    shift = int(longs[lay.P_PAGE_SHIFT])
-    frames = words[int(longs[lay.P_FRAMES]) + (addresses >> shift)].astype(np.int64)
+    """The physical addresses of the virtual ``addresses``."""
+    shift = int(longs[layout.P_PAGE_SHIFT])
+    frames = words[int(longs[layout.P_FRAMES]) + (addresses >> shift)].astype(np.int64)
     return frames << shift | addresses & ((1 << shift) - 1)
 
 
 @dataclass(frozen=True)
 class _History:
-    """``addresses``, their ages, ascending, and ages of their last writes, (n,); and of the last that the core has
-    seen."""
+    """Last accesses, youngest first: ``addresses``, ``ages`` (ascending) and ages of the last writes, ``written``
+    (infinite without one), (n,) each; ``since``: the age of the core's last simulated instruction."""
 
     addresses: NDArray[np.int64]
     ages: NDArray[np.float64]
@@ -97,8 +97,9 @@ class _History:
             float(since),
         )
 
-    def by(self, fills: Fills | None, level: str) -> _History:
-        """In fills instead of instructions; the oldest go on at the mean rate. Of equal ones the order is kept."""
+    def in_fills(self, fills: Fills | None, level: str) -> _History:
+        """The same with ages in fills instead of instructions; beyond ``fills.ago`` at the mean rate. Keeps the order
+        of equal ages."""
         if fills is None:
             return self
         ago, since = fills.ago, getattr(fills, level)
@@ -107,21 +108,21 @@ class _History:
         n = len(self.ages)
         return _History(self.addresses, ages[:n], ages[n : 2 * n], float(ages[-1]))
 
-    def clean(self) -> _History:
-        """As if nothing had been written."""
+    def without_writes(self) -> _History:
+        """The same without any write."""
         return replace(self, written=np.full(len(self.ages), np.inf))
 
 
-def _warm(
+def _warm_one(
     longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int, lines: NDArray[np.int64], touched: _History,
     filled_by_last: float,
 ) -> None:  # fmt: skip
-    """Let one cache or TLB hold what it would had ``lines`` been touched so."""
-    first = first_of_each(lines)  # several of them may be one line of this cache
+    """Set one cache or TLB to the state after the accesses ``touched`` to ``lines``."""
+    first = first_of_each(lines)  # several entries may lie in one line of this cache
     ages, written = touched.ages, touched.written
     if len(first) < len(lines):
         lines, ages, written = lines[first], ages[first], written[first]
-    ways, sets = int(longs[cache + lay.M_WAYS]), int(longs[cache + lay.M_SET_MASK]) + 1
+    ways, sets = int(longs[cache + layout.M_WAYS]), int(longs[cache + layout.M_SET_MASK]) + 1
     n = len(lines) + ways
     warm_cache(
         longs, words, cache, lines, ages, written, touched.since, filled_by_last, np.zeros(sets + 1, np.int64),

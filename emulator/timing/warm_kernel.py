@@ -1,18 +1,17 @@
-"""What a cache holds after accesses of which only the last one to each line is known, as kernels.
+"""Kernels that estimate the contents of a cache from the last access to each line.
 
-A line is in its set at the moment of its last access: it was there, or was brought in then. What came after that
-decides whether it still is.
+A line is in its set at the time of its last access: it was there, or was filled then. Later fills decide whether it
+still is.
 
-LRU      The lines touched last are there.
-random   Each line that is brought into a set of w ways throws a given other line out with probability 1/w, so a line
-         touched ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten,
-         ISPASS 2004, has the same of whole caches). A set that is full holds w lines, so that the rate is the solution
-         of sum(exp(-rate * age)) = w.
-FIFO     A line is thrown out w fills after it was brought in: at its last access, or up to w fills before that. The
+LRU      The lines accessed last are in the set.
+random   Each fill of a set with associativity w evicts a given other line with probability 1/w, so a line accessed
+         ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten, ISPASS 2004,
+         uses the same model for whole caches). A full set holds w lines, so the rate solves sum(exp(-rate * age)) = w.
+FIFO     A line is evicted w fills after its own fill, which was at its last access or up to w fills before it. The
          rate of fills follows from the number of lines, too.
 
 A line is dirty if it has not left the cache since it was written; the probability of that follows in the same way.
-Ages may be in any unit in which fills come evenly.
+Ages may be in any unit in which fills are evenly spaced.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.jit import Integer, inline_kernel, kernel
+from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.cache_kernel import next_random
 from emulator.timing.layout import (
     INVALID_TAG,
@@ -40,16 +39,16 @@ Longs = NDArray[np.int64]
 _HALVINGS = 40
 _STEPS = 30
 _CLOSE = 1e-3
-_GONE = 45.0  # exp(-45) is nothing beside what a sum has by then
+_NEGLIGIBLE = 45.0  # exp(-45) does not change the sums
 _INVALID_LINE = INVALID_TAG >> 1
 
 
 @kernel
 def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
-    """Convert ``ages``, (n,), from instructions to fills, in place; infinite ones stay.
+    """Convert ``ages``, (n,), from instructions to fills, in place; infinite ages stay.
 
-    ``since``: (m,) fills since ``ago``, (m,) ascending from 0, with straight lines between; ``scale``: fills an
-    instruction beyond, a millionth of which is added everywhere to keep the order where no line came in.
+    ``since``: (m,) fills since ``ago``, (m,) ascending from 0, interpolated linearly; ``scale``: fills an instruction
+    beyond ``ago``, a millionth of which is added everywhere to keep the order of ages without fills between them.
     """
     last = len(ago) - 1
     at = np.int64(0)
@@ -58,7 +57,7 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
         if age == np.inf:
             continue
         inside = min(age, ago[last])
-        if ago[at] > inside or (at < last and ago[at + 1] <= inside):  # not where the one before was
+        if ago[at] > inside or (at < last and ago[at + 1] <= inside):  # not in the previous interval
             at, above = np.int64(0), np.int64(last + 1)
             while above - at > 1:
                 middle = (at + above) >> 1
@@ -74,22 +73,22 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
 
 @inline_kernel
 def draw(longs: Longs, cache: int) -> float:
-    """A number from 0 to 1 of the cache's own generator."""
+    """A number in [0, 1) from the cache's own generator."""
     return float(next_random(longs, cache) >> 10) * 2.0**-53
 
 
 @kernel
 def random_rate(ages: Doubles, ways: int) -> float:
-    """The rate at which each line is thrown out of a set with random replacement that holds ``ways`` of more lines.
+    """The eviction rate of each line in a set with random replacement that holds ``ways`` of more than ``ways`` lines.
 
-    ``ages``: (n,) ascending. The sum of exp(-rate * age) is convex and falls, so that Newton's steps from the left come
-    ever closer.
+    ``ages``: (n,) ascending. The sum of exp(-rate * age) is convex and decreasing, so Newton's method converges
+    monotonically from the left.
     """
-    rate = np.log(len(ages) / ways) / (ages[len(ages) - 1] + 1e-300)  # as if all were as old as the oldest
+    rate = np.log(len(ages) / ways) / (ages[len(ages) - 1] + 1e-300)  # the solution if all ages equalled the oldest
     for _ in range(_STEPS):
         total, slope = 0.0, 0.0
         for index in range(len(ages)):
-            if rate * ages[index] > _GONE:
+            if rate * ages[index] > _NEGLIGIBLE:
                 break
             stays = np.exp(-rate * ages[index])
             total += stays
@@ -102,9 +101,9 @@ def random_rate(ages: Doubles, ways: int) -> float:
 
 @kernel
 def fifo_rate(ages: Doubles, ways: int, filled_by_last: float) -> float:
-    """Fills of a FIFO set over its ways, in a unit of ``ages``, (n,) ascending, such that it holds ``ways`` of more
-    lines: of those whose last access was less than all its ways' fills ago, ``filled_by_last`` were brought in by it,
-    and the others at any time before."""
+    """Fills of a FIFO set divided by ``ways``, in one unit of ``ages``, (n,) ascending, such that the set holds
+    ``ways`` of more than ``ways`` lines. Model: of the lines whose last access was less than ``ways`` fills ago, the
+    share ``filled_by_last`` was filled by that access, and the others at any time before it."""
     low, high = 0.0, 1.0 / (ages[0] + 1e-300)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -126,11 +125,10 @@ def keep_residents(
     longs: Longs, cache: int, ages: Doubles, written: Doubles, filled_by_last: float, filled: Doubles, order: Longs,
     dirty: Longs,
 ) -> Integer:  # fmt: skip
-    """Which lines of a set it holds, the one to leave first first, in ``order``, and whether each is ``dirty``; how
-    many.
+    """Choose the lines that a set holds; return their number.
 
+    ``order``: receives their indices, next victim first; ``dirty``: receives whether each is dirty; (ways,) each.
     ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``filled``: scratch, (n,).
-    ``order``, ``dirty``: room for as many as there are ways.
     """
     ways, policy, n = longs[cache + M_WAYS], longs[cache + M_POLICY], len(ages)
     kept = min(n, ways)
@@ -143,10 +141,10 @@ def keep_residents(
     count = 0
     if policy == POLICY_RANDOM:
         rate = random_rate(ages, ways)
-        # Systematic sampling: as many as there are ways, each with its own probability.
+        # Systematic sampling of ``ways`` lines, each with its own probability.
         total, next_one = 0.0, draw(longs, cache)
         for index in range(n):
-            if rate * ages[index] > _GONE:
+            if rate * ages[index] > _NEGLIGIBLE:
                 break
             total += np.exp(-rate * ages[index])
             if total > next_one and count < ways:
@@ -156,7 +154,7 @@ def keep_residents(
                 next_one += 1.0
         return count
     rate = fifo_rate(ages, ways, filled_by_last)
-    for index in range(n):  # those brought in last, of as many as there are ways, the last one first
+    for index in range(n):  # keep the ``ways`` lines filled last, sorted by fill time, latest first
         filled[index] = rate * ages[index]
         if draw(longs, cache) >= filled_by_last:
             filled[index] += draw(longs, cache)
@@ -181,9 +179,9 @@ def warm_cache(
     filled_by_last: float, starts: Longs, sorted_: Longs, lines_of_set: Longs, of_set: Doubles, order: Longs,
     dirty: Longs,
 ) -> None:  # fmt: skip
-    """Let ``cache`` hold what it would had ``lines`` been accessed ``ages`` ago, and written last ``written`` ago.
+    """Set ``cache`` to the state after last accesses to ``lines`` ``ages`` ago and last writes ``written`` ago.
 
-    ``lines``: (n,) different ones, the youngest first. What the cache holds beside them was accessed ``since`` ago.
+    ``lines``: (n,) different lines, the youngest first. Other lines that the cache holds were accessed ``since`` ago.
     Scratch: ``starts``, (sets + 1,); ``sorted_``, (n,); ``lines_of_set``, (n + ways,); ``of_set``, (3, n + ways);
     ``order``, ``dirty``, (ways,).
     """
@@ -194,7 +192,7 @@ def warm_cache(
         starts[lines[index] & mask] += 1
     for set_ in range(1, mask + 2):
         starts[set_] += starts[set_ - 1]
-    for index in range(len(lines) - 1, -1, -1):  # from the end of each set's part down to its beginning
+    for index in range(len(lines) - 1, -1, -1):  # counting sort by set, from the end of each set's part
         starts[lines[index] & mask] -= 1
         sorted_[starts[lines[index] & mask]] = index
     for set_ in range(mask + 1):
@@ -209,10 +207,10 @@ def warm_cache(
         for way in range(ways):
             tag = np.int64(words[first + way])
             line = tag >> 1
-            is_told = line == _INVALID_LINE
+            is_listed = line == _INVALID_LINE
             for place in range(n):
-                is_told |= lines_of_set[place] == line
-            if is_told:
+                is_listed |= lines_of_set[place] == line
+            if is_listed:
                 continue
             spot = np.int64(n)
             while spot > 0 and ages_of_set[spot - 1] > since:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from measure.perturbation import outer_perturbation
+from measure.perturbation.perturbation import outer_perturbation
 from measure.stats.correlation import spearman
 from measure.stats.synthetic import synthetic_program
 

@@ -38,16 +38,16 @@ sys.path.insert(0, str(ROOT))
 
 from emulator.events import TraceSelection  # noqa: E402
 from emulator.machine import Machine  # noqa: E402
-from emulator.timing.config import MachineConfig  # noqa: E402
 from emulator.timing.inorder import InOrderCore  # noqa: E402
-from emulator.timing.load import load_machine  # noqa: E402
-from instrumenter.build import build_program  # noqa: E402
-from measure.cycleclose.classifier import SignatureTable  # noqa: E402
-from measure.cycleclose.rerun import trace_in_two_runs  # noqa: E402
-from measure.cycleclose.reuse import WaitModel  # noqa: E402
-from measure.cycleclose.rollback import RollBackTracer  # noqa: E402
-from measure.cycleclose.signature import SignatureMaker  # noqa: E402
-from measure.cycleclose.tracer import Settings, Tracer, profiling  # noqa: E402
+from emulator.timing.machine_config import MachineConfig  # noqa: E402
+from emulator.timing.machine_file import load_machine  # noqa: E402
+from instrumenter.building.program_build import build_program  # noqa: E402
+from measure.cycle_close.classifier import SignatureTable  # noqa: E402
+from measure.cycle_close.rerun import trace_in_two_runs  # noqa: E402
+from measure.cycle_close.reuse import WaitModel  # noqa: E402
+from measure.cycle_close.rollback import RollBackTracer  # noqa: E402
+from measure.cycle_close.signature import SignatureMaker  # noqa: E402
+from measure.cycle_close.tracer import Settings, Tracer, profile_selection  # noqa: E402
 
 PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody", "jpegish", "lz77")
 LINES = Settings(warm_up="lines")
@@ -116,7 +116,7 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
 def watch_stretches(machine: Machine, config: MachineConfig, settings: Settings) -> None:
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
     table, maker, model = SignatureTable(), SignatureMaker(), WaitModel(config)
-    machine.observe(profiling(settings, model))
+    machine.observe(profile_selection(settings, model))
     while machine.ending is None:
         ran = machine.run_intervals(settings.interval_instructions)
         if len(ran) == 0:

@@ -48,7 +48,7 @@ def traces(records: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def aligner(method: str) -> Aligner:
     """The function to measure: takes two traces, gives the cost of its path."""
-    from measure.align.dtw import align, normalised_channels
+    from measure.alignment.dtw import align, normalised_channels
 
     if method in OURS:
         return lambda a, b: align(a, b, method=method).cost
@@ -133,7 +133,7 @@ def size_table(records: int, most_bytes: float, journal: Journal) -> list[str]:
 
 def all_pairs(n_traces: int, records: int, sample: int) -> list[str]:
     """Seconds to align all pairs of traces, from a sample of the pairs; rows of the table."""
-    from measure.align.dtw import align
+    from measure.alignment.dtw import align
     from measure.stats.synthetic import synthetic_program
 
     program = synthetic_program(1, n_records=records, n_metrics=CHANNELS)

@@ -40,7 +40,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from emulator.kept import PROGRAMS as PROGRAMS_KEPT
+from common.file_cache import PROGRAMS as PROGRAMS_KEPT
 from experiments.benchmarks.host import QEMU_NAMES, described, qemu
 
 ROOT = Path(__file__).parents[2]
@@ -178,12 +178,12 @@ def run_unicorn(guest: str, size: str, watch: Callable[[Any], None] = lambda eng
     import unicorn
     from unicorn import riscv_const as riscv
 
-    from emulator.engine.state import Hart
-    from emulator.linux.elf import load_image
-    from emulator.linux.files import VirtualFiles
-    from emulator.linux.hart import GuestExit
-    from emulator.linux.process import build_process
-    from emulator.linux.syscalls import LinuxKernel
+    from emulator.engine.hart_state import Hart
+    from emulator.linux.kernel.hart_protocol import GuestExit
+    from emulator.linux.kernel.linux_kernel import LinuxKernel
+    from emulator.linux.loader.elf import load_image
+    from emulator.linux.loader.process_image import build_process
+    from emulator.linux.vfs.files import VirtualFiles
     from emulator.memory import ADDRESS_SPACE_BYTES, PAGE_BYTES, GuestMemory
 
     memory, hart = GuestMemory(), Hart()

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emulator.kept import cache_directory
+from common.file_cache import cache_directory
+from common.source_digest import source_digest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("emulator", "instrumenter", "measure")
+PACKAGES = ("common", "emulator", "instrumenter", "measure")
 
 
 class Journal:
@@ -28,9 +29,7 @@ class Journal:
         self, benchmark: str, options: dict[str, Any], *, anew: bool = False, folder: Path | None = None
     ) -> None:
         digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
-        for package in PACKAGES:
-            for path in sorted((ROOT / package).rglob("*.py")):
-                digest.update(path.read_bytes())
+        digest.update(source_digest(ROOT / package for package in PACKAGES).encode())
         name = f"{benchmark}-{digest.hexdigest()[:12]}.jsonl"
         self.path = (folder or cache_directory() / "benchmarks") / name
         if anew:

@@ -24,9 +24,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from measure.partition.cover import as_group, cover_by_table  # noqa: E402
-from measure.partition.search import PartitionSearch  # noqa: E402
-from measure.partition.synthetic import SyntheticOracle  # noqa: E402
+from measure.partitioning.cover import as_group, cover_by_table  # noqa: E402
+from measure.partitioning.search import PartitionSearch  # noqa: E402
+from measure.partitioning.synthetic import SyntheticOracle  # noqa: E402
 
 SMALL, LARGE = (8, 10, 12), (20, 50, 100, 200)
 BUDGETS = {100: 562, 200: 1231}

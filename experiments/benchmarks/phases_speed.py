@@ -55,9 +55,9 @@ def make_data(folder: Path) -> None:
         rows = "".join(f"1 15: {' '.join(map(repr, row))}\n" for row in points.tolist())
         (folder / f"{name}.txt").write_text(f"{INTERVALS}:w\n{rows}")
     from emulator.machine import Machine
-    from instrumenter.build import build_program
-    from measure.phases.formats import write_bb
-    from measure.phases.profile import profile_blocks
+    from instrumenter.building.program_build import build_program
+    from measure.program_phases.bbv_files import write_bb
+    from measure.program_phases.profile import profile_blocks
 
     elf = build_program([ROOT / "experiments/workloads/bwtzip.c"], ["-O2"], libraries=["-lm"]).elf_path
     with Machine(elf, ("medium",)) as machine:
@@ -69,12 +69,12 @@ def make_data(folder: Path) -> None:
 
 def make_vectors(folder: Path) -> None:
     """Write ``NAME.whole.bb`` for each program of `WHOLE`, in about so many intervals."""
-    from emulator.linux.files import VirtualFiles
+    from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
-    from instrumenter.build import build_program
-    from measure.phases.formats import write_bb
-    from measure.phases.profile import profile_blocks
-    from measure.programs import ensure_sources, load_catalogue
+    from instrumenter.building.program_build import build_program
+    from measure.program_phases.bbv_files import write_bb
+    from measure.program_phases.profile import profile_blocks
+    from measure.programs.catalogue import ensure_sources, load_catalogue
 
     catalogue = load_catalogue(ROOT / "configs/programs.yaml")
     for name, (size, intervals) in WHOLE.items():
@@ -93,8 +93,8 @@ def points_of(folder: Path, data: str) -> np.ndarray:
     """(10,000, 15) points; of a .bb file, projected."""
     if data != "bwtzip":
         return np.load(folder / f"{data}.npy")
-    from measure.phases.formats import read_bb
-    from measure.phases.projection import project
+    from measure.program_phases.bbv_files import read_bb
+    from measure.program_phases.projection import project
 
     return project(read_bb(folder / "bwtzip.bb"))
 
@@ -102,9 +102,9 @@ def points_of(folder: Path, data: str) -> np.ndarray:
 def engine_work(engine: str, folder: Path, data: str) -> Callable[[], object]:
     """What to measure, everything imported and compiled."""
     if engine == OURS:
-        from measure.phases.bbv import from_dense
-        from measure.phases.choose import find_phases
-        from measure.phases.projection import project
+        from measure.program_phases.bbv import from_dense
+        from measure.program_phases.choose import find_phases
+        from measure.program_phases.projection import project
 
         find_phases(project(from_dense(np.eye(50, dtype=int))), max_k=9, seeds=1)
         return lambda: find_phases(points_of(folder, data), MAX_K, SEEDS)

@@ -24,9 +24,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from emulator.kept import PROGRAMS as PROGRAMS_KEPT
+from common.file_cache import PROGRAMS as PROGRAMS_KEPT
 from experiments.benchmarks.host import described, required_qemu, run
-from measure.programs import ensure_sources, load_catalogue
+from measure.programs.catalogue import ensure_sources, load_catalogue
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "configs" / "programs.yaml"

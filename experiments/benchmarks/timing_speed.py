@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 from emulator.events import FULL_RECORD, BlockFacts  # noqa: E402
 from emulator.machine import Machine  # noqa: E402
 from emulator.timing.inorder import InOrderCore  # noqa: E402
-from emulator.timing.load import load_machine  # noqa: E402
-from instrumenter.build import build_program  # noqa: E402
+from emulator.timing.machine_file import load_machine  # noqa: E402
+from instrumenter.building.program_build import build_program  # noqa: E402
 
 PROGRAMS = ("bwtzip", "netsimplex", "chess", "ooosim", "nbody")
 MACHINES = ("strongarm", "desktop")

@@ -36,13 +36,13 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import HookContext, Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.caches import CacheHierarchy
-from emulator.analyzers.session import Moment, Session
 from emulator.analyzers.vectors import BlockVectors
-from emulator.linux.files import VirtualFiles
+from emulator.kernels.numba_jit import numba_kernel
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from emulator.numba_jit import numba_kernel
 from experiments.benchmarks.emulation_speed import PROGRAMS, ROOT, build, geometric_mean
 from experiments.benchmarks.host import described, qemu
 from experiments.benchmarks.journal import Journal
@@ -115,11 +115,11 @@ class Rare(Analyzer):
         self.calls = f"range={pc:#x}-{pc + 2:#x}"
         self.events = 0
 
-    def before(self, moment: Moment) -> None:
+    def before(self, context: HookContext) -> None:
         self.events += 1
 
-    def after(self, moment: Moment) -> None:
-        self.events += moment.pc == 0
+    def after(self, context: HookContext) -> None:
+        self.events += context.pc == 0
 
 
 def rare_place(program: str, size: str) -> int:

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.reproduction import Reproduction
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.cycleclose.metrics import pointwise_deviation
+from measure.cycle_close.rates import pointwise_deviation
 from measure.report.style import VARIANTS, new_figure
 
 # An interval that was simulated is off by what its warm-up lacked; one with a sample, by what it differs from it and by

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.reproduction import Reproduction, short_count
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.cycleclose.metrics import ENERGY, pointwise_deviation
+from measure.cycle_close.rates import ENERGY, pointwise_deviation
 from measure.report.style import INK, MUTED, VARIANTS, new_figure
 
 COLOURS = {"matched": VARIANTS[0], "simulated": VARIANTS[1], "unsampled": VARIANTS[4]}

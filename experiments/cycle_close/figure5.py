@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.reproduction import Reproduction
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.cycleclose.metrics import ENERGY, pointwise_deviation
+from measure.cycle_close.rates import ENERGY, pointwise_deviation
 from measure.report.style import VARIANTS, new_figure
 
 METRICS = {"cpi": "CPI", ENERGY: "energy", "l1d_hit_rate": "data cache hit rate"}

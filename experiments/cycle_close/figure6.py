@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.reproduction import Reproduction
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.cycleclose.metrics import ENERGY, deviations
+from measure.cycle_close.rates import ENERGY, deviations
 from measure.report.style import MUTED, VARIANTS, new_figure
 
 METRICS = {

@@ -23,16 +23,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from emulator.events import TraceSelection
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import load_machine
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event
+from emulator.timing.machine_file import load_machine
 from experiments.benchmarks.host import processor
 from experiments.results import elf_of
-from measure.cycleclose.command import Job, machine_for, trace_job
-from measure.cycleclose.metrics import pointwise_deviation
-from measure.cycleclose.tracer import CoreObserver, Settings
-from measure.programs import load_catalogue
+from measure.cycle_close.command import Job, machine_for, trace_job
+from measure.cycle_close.rates import pointwise_deviation
+from measure.cycle_close.tracer import CoreObserver, Settings
+from measure.programs.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = ROOT / "configs" / "programs.yaml"

@@ -12,7 +12,7 @@ from experiments.cycle_close.figure6 import METRICS
 from experiments.reproduction import Reproduction, short_count
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.cycleclose.metrics import deviations
+from measure.cycle_close.rates import deviations
 from measure.report.style import MARKERS, VARIANTS, new_figure
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from measure.campaign import load_campaign
-from measure.executor import execute_plan
-from measure.perturbation import inner_perturbation, outer_perturbation
-from measure.plan import make_plan
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.executor import execute_plan
+from measure.campaign.plan import make_plan
+from measure.campaign.store import Store
+from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
-from measure.store import Store
 
 HERE = Path(__file__).parent
 BASELINES, RUNS = 20, 5
@@ -63,7 +63,7 @@ def main() -> None:
         )
         plan = make_plan(*load_campaign(path), print)
         with Store(Path(directory) / "out") as store:
-            outcome = execute_plan(plan.specs, store, workers=arguments.workers)
+            outcome = execute_plan(plan.specs, store, keys=plan.keys, workers=arguments.workers)
         if outcome.failures:
             raise SystemExit(outcome.failures[0].reason)
         metrics = plan.campaign.hardware_metrics

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import betaincinv
 
-from measure.perturbation import Perturbation, inner_perturbation, outer_perturbation, outer_z
+from measure.perturbation.perturbation import Perturbation, inner_perturbation, outer_perturbation, outer_z
 from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import UNDISTURBED, Disturbance, SyntheticProgram, synthetic_program
 

@@ -17,9 +17,9 @@ from rich.console import Console
 from emulator.errors import EmulatorError
 from experiments.ground_truth import figures, tables
 from instrumenter.errors import InstrumenterError
+from measure.campaign.run_command import report_campaign, run_campaign
+from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
-from measure.run_command import report_campaign, run_campaign
-from measure.store import write_atomically
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("chess", "bwtzip", "netsimplex", "ooosim", "chess_O0")

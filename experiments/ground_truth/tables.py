@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from measure.campaign.run_command import load_results
+from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.store import write_text_atomically
 from measure.ground_truth.alignment import choose_channels, typical_error
-from measure.merge.progress import EventCurve
-from measure.merge.truth import Algorithm
-from measure.report.ground_truth import gravest, largest_change
+from measure.merging.program_progress import EventCurve
+from measure.merging.truth import Algorithm
+from measure.report.ground_truth_section import gravest, largest_change
 from measure.report.model import GroundTruth, ReportData
-from measure.run_command import load_results
-from measure.store import write_text_atomically
-from measure.types import BASELINE, Run
 
 PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Of a step, for each channel, in variances."""
@@ -68,7 +68,7 @@ def _facts(data: ReportData, truth: GroundTruth) -> dict[str, Any]:
     return {
         "instructions": truth.instructions,
         "records": data.baseline_example.values.shape[0],
-        "anchor_kinds": truth.anchors,
+        "anchor_kinds": truth.reference_events,
         "anchor_events": truth.events,
         "out_of_order": truth.out_of_order,
         "truth_median_records": truth.alignment.resolution_median,

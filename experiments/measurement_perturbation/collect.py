@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from measure.campaign import Campaign
+from common.source_digest import source_digest
+from common.yaml_document import YamlDocument
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.executor import Outcome, execute_plan
+from measure.campaign.plan import Plan, make_plan
+from measure.campaign.plan_file import save_plan
+from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.store import Store, write_atomically, write_text_atomically
+from measure.console.progress import RunsBar
 from measure.errors import MeasureError
-from measure.executor import Outcome, execute_plan
-from measure.perturbation import Memo, inner_perturbation, outer_perturbation, outer_z
-from measure.perturbation_types import Perturbation
-from measure.plan import Plan, make_plan
-from measure.plan_file import save_plan
-from measure.progress import RunsBar
+from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation, outer_z
 from measure.stats.correlation import spearman
-from measure.store import Store, write_atomically, write_text_atomically
-from measure.types import BASELINE, Run
-from measure.yaml_positions import Document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,7 @@ TABLES = ("runs", "inner", "outer", "verdicts")
 
 
 def collect(
-    campaign: Campaign, document: Document, directory: Path, *, workers: int | None, console: Console
+    campaign: Campaign, document: YamlDocument, directory: Path, *, workers: int | None, console: Console
 ) -> None:
     """Make what is missing of a campaign's runs, comparisons and tables in ``directory``.
 
@@ -50,7 +51,7 @@ def collect(
         with RunsBar(console) as bar:
             save_plan(plan, directory)
             outcome = execute_plan(
-                plan.specs, store, workers=workers, started=bar.start, progress=bar.advance
+                plan.specs, store, keys=plan.keys, workers=workers, started=bar.start, progress=bar.advance
             )
         if outcome.failures:
             failure = outcome.failures[0]
@@ -186,16 +187,7 @@ def comparisons_digest() -> str:
     import measure
 
     root = Path(measure.__path__[0])
-    files = [
-        *root.glob("perturbation*.py"),
-        *root.glob("align/*.py"),
-        *root.glob("stats/*.py"),
-        Path(__file__),
-    ]
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return source_digest([root / "perturbation", root / "alignment", root / "stats", Path(__file__)])
 
 
 def _write_table(table: pd.DataFrame, path: Path) -> None:

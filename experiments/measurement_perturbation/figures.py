@@ -13,10 +13,11 @@ from typing import Any
 import yaml
 from pydantic import Field, model_validator
 
-from measure.campaign import Campaign, StrictModel, load_campaign
-from measure.errors import CampaignError, nearest
-from measure.store import write_text_atomically
-from measure.yaml_positions import Document, problem_at
+from common.suggestions import nearest
+from common.yaml_document import YamlDocument, problem_at
+from measure.campaign.campaign_file import Campaign, StrictModel, load_campaign
+from measure.campaign.store import write_text_atomically
+from measure.errors import CampaignError
 
 
 class Figure(StrictModel):
@@ -45,7 +46,7 @@ class Figure(StrictModel):
 
 def load_figure(path: Path) -> Figure:
     """Read a figure's file. Raises `CampaignError`, with file and line."""
-    document = Document(path)
+    document = YamlDocument.read(path, CampaignError)
     figure = document.validate(Figure, {})
     here = path.resolve().parent
     found = []
@@ -66,7 +67,7 @@ def load_figure(path: Path) -> Figure:
     return figure.model_copy(update={"campaigns": tuple(found)})
 
 
-def settings_of(figure: Figure, directory: Path) -> dict[tuple[str, str], tuple[Campaign, Document]]:
+def settings_of(figure: Figure, directory: Path) -> dict[tuple[str, str], tuple[Campaign, YamlDocument]]:
     """The campaigns of a figure with settings, by campaign's name and setting.
 
     Machines that differ are written below ``directory``. Raises `CampaignError` for settings that do not fit.

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
-from measure.perturbation_types import DEFAULT_DELTA
+from measure.perturbation.analysis_types import DEFAULT_DELTA
 from measure.report.style import VERDICTS, new_figure, short
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from experiments.measurement_perturbation.results import Results
+from measure.campaign.run_types import BASELINE
 from measure.report.style import LINES, MUTED, new_figure
-from measure.types import BASELINE
 
 LEAST = 0.3
 """The paper plots correlations from here on only (section 3.3); figures mark it."""

@@ -24,9 +24,9 @@ from experiments.measurement_perturbation.collect import collect
 from experiments.measurement_perturbation.figures import Figure, load_figure, settings_of
 from experiments.measurement_perturbation.results import Results
 from instrumenter.errors import InstrumenterError
-from measure.campaign import load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.store import write_atomically, write_text_atomically
 from measure.errors import MeasureError
-from measure.store import write_atomically, write_text_atomically
 
 FOLDER = Path(__file__).resolve().parent
 INTERRUPTED = 130

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from emulator.timing.load import load_machine
+from emulator.timing.machine_file import load_machine
 from experiments.drawing import markdown_table
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
-from measure.types import BASELINE
+from measure.campaign.run_types import BASELINE
 
 PAPERS = {"bwtzip": "bzip", "netsimplex": "mcf", "ooosim": "sim-outorder", "chess": "sjeng"}
 _HEADER = (

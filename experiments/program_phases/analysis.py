@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from experiments.reproduction import PhaseSearch
 from experiments.results import Vectors
-from measure.cycleclose.metrics import ENERGY
+from measure.cycle_close.rates import ENERGY
 from measure.errors import MeasureError
-from measure.phases.choose import Phases, find_phases
-from measure.phases.data import split_by_waits
-from measure.phases.projection import project
+from measure.program_phases.choose import Phases, find_phases
+from measure.program_phases.data_phases import split_by_waits
+from measure.program_phases.projection import project
 
 # The paper's metrics in its Figure 1's order: column, and how the axis names it.
 METRICS = {

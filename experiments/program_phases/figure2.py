@@ -12,7 +12,7 @@ from experiments.drawing import instruction_unit
 from experiments.reproduction import Reproduction
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.phases.homogeneity import similarity
+from measure.program_phases.homogeneity import similarity
 from measure.report.style import INK, new_figure
 
 _ROWS = 160

@@ -13,7 +13,7 @@ from experiments.program_phases.analysis import phases_of
 from experiments.reproduction import Reproduction, short_count
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.phases.points import simulation_points
+from measure.program_phases.points import simulation_points
 from measure.report.style import INK, LINES, new_figure
 
 

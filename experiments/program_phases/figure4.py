@@ -12,8 +12,8 @@ from experiments.program_phases.analysis import check_same_intervals, phases_of
 from experiments.reproduction import Reproduction, short_count
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.phases.compat import find_phases_simpoint32
-from measure.phases.points import estimate_rate, first_n, simulation_points, skip_then_n
+from measure.program_phases.compat import find_phases_simpoint32
+from measure.program_phases.points import estimate_rate, first_n, simulation_points, skip_then_n
 from measure.report.style import MUTED, VARIANTS, new_figure
 
 START, SKIP, POINTS, COMPAT = "from start", "after skip", "simpoint", "simpoint 3.2"

@@ -13,7 +13,7 @@ from experiments.program_phases.analysis import METRICS, check_same_intervals, m
 from experiments.reproduction import Reproduction, short_count
 from experiments.results import Results
 from experiments.runner import run_figure
-from measure.phases.homogeneity import PROGRAM, homogeneity
+from measure.program_phases.homogeneity import PROGRAM, homogeneity
 
 _TOP = 5
 _WHOLE, _WITHIN = "full", "all phases"

@@ -28,7 +28,7 @@ from pathlib import Path
 import yaml
 from root import ensure_root
 
-from measure.program_archive import ProgramError
+from measure.programs.source_archive import ProgramError
 
 HERE = Path(__file__).parent
 RESULTS, PAGE, REASONS = HERE / "cpython_tests.csv", HERE / "cpython_tests.md", HERE / "cpython_tests.yaml"
@@ -179,7 +179,7 @@ REGRTEST = ["-m", "test", "-v", "-u", "walltime", "--randseed", "1"]
 def inside(arguments: list[str], root: Path, work: Path, writable: list[str], output: int) -> int:
     """Run the interpreter in a guest, in this process."""
     from emulator.errors import EmulatorError
-    from emulator.linux.files import VirtualFiles
+    from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
 
     files = VirtualFiles(

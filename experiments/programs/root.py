@@ -25,7 +25,7 @@ from pathlib import Path
 
 import yaml
 
-from measure.program_archive import Archive, ProgramError, cache_directory, fetch_archive
+from measure.programs.source_archive import Archive, ProgramError, fetch_archive, sources_directory
 
 HERE = Path(__file__).parent
 TABLE, LOCK = HERE / "programs.yaml", HERE / "debian.txt"
@@ -165,7 +165,7 @@ def _alone(folder: Path) -> Iterator[None]:
 def ensure_root(mirror: str | None = None) -> Path:
     """The root directory, made when it is not there. Raises `ProgramError` without clients, network or a package."""
     packages = yaml.safe_load(TABLE.read_text())["packages"]
-    base = cache_directory() / "guests"
+    base = sources_directory() / "guests"
     root = base / _key(packages)
     with _alone(base):
         if root.is_dir():
@@ -206,7 +206,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         if arguments.lock:
-            apt = Apt(cache_directory() / "guests" / "apt", arguments.mirror)
+            apt = Apt(sources_directory() / "guests" / "apt", arguments.mirror)
             lines = apt.lock(yaml.safe_load(TABLE.read_text())["debian"])
             head = f"# Debian {SUITE}, {ARCHITECTURE}: name, version, architecture, SHA-256, file\n"
             LOCK.write_text(head + "".join(f"{line}\n" for line in lines))

@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 from root import LOCK, TABLE, ensure_root
 
-from measure.program_archive import ProgramError
+from measure.programs.source_archive import ProgramError
 
 HERE = Path(__file__).parent
 INPUTS, RESULTS, PAGE = HERE / "inputs", HERE / "results.csv", HERE / "programs.md"
@@ -101,7 +101,7 @@ def input_of(program: dict[str, Any], work: Path) -> bytes:
 def inside(name: str, root: Path, work: Path) -> None:
     """Run a program by the emulator in this process, and print its outcome as JSON."""
     from emulator.errors import EmulatorError
-    from emulator.linux.files import VirtualFiles
+    from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
 
     program = table()[name]

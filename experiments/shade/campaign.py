@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from common.suggestions import nearest
+from common.yaml_document import YamlDocument
 from experiments.shade.levels import LEVELS
 from experiments.shade.others import TOOLS
-from measure.errors import nearest
-from measure.yaml_positions import Document
+from measure.errors import CampaignError
 
 SIZES = ("tiny", "small", "medium", "large")
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
@@ -66,4 +67,4 @@ class Campaign(BaseModel):
 
 def load_campaign(path: Path) -> Campaign:
     """Read a campaign file. Raises `CampaignError`, with file and line."""
-    return Document(path).validate(Campaign, {})
+    return YamlDocument.read(path, CampaignError).validate(Campaign, {})

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 from emulator.events import TraceSelection
-from emulator.numba_jit import numba_kernel
+from emulator.kernels.numba_jit import numba_kernel
 
 ADDRESSES = "class=all fields=pc,address"
 INSTRUCTIONS = "class=all fields=pc,address,word,opcode,taken"

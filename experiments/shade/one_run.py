@@ -10,8 +10,8 @@ import json
 import time
 from pathlib import Path
 
-from emulator.analyzers.session import Session
-from emulator.linux.files import VirtualFiles
+from emulator.analyzers.analysis_session import Session
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from experiments.shade.levels import LEVELS
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 import emulator
-from emulator.analyzers.session import Session
-from emulator.engine.tiers import Region, Tier
+from emulator.analyzers.analysis_session import Session
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.engine.translator import Translator
 from emulator.events import TraceSelection
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from experiments.shade.levels import LEVELS
 
@@ -32,8 +32,8 @@ PLACES = ("translations", "translating", "delivery", "system calls", "Python")
 _EMULATOR = str(Path(emulator.__file__).parent) + os.sep
 # What runs while a function of such a file is the innermost of ours in Python; the first that fits.
 _PLACE_OF = {
-    "running/translated_runner.py:_run_stretch": "translations",
-    "intervals.py:run": "translations",
+    "execution/translated_runner.py:_run_slice": "translations",
+    "execution/intervals.py:run": "translations",
     "engine/oracle.py": "system calls",
     "engine/": "translating",
     "analyzers/": "delivery",
@@ -102,7 +102,7 @@ class Watcher:
     )
 
     def watch(self, translator: Translator) -> None:
-        compiling, writing, laying = translator._compile, translator._text, translator._lay
+        compiling, writing, laying = translator._compile, translator._text, translator._emit_templates
         of_thread = threading.local()
 
         def text(tier: Tier, region: Region, *rest: Any) -> str:
@@ -126,16 +126,16 @@ class Watcher:
             templates = tier.templates
             if templates is None:
                 return
-            laid, code_bytes = templates.laid, templates.code_bytes
+            laid, code_bytes = templates.n_emitted, templates.code_bytes
             start = time.thread_time()
             laying(tier)
             cost.seconds += time.thread_time() - start
-            cost.regions += templates.laid - laid
-            cost.instructions += translator.code.n_instructions(laid + 1, templates.laid + 1)
+            cost.regions += templates.n_emitted - laid
+            cost.instructions += translator.block_table.n_instructions(laid + 1, templates.n_emitted + 1)
             cost.host_bytes += templates.code_bytes - code_bytes
 
         translator._compile, translator._text = compile_region, text  # type: ignore[method-assign]
-        translator._lay = lay  # type: ignore[method-assign]
+        translator._emit_templates = lay  # type: ignore[method-assign]
 
 
 def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, Any]:

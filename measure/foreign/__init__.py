@@ -1,1 +1,1 @@
-"""Traces made by other tools: reading them, and the analysis of perturbation on them."""
+"""Reads traces made by other tools, and applies the perturbation analysis to them."""

@@ -1,4 +1,4 @@
-"""The command ``measure perturb``: its options and their help. What it does is left to `command`."""
+"""The command ``measure perturb``: its options and their help; `measure.foreign.command` does the work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 _EPILOG = """\b
-Runs of a program as it is and instrumented, in turns so that drift of the machine meets both:
+Runs of a plain and of an instrumented program, alternating so that drift of the machine affects both:
   E=cycles,instructions,cache-misses
   for i in $(seq 20); do
     perf stat -I 10 -x\\; -e $E -o base$i.csv ./plain; perf stat -I 10 -x\\; -e $E -o run$i.csv ./counted
@@ -23,7 +23,7 @@ _SEVERAL = ("--baseline", "--run")
 
 
 class _SeveralFiles(click.Command):
-    """Lets `--baseline a.csv b.csv` take all that follows up to the next option, as shells expand patterns."""
+    """Lets `--baseline a.csv b.csv` take all arguments up to the next option, since shells expand patterns."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         spread: list[str] = []
@@ -55,14 +55,14 @@ class _SeveralFiles(click.Command):
               help="Compare across aligned runs (outer perturbation), too.")  # fmt: skip
 @click.option("--metrics", metavar="A,B,...", help="Compare these only. Default: all that every trace has.")
 @click.option(
-    "--format", "format_", type=click.Choice(_FORMATS), help="Default: told by each file's content."
+    "--format", "format_", type=click.Choice(_FORMATS), help="Default: recognised by each file's content."
 )
 @click.option("--delta", default=0.2, show_default=True, type=click.FloatRange(0, min_open=True),
               help="The change of z = atanh(rho) that still counts as none.")  # fmt: skip
 @click.option("--alpha", default=0.05, show_default=True,
               type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
               help="The chance of a false alarm in a comparison.")  # fmt: skip
-@click.option("--seed", default=1, show_default=True, type=int, help="Of the labellings that are drawn.")
+@click.option("--seed", default=1, show_default=True, type=int, help="Seed of the randomly drawn labellings.")
 def perturb(
     baseline: tuple[str, ...],
     runs: tuple[str, ...],
@@ -74,7 +74,7 @@ def perturb(
     alpha: float,
     seed: int,
 ) -> None:
-    """Compare traces that any tool took: did instrumentation change how the metrics relate?
+    """Compare traces of any tool: did instrumentation change how the metrics relate?
 
     Reads CSV and Parquet (a column a metric, a row an interval), `perf stat -I MS` with `-x SEP` or `-j`, PAPI's
     high-level JSON and LIKWID's timelines. The statistics, verdicts and report are those of `measure run`; nothing

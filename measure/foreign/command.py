@@ -1,4 +1,5 @@
-"""What `measure perturb` does: gather, compare, write the report and the summary, print."""
+"""``measure perturb``: reads traces of other tools, compares them, writes report.html and summary.json, and prints the
+verdict."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from measure.campaign.store import check_results_place, write_text_atomically
+from measure.campaign.terminal import print_result
+from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
-from measure.progress import Status
 from measure.report.html import write_page
-from measure.store import check_results_place, write_text_atomically
-from measure.terminal import print_result
 
 
 def run_perturb(
@@ -26,7 +27,8 @@ def run_perturb(
     format: str | None = None,
     console: Console,
 ) -> None:
-    """Compare traces; leaves ``directory``/summary.json and report.html. Raises `MeasureError`."""
+    """Compare traces; writes ``directory``/summary.json and report.html. ``baseline``: file patterns; ``runs``:
+    ``NAME=PATTERN`` or ``PATTERN``. Raises `MeasureError`."""
     check_results_place(directory)
     paths = [path for pattern in baseline for path in matching(pattern)]
     with Status(console, "reading traces") as status:

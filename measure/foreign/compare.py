@@ -1,4 +1,4 @@
-"""The analysis of `measure run` on gathered traces: the same tests, the same report, nothing about an emulator."""
+"""Applies the analysis of `measure run` to gathered traces: the same tests and report, without an emulator."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.analysis import doubts_of, summary
-from measure.executor import Outcome
+from measure.campaign.analysis import findings_of_variant, summary
+from measure.campaign.executor import Outcome
+from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
-from measure.perturbation import Memo, inner_perturbation, outer_perturbation
-from measure.perturbation_metrics import MetricFinding, metric_findings
-from measure.perturbation_types import DEFAULT_DELTA, Perturbation
+from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
+from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import MIN_RECORDS, spearman
-from measure.types import BASELINE
 
 INSTRUCTIONS = ("PAPI_TOT_INS", "instructions", "INSTR_RETIRED_ANY", "inst_retired.any")
 CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_clk_unhalted.thread")
@@ -28,7 +28,7 @@ CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_
 
 @dataclass(frozen=True)
 class Levels:
-    """How to compare. ``align``: whether to compare across aligned runs, too."""
+    """Levels of the comparison. ``align``: whether to compare across aligned runs, too."""
 
     delta: float = DEFAULT_DELTA
     alpha: float = 0.05
@@ -39,12 +39,12 @@ class Levels:
 def compare(
     gathered: Gathered, levels: Levels, title: str, progress: Callable[[str], None] = lambda what: None
 ) -> ReportData:
-    """Compare every variant with the baselines, as `measure.analysis.analyse` does for a campaign."""
+    """Compare every variant with the baselines, like `measure.campaign.analysis.analyse` for a campaign."""
     metrics = gathered.metrics
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
     baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
     only_after = _only_after(gathered)
-    doubts = _metric_findings(gathered, only_after)
+    uninformative = _metric_findings(gathered, only_after)
     memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
     variants = []
     for name, tables in gathered.variants.items():
@@ -72,7 +72,7 @@ def compare(
                 outer_joint=outer[False],
                 outer_held_out=outer[True],
                 example=_signals(name, traces[0], (*metrics, *only_after[name]), metrics),
-                doubts=doubts_of(doubts, name),
+                metric_findings=findings_of_variant(uninformative, name),
             )
         )
     runs = ", ".join(f"{len(tables)} {name}" for name, tables in gathered.variants.items())
@@ -87,7 +87,7 @@ def compare(
         findings=_findings(variants, gathered),
         provenance=_provenance(gathered, levels),
         interval=gathered.baseline_traces[0].interval,
-        metric_findings=doubts,
+        metric_findings=uninformative,
     )
 
 
@@ -104,7 +104,7 @@ def _metric_findings(gathered: Gathered, only_after: dict[str, tuple[str, ...]])
 
 
 def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
-    """`summary.json` as `measure run` writes it, with the files and formats in addition."""
+    """`summary.json` as from `measure run`, with the files and formats in addition."""
     document = summary(data, Outcome((), (), 0, ()))
     document["runs"] = {"done": len(gathered.traces), "reused": 0, "failed": 0}
     document["files"] = {
@@ -118,7 +118,7 @@ def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
 
 
 def _only_after(gathered: Gathered) -> dict[str, tuple[str, ...]]:
-    """By variant the metrics that all its runs have and no baseline has: what it collects."""
+    """For each variant, the metrics that all its runs have and no baseline has: those that it collects."""
     before = {metric for trace in gathered.baseline_traces for metric in trace.metrics}
     found = {}
     for name, traces in gathered.variant_traces.items():
@@ -139,9 +139,9 @@ def _signals(label: str, trace: ForeignTrace, metrics: Sequence[str], compared: 
 def _percent(
     traces: Sequence[ForeignTrace], baselines: Sequence[ForeignTrace], names: tuple[str, ...]
 ) -> NDArray[np.float64]:
-    """Change [%] of a total against the mean baseline, (r,); nan where it is not known for every run.
+    """Change [%] of a total against the mean baseline, (r,); nan unless it is known for every run.
 
-    A total with intervals that were not counted in it is not known.
+    A total is unknown if some interval was not counted in it.
     """
     everything = (*baselines, *traces)
     for name in names:
@@ -155,7 +155,7 @@ def _percent(
 
 
 def _total(trace: ForeignTrace, name: str) -> float | None:
-    """Events of the whole run of the metric ``name`` or ``name:modifiers``; None where it was not measured."""
+    """Events of the whole run of the metric ``name`` or ``name:modifiers``; None if it was not measured."""
     if name in trace.totals:
         return trace.totals[name]
     metric = next((metric for metric in trace.metrics if metric.split(":")[0] == name), None)
@@ -166,23 +166,24 @@ def _total(trace: ForeignTrace, name: str) -> float | None:
 
 def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[str, ...]:
     """Sentences, the gravest first, each with what to do next."""
-    told = []
+    sentences = []
     for verdict in ("perturbed", "inconclusive", "equivalent"):
         for variant in variants:
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
                 where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
-                told += [f"{variant.name}, {where}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.name}, {where}: {text}" for text in perturbation.findings]
     if any(np.isnan(variant.instructions_percent).any() for variant in variants):
-        told.append(
+        sentences.append(
             "Not every trace counts instructions in every interval, so the overhead is unknown: "
             f"count one of {', '.join(INSTRUCTIONS[:2])} to see it."
         )
-    return tuple(dict.fromkeys([*told, *gathered.warnings]))
+    return tuple(dict.fromkeys([*sentences, *gathered.warnings]))
 
 
 def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ...]:
+    """Pairs of name and text: files, formats, units, levels and software versions."""
     def installed(name: str) -> str:
         try:
             return f"{name} {version(name)}"
@@ -202,5 +203,5 @@ def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ..
 
 
 def _units(gathered: Gathered) -> dict[str, str]:
-    known = {m: unit for trace in gathered.traces for m, unit in trace.units.items()}
-    return {metric: known[metric] for metric in gathered.metrics if metric in known}
+    units = {m: unit for trace in gathered.traces for m, unit in trace.units.items()}
+    return {metric: units[metric] for metric in gathered.metrics if metric in units}

@@ -1,4 +1,4 @@
-"""Which format a trace file has, by what is in it, and the reader for it."""
+"""Recognises the format of a trace file by its content, and selects its reader."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOOK_AT_BYTES = 1 << 16
 
 
 def read_trace(path: Path, format: str | None = None) -> ForeignTrace:
-    """Read ``path`` as ``format``, or as what it looks like. Raises `TraceFileError`."""
+    """Read ``path`` as ``format``, by default the recognised one. Raises `TraceFileError`."""
     return READERS[format or format_of(path)](path)
 
 
 def format_of(path: Path) -> str:
-    """The format of a file by its content; names do not matter. Raises `TraceFileError` for unreadable files."""
+    """The format of a file by its content, not by its name. Raises `TraceFileError` for unreadable files."""
     if path.is_dir():
         return "papi"
     try:
@@ -50,13 +50,13 @@ def format_of(path: Path) -> str:
         return "perf-csv"
     if " counts unit events" in "".join(lines[:5]):
         raise TraceFileError(
-            f"{path}: got perf's table for people, expected its CSV or JSON: add `-x \\;` or `-j` to `perf stat`"
+            f"{path}: got perf's human-readable table, expected its CSV or JSON: add `-x \\;` or `-j` to `perf stat`"
         )
     return "csv"
 
 
 def _is_object(line: str) -> bool:
-    """Whether one line is a whole object that perf wrote; PAPI's document has many lines, or `threads`."""
+    """Whether a line is a complete object of perf; PAPI's document has many lines, or the key `threads`."""
     try:
         row = json.loads(line)
     except json.JSONDecodeError:

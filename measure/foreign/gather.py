@@ -1,27 +1,27 @@
-"""From files to comparable groups: patterns, common metrics, units, intervals in which something was not counted."""
+"""Turns files into comparable groups: patterns, common metrics, units, intervals with all metrics."""
 
 from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.errors import nearest
+from common.suggestions import nearest
+from measure.campaign.run_types import BASELINE
 from measure.foreign.formats import read_trace
 from measure.foreign.trace import ForeignTrace, TraceFileError
-from measure.perturbation_types import FEWEST_RECORDS
-from measure.types import BASELINE
+from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 DEFAULT_VARIANT = "instrumented"
 _ALIKE = 1.25
 """Intervals whose usual lengths differ by more than this factor are not of one length."""
 _TOTAL_RECORDS = 20
-"""A column of so many records that never falls looks like a running total."""
+"""A column with at least this many records that never falls looks like a running total."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Gathered:
     """Traces that can be compared.
 
     ``metrics``: those of every trace, in the first baseline's order; ``baselines``: (n_i, m) each; ``variants``:
-    name to its runs; ``traces``: the same by group as read, with all their metrics; ``warnings``: sentences.
+    name to its runs; ``baseline_traces``, ``variant_traces``: the same as read, with all metrics; ``warnings``:
+    sentences.
     """
 
     metrics: tuple[str, ...]
@@ -45,7 +46,7 @@ class Gathered:
 
 
 def matching(pattern: str) -> list[Path]:
-    """The files that ``pattern`` names, numbers in their order. Raises `TraceFileError` when there are none."""
+    """The files that ``pattern`` names, with numbers in their order. Raises `TraceFileError` without a match."""
     if Path(pattern).exists():
         return [Path(pattern)]
     found = sorted(glob.glob(pattern, recursive=True), key=_natural)
@@ -83,8 +84,8 @@ def gather(
 ) -> Gathered:
     """Read all files and make them comparable: common metrics, whole intervals.
 
-    ``metrics``: compare these only. Raises `TraceFileError`: a file cannot be read, is named twice, fewer than two
-    baselines, fewer than two common metrics, units that differ, or too few intervals left.
+    ``metrics``: compare only these. Raises `TraceFileError` for an unreadable file, a file named twice, fewer than two
+    baselines, fewer than two common metrics, different units, or too few intervals left.
     """
     seen: set[Path] = set()
     for path in (*baseline, *(path for paths in runs.values() for path in paths)):
@@ -99,18 +100,42 @@ def gather(
         )
     if not runs:
         raise TraceFileError("no traces of instrumented runs: give some after --run")
-    before = tuple(read_trace(path, format) for path in baseline)
-    after = {name: tuple(read_trace(path, format) for path in paths) for name, paths in runs.items()}
+    return gather_traces(
+        [read_trace(path, format) for path in baseline],
+        {name: [read_trace(path, format) for path in paths] for name, paths in runs.items()},
+        metrics=metrics,
+    )
+
+
+def gather_traces(
+    baseline: Sequence[ForeignTrace],
+    runs: Mapping[str, Sequence[ForeignTrace]],
+    *,
+    metrics: Sequence[str] = (),
+) -> Gathered:
+    """Make traces comparable: common metrics, whole intervals.
+
+    ``metrics``: compare these only. Raises `TraceFileError`: fewer than two baselines, no runs, fewer than two common
+    metrics, units that differ, or too few intervals left.
+    """
+    if len(baseline) < 2:
+        raise TraceFileError(f"{len(baseline)} baseline traces, expected at least 2 (20 are better)")
+    if not runs or not all(runs.values()):
+        raise TraceFileError("no traces of instrumented runs, expected at least one of each variant")
+    if BASELINE in runs:
+        raise TraceFileError(f"a variant has the name '{BASELINE}', which the baselines have: choose another")
+    before = tuple(baseline)
+    after = {name: tuple(traces) for name, traces in runs.items()}
     everything = (*before, *(trace for traces in after.values() for trace in traces))
     warnings: dict[str, None] = {}
     common = _common(before, after, metrics, warnings)
     _check_units(everything, common)
-    _note_multiplexing(everything, common, warnings)
-    _note_intervals(everything, warnings)
-    _note_each_file(everything, warnings)
+    _warn_of_multiplexing(everything, common, warnings)
+    _warn_of_interval_lengths(everything, warnings)
+    _add_file_warnings(everything, warnings)
     whole = {id(trace): _whole_intervals(trace, common) for trace in everything}
-    _note_left_out(everything, common, warnings)
-    _note_totals(common, list(whole.values()), warnings)
+    _warn_of_dropped_intervals(everything, common, warnings)
+    _warn_of_running_totals(common, list(whole.values()), warnings)
     return Gathered(
         common,
         tuple(whole[id(trace)] for trace in before),
@@ -132,16 +157,16 @@ def _common(
     asked: Sequence[str],
     warnings: dict[str, None],
 ) -> tuple[str, ...]:
-    """The metrics measured in every trace; what is left out is told."""
+    """The metrics measured in every trace; adds a warning for each metric that is left out."""
     everything = (*before, *(trace for traces in after.values() for trace in traces))
     have = {id(trace): set(measured(trace)) for trace in everything}
     every = set.intersection(*have.values())
     for metric in asked:
         lacking = next((trace for trace in everything if metric not in have[id(trace)]), None)
         if lacking is not None:
-            known = ", ".join(measured(lacking)) or "none"
+            names = ", ".join(measured(lacking)) or "none"
             raise TraceFileError(
-                f"{lacking.path}: no metric {metric!r} was measured (got {known}): expected it in every trace"
+                f"{lacking.path}: no metric {metric!r} was measured (got {names}): expected it in every trace"
                 + nearest(metric, have[id(lacking)])
             )
     union = dict.fromkeys(metric for trace in everything for metric in measured(trace))
@@ -176,7 +201,7 @@ def _check_units(everything: Sequence[ForeignTrace], metrics: Sequence[str]) -> 
             first = first or unit
 
 
-def _note_multiplexing(
+def _warn_of_multiplexing(
     everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
 ) -> None:
     for metric in metrics:
@@ -189,8 +214,8 @@ def _note_multiplexing(
             ] = None
 
 
-def _note_intervals(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
-    """Records of different lengths correlate differently, whatever the program does."""
+def _warn_of_interval_lengths(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
+    """Warn of records of different lengths: they correlate differently, whatever the program does."""
     timed = sorted((t for t in everything if t.interval_seconds > 0), key=lambda t: t.interval_seconds)
     alike = not timed or timed[-1].interval_seconds <= _ALIKE * timed[0].interval_seconds
     others = {trace.interval: trace for trace in everything if not trace.interval_seconds > 0}
@@ -198,14 +223,14 @@ def _note_intervals(everything: Sequence[ForeignTrace], warnings: dict[str, None
     if len(others) > 1:
         odd = (*odd, *others.values())
     if odd:
-        told = ", ".join(f"{trace.interval} in {trace.path.name}" for trace in odd)
+        lengths = ", ".join(f"{trace.interval} in {trace.path.name}" for trace in odd)
         warnings[
-            f"Records are not of one length ({told}): this alone changes correlations; sample all runs alike."
+            f"Records are not of one length ({lengths}): this alone changes correlations; sample all runs alike."
         ] = None
 
 
-def _note_each_file(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
-    """What the files say themselves; the same of many files is said once."""
+def _add_file_warnings(everything: Sequence[ForeignTrace], warnings: dict[str, None]) -> None:
+    """Add the warnings of the files; equal ones of several files only once."""
     by_text: dict[str, list[ForeignTrace]] = {}
     for trace in everything:
         for text in trace.warnings:
@@ -234,7 +259,7 @@ def _whole_intervals(trace: ForeignTrace, metrics: Sequence[str]) -> NDArray[np.
     return whole
 
 
-def _note_left_out(
+def _warn_of_dropped_intervals(
     everything: Sequence[ForeignTrace], metrics: Sequence[str], warnings: dict[str, None]
 ) -> None:
     missing = [np.isnan(trace.columns(metrics)) for trace in everything]
@@ -250,7 +275,7 @@ def _note_left_out(
     ] = None
 
 
-def _note_totals(
+def _warn_of_running_totals(
     metrics: Sequence[str], tables: Sequence[NDArray[np.float64]], warnings: dict[str, None]
 ) -> None:
     for n, metric in enumerate(metrics):

@@ -1,8 +1,8 @@
-"""LIKWID's timeline: what ``likwid-perfctr -t 100ms`` writes.
+"""Reads LIKWID's timeline, the output of ``likwid-perfctr -t 100ms``.
 
 ``# GID|MetricsCount|CpuCount|Total runtime [s]|name|...`` (``EventCount`` for raw events), then lines of numbers:
-group, how many metrics, how many hardware threads, seconds since the beginning, and for each metric the value of
-each thread. Of several threads, events are added up; derived metrics (rates, CPI) cannot be, their mean is taken.
+group, number of metrics, number of hardware threads, seconds since the beginning, and for each metric the value of
+each thread. Events of several threads are added up; of derived metrics (rates, CPI) the mean is taken.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _FIXED = 4  # columns before the metrics
 
 
 def read_likwid(path: Path) -> ForeignTrace:
-    """One timeline of one group of events; other lines, such as the program's output, are passed over.
+    """Read one timeline of one group of events; other lines, such as the program's output, are skipped.
 
-    Raises `TraceFileError`: no header, lines of another length, several groups in turns (whose intervals are
-    not the same).
+    Raises `TraceFileError` without a header, for lines of different lengths, and for several groups in turns (whose
+    intervals differ).
     """
     names: list[str] = []
     events = True
@@ -45,13 +45,13 @@ def read_likwid(path: Path) -> ForeignTrace:
     for at, line in enumerate(read_text(path).splitlines(), 1):
         header = HEADER.match(line)
         if header:
-            told = [text.strip() for text in re.split(r"[|,]", line.lstrip("# "))][_FIXED:]
-            if names and told != names:
+            headings = [text.strip() for text in re.split(r"[|,]", line.lstrip("# "))][_FIXED:]
+            if names and headings != names:
                 raise TraceFileError(
                     f"{path}:{at}: got a second group of events, expected one: groups that take turns count "
                     "different intervals; measure each in runs of its own"
                 )
-            names, events = told, header["kind"].lower() == "event"
+            names, events = headings, header["kind"].lower() == "event"
             continue
         if not names or not _LINE.match(line):
             continue

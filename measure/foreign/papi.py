@@ -1,8 +1,9 @@
-"""PAPI's high-level API: the JSON that PAPI_hl_region_begin/read/end leave in ``papi_hl_output`` (PAPI 6 and 7).
+"""Reads the JSON of PAPI's high-level API, which PAPI_hl_region_begin/read/end leave in ``papi_hl_output`` (PAPI 6, 7).
 
-A record is one execution of a region, or what lies between two `PAPI_hl_read` calls in it (PAPI stores what was
-counted since the region began, so differences are taken). Regions within regions are counted in both: records
-come from the level of nesting that has the most. Threads, and the files of several ranks, are added up.
+A record is one execution of a region, or the part of it between two `PAPI_hl_read` calls (PAPI stores counts from the
+beginning of the region, so differences are taken). Events of an inner region are also in the counts of the outer one.
+So records come from one level of nesting, the one with the most records; the others are left out with a warning.
+Threads, and the files of several ranks, are added up.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Records = list[tuple[str, dict[str, float]]]  # region, and its events
 
 
 def read_papi(path: Path) -> ForeignTrace:
-    """One ``rank_*.json``, or a directory of them: the ranks of one run, added up. Raises `TraceFileError`."""
+    """Read one ``rank_*.json``, or a directory of them: the ranks of one run, added up. Raises `TraceFileError`."""
     files = sorted(path.glob("rank_*.json")) if path.is_dir() else [path]
     if not files:
         raise TraceFileError(f"{path}: no rank_*.json in this directory: expected PAPI's high-level output")
@@ -69,7 +70,7 @@ def read_papi(path: Path) -> ForeignTrace:
 
 
 def _threads(path: Path) -> Iterator[dict[int, Records]]:
-    """Of each thread: its records by level of nesting."""
+    """For each thread, its records by level of nesting."""
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -104,7 +105,7 @@ def _threads(path: Path) -> Iterator[dict[int, Records]]:
 
 
 def _level(region: dict[str, Any], regions: dict[str, Any], where: str) -> int:
-    """How many regions the region is in."""
+    """Number of regions that contain the region."""
     level, parent = 0, str(region.get("parent_region_id", "-1"))
     while parent != "-1":
         level += 1
@@ -117,21 +118,21 @@ def _level(region: dict[str, Any], regions: dict[str, Any], where: str) -> int:
 
 
 def _records(region: dict[str, Any], instant: set[str], where: str) -> Records:
-    """The region as one record, or as one more than it was read in between."""
+    """The region's records: one, and one more for each read in between."""
     columns: dict[str, list[float]] = {}
-    for event, told in region.items():
+    for event, content in region.items():
         if event in _NOT_EVENTS:
             continue
-        if not isinstance(told, dict):
-            columns[event] = [float(_integer(told, f"{where}: {event}"))]
+        if not isinstance(content, dict):
+            columns[event] = [float(_integer(content, f"{where}: {event}"))]
             continue
         order = sorted(
-            (key for key in told if key.startswith("read_")),
+            (key for key in content if key.startswith("read_")),
             key=lambda key: _integer(key.removeprefix("read_"), f"{where}: {event}"),
         )
-        if "region_value" not in told:
+        if "region_value" not in content:
             raise TraceFileError(f"{where}: {event}: expected `region_value` beside the values read before")
-        totals = [_integer(told[key], f"{where}: {event}: {key}") for key in (*order, "region_value")]
+        totals = [_integer(content[key], f"{where}: {event}: {key}") for key in (*order, "region_value")]
         columns[event] = [float(value) for value in (totals if event in instant else _steps(totals))]
     lengths = {len(column) for column in columns.values()}
     if len(lengths) != 1:

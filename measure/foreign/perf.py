@@ -1,8 +1,8 @@
-"""`perf stat -I MS -x SEP` and `perf stat -I MS -j`, as perf-stat(1) describes them under CSV and JSON FORMAT.
+"""Reads `perf stat -I MS -x SEP` and `perf stat -I MS -j`, the CSV and JSON formats of perf-stat(1).
 
-Counts of one interval that are apart by CPU, core, socket or thread (`-A`, `--per-socket`) are added up, by
-control group they stay apart. Derived metrics ("insn per cycle") and final summaries are left out: they are
-not events per interval.
+Counts of one interval that are separate by CPU, core, socket or thread (`-A`, `--per-socket`) are added up; control
+groups stay separate. Derived metrics ("insn per cycle") and final summaries are left out, since they are not events
+per interval.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PERCENT = re.compile(r"^\d{1,3}\.\d\d$")
 
 @dataclass
 class _Counts:
-    """What was read so far: (time, event) to its count, added over CPUs."""
+    """Counts read so far: (time, event) to its count, added over CPUs."""
 
     path: Path
     format: str
@@ -47,6 +47,7 @@ class _Counts:
     unmeasured: dict[str, str] = field(default_factory=dict)
 
     def add(self, line: int, time: float, event: str, text: str, unit: str, percent: float) -> None:
+        """Add a count of ``event``; ``percent``: of the time that it was counted. Raises `TraceFileError`."""
         value = number(text, self.path, line, f"count of {event}")
         if self.times and time < next(reversed(self.times)):
             raise TraceFileError(
@@ -62,10 +63,11 @@ class _Counts:
             self.unmeasured.setdefault(event, text.strip())
         elif percent < ALWAYS_COUNTED_PERCENT:
             self.running[event] = min(percent, self.running.get(event, percent))
-        # Adding nan makes nan: a sum over CPUs of which one was not counted is not known.
+        # nan stays nan in a sum: a sum over CPUs is unknown if one of them was not counted.
         self.counts[time, event] = self.counts.get((time, event), 0.0) + value
 
     def trace(self) -> ForeignTrace:
+        """The trace of all counts. Raises `TraceFileError` without any."""
         if not self.counts:
             raise TraceFileError(
                 f"{self.path}: no counts with a time: expected the output of `perf stat -I MILLISECONDS` with "
@@ -92,7 +94,7 @@ class _Counts:
 
 
 def looks_like_perf_csv(line: str) -> str | None:
-    """The separator if ``line`` is one of `perf stat -I -x`, otherwise None."""
+    """The separator if ``line`` is a line of `perf stat -I -x`, otherwise None."""
     found = re.match(r"^\s*\d+\.\d{6,}(?P<separator>\D)", line)
     if found is None or found["separator"] == " ":
         return None
@@ -101,7 +103,7 @@ def looks_like_perf_csv(line: str) -> str | None:
 
 
 def read_perf_csv(path: Path) -> ForeignTrace:
-    """The output of `perf stat -I MS -x SEP`, for any separator of one character. Raises `TraceFileError`."""
+    """Read the output of `perf stat -I MS -x SEP`, for any separator of one character. Raises `TraceFileError`."""
     read = _Counts(path, "perf-csv")
     separator = None
     for at, line in enumerate(read_text(path).splitlines(), 1):
@@ -120,7 +122,7 @@ def read_perf_csv(path: Path) -> ForeignTrace:
 
 
 def _joined(fields: list[str], separator: str) -> list[str]:
-    """perf does not quote: put together again an event such as ``cpu/event=0x3,umask=1/`` cut by a comma."""
+    """Join events such as ``cpu/event=0x3,umask=1/`` that a comma separator has cut: perf does not quote them."""
     whole: list[str] = []
     for text in fields:
         if whole and whole[-1].count("/") == 1 and re.match(r"^[\w.]+/", whole[-1]):
@@ -131,7 +133,7 @@ def _joined(fields: list[str], separator: str) -> list[str]:
 
 
 def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator: str) -> None:
-    """One line without its time: [where [, CPUs]], count, unit, event [, control group], run time, percent, ..."""
+    """Parse a line without its time: [where [, CPUs]], count, unit, event [, control group], run time, percent, ..."""
     end = next(
         (
             n
@@ -160,7 +162,7 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
 
 
 def _is_count_before_unit(fields: list[str], n: int, end: int) -> bool:
-    """Whether the count is field ``n``: a number (the number of CPUs before it is one, too), then unit, event."""
+    """Whether field ``n`` is the count: a number (like the number of CPUs before it), followed by unit and event."""
     if not (fields[n] in NOT_A_COUNT or re.fullmatch(r"-?\d+(\.\d+)?", fields[n])):
         return False
     followed = fields[n + 1]
@@ -168,7 +170,7 @@ def _is_count_before_unit(fields: list[str], n: int, end: int) -> bool:
 
 
 def read_perf_json(path: Path) -> ForeignTrace:
-    """The output of `perf stat -I MS -j`: an object a line. Raises `TraceFileError`."""
+    """Read the output of `perf stat -I MS -j`: one object per line. Raises `TraceFileError`."""
     read = _Counts(path, "perf-json")
     for at, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

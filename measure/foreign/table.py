@@ -1,4 +1,4 @@
-"""Tables: CSV and Parquet, one column a metric, one row an interval; columns that say when are no metrics."""
+"""Reads tables, CSV and Parquet: one column per metric, one row per interval; time columns are not metrics."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BOUNDARY = re.compile(
     r"(_(s|ms|us|ns|sec|msec|usec|nsec|seconds|time|cycles|instructions))?)$",
     re.IGNORECASE,
 )
-"""Columns that say when an interval was, such as those of our own traces (``begin_cycles``)."""
+"""Columns with the time of an interval, such as those of this project's traces (``begin_cycles``)."""
 
 _SEPARATORS = (",", ";", "\t", "|")
 
 
 def is_boundary(heading: str) -> bool:
-    """Whether a column says when, not how much."""
+    """Whether a column has the time of an interval instead of a metric."""
     return _BOUNDARY.match(name_and_unit(heading)[0]) is not None
 
 
 def read_csv(path: Path) -> ForeignTrace:
-    """A table in text with names in the first row, separated by commas, semicolons, tabs or bars.
+    """Read a text table with names in the first row, separated by commas, semicolons, tabs or bars.
 
-    Lines that start with ``#`` are comments. Empty cells, ``nan`` and perf's ``<not counted>`` are values that
+    Lines that start with ``#`` are comments. Empty cells, ``nan`` and perf's ``<not counted>`` stand for values that
     were not measured. ``name [unit]`` in the first row gives a unit. Raises `TraceFileError`.
     """
     lines = [
@@ -65,7 +65,7 @@ def read_csv(path: Path) -> ForeignTrace:
 
 
 def read_parquet(path: Path) -> ForeignTrace:
-    """A table in Parquet, such as the traces of `measure run`. Raises `TraceFileError`."""
+    """Read a Parquet table, such as a trace of `measure run`. Raises `TraceFileError`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,14 +89,14 @@ def read_parquet(path: Path) -> ForeignTrace:
     named = [name_and_unit(heading) for heading in chosen]
     units = {name: unit for name, unit in named if unit}
     values = np.column_stack(columns)
-    interval, totals = _told_by_our_own(table.schema)
+    interval, totals = _interval_and_totals(table.schema)
     return ForeignTrace(
         path, "parquet", tuple(name for name, _ in named), values, units, interval=interval, totals=totals
     )
 
 
-def _told_by_our_own(schema: Any) -> tuple[str, dict[str, float]]:
-    """What a record of one of our own traces is, and the totals of the run; nothing for other files."""
+def _interval_and_totals(schema: Any) -> tuple[str, dict[str, float]]:
+    """The interval in words, and totals of the run, as far as a trace of this project has them in its metadata."""
     about = json.loads((schema.metadata or {}).get(b"perturbation", b"{}"))
     spec = about.get("spec", {})
     if not {"interval", "interval_unit"} <= set(spec):
@@ -107,6 +107,7 @@ def _told_by_our_own(schema: Any) -> tuple[str, dict[str, float]]:
 
 
 def _check_headings(headings: Sequence[str], where: str) -> None:
+    """Raise `TraceFileError` for headings without metrics, with numbers, or with a metric given twice."""
     metrics = [name_and_unit(heading)[0] for heading in headings if not is_boundary(heading)]
     twice = sorted({name for name in metrics if metrics.count(name) > 1})
     if twice:

@@ -1,6 +1,6 @@
-"""A trace that another tool took: events per interval, and what its file says about how they were counted.
+"""A trace of another tool: events per interval, and how they were counted, as far as its file says.
 
-What the readers of the formats make and the comparison takes; it does nothing itself.
+The readers of the formats make it, the comparison uses it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from measure.errors import MeasureError
 
 NOT_A_COUNT = ("<not counted>", "<not supported>")
-"""What `perf stat` writes in place of a count: nothing was measured, which is not the same as zero."""
+"""Text of `perf stat` in place of a count: nothing was measured, which differs from zero."""
 
 _MISSING = ("", "nan", "-", "null", "none", "na", "n/a", *NOT_A_COUNT)
 
 _WHOLE = 0.9
-"""A last interval shorter than this share of the usual one is not whole."""
+"""A last interval shorter than this fraction of the usual length is not whole."""
 
 
 class TraceFileError(MeasureError):
@@ -35,11 +35,10 @@ class ForeignTrace:
     """One run.
 
     ``metrics``: (m,) names; ``values``: (n, m) events per interval, nan where nothing was measured;
-    ``units``: metric to unit, those without one left out; ``multiplexed``: metric to the smallest share of
-    the time [%] that it was really counted, those always counted left out; ``interval``: what a record is,
-    for people; ``interval_seconds``: how long it usually takes, nan where times are not known; ``totals``:
-    events of the whole run, where the file knows more than its whole intervals; ``warnings``: what is to be
-    known about this file, sentences without its name.
+    ``units``: metric to unit, for metrics with a unit; ``multiplexed``: metric to the smallest fraction of the time [%]
+    during which it was really counted, for metrics that were not always counted; ``interval``: a record's length in
+    words; ``interval_seconds``: its usual length, nan if unknown; ``totals``: events of the whole run, if the file
+    has more than whole intervals; ``warnings``: sentences about this file, without its name.
     """
 
     path: Path
@@ -76,7 +75,7 @@ def read_text(path: Path) -> str:
 
 
 def number(text: str, path: Path, line: int, what: str) -> float:
-    """``text`` as a number, nan where it stands for nothing measured.
+    """``text`` as a number, nan if it stands for a value that was not measured.
 
     Raises `TraceFileError` for other text and for infinities, naming file, line and ``what``.
     """
@@ -101,7 +100,7 @@ def usual_step(times_seconds: Sequence[float]) -> float:
 
 
 def seconds_text(seconds: float) -> str:
-    """A length of time for people: ``"20 ms"``."""
+    """A length of time in words: ``"20 ms"``."""
     if not seconds > 0:
         return "one interval"
     for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -112,9 +111,9 @@ def seconds_text(seconds: float) -> str:
 
 
 def whole_until(times_seconds: Sequence[float]) -> int:
-    """How many intervals are whole: the last one ends with the program and may be shorter.
+    """Number of whole intervals: the last one ends with the program and may be shorter.
 
-    A shorter one has less of everything, so that it would correlate all metrics.
+    A shorter interval has less of every event, so that it would correlate all metrics.
     """
     steps = np.diff(np.asarray([0.0, *times_seconds]))
     cut = len(steps) > 2 and steps[-1] < _WHOLE * usual_step(times_seconds)

@@ -1,1 +1,1 @@
-"""What no real machine has: undisturbed software metrics, true positions, and the cost of the sampler itself."""
+"""Ground truth: undisturbed software metrics, true alignments, and the sampler's own perturbation."""

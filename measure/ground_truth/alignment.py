@@ -1,8 +1,10 @@
-"""How far alignments are off in a campaign, and which channels to align on.
+"""Measures how far alignment algorithms put a run's records from their true places in the baseline, and chooses the
+channels (the metrics that are matched).
 
-The errors are `measure.merge.truth`'s. Here is which pairs of runs are compared, and a greedy choice of channels:
-beginning with none, the channel is added with which an algorithm errs least, as long as that helps. It is made on
-pairs with one reference and judged on pairs with another, so that the choice does not flatter itself.
+`measure.merging.truth` computes the errors. This module selects the pairs of runs to compare, and chooses channels
+greedily: it starts with no channel and adds the one with which the algorithm errs least, as long as the error falls.
+The choice is made on pairs with one reference run and judged on pairs with another, so that it does not flatter
+itself.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from measure.merge.progress import EventCurve, progress_boundaries
-from measure.merge.truth import (
+from measure.campaign.run_types import BASELINE, Run
+from measure.merging.program_progress import EventCurve, progress_boundaries
+from measure.merging.truth import (
     STEP_PENALTY,
     Algorithm,
     aligned_positions,
@@ -23,7 +26,6 @@ from measure.merge.truth import (
     within_baseline,
 )
 from measure.report.model import AlignmentError, AlignmentTruth, ChannelChoice
-from measure.types import BASELINE, Run
 
 RUNS_PER_GROUP = 3
 CHOSEN_ON = 6
@@ -36,11 +38,14 @@ Pairs = Sequence[tuple[Run, Run, EventCurve]]
 
 
 def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: EventCurve) -> AlignmentTruth:
-    """Errors by group, algorithm and channels, and the choice of channels. Needs two baselines with anchors counted."""
+    """Errors by group, algorithm and channels, and the chosen channels.
+
+    Needs at least two baselines whose reference events were counted.
+    """
     reference, second = baselines[0], baselines[1]
     groups = list(dict.fromkeys(run.spec.group for run in runs))
     by_group = {BASELINE: list(baselines[1 : 1 + RUNS_PER_GROUP])}
-    by_group |= {group: _some(runs, group, RUNS_PER_GROUP) for group in groups}
+    by_group |= {group: _first_runs(runs, group, RUNS_PER_GROUP) for group in groups}
     compared = [run for group in by_group.values() for run in group]
     table = alignment_error(reference, compared, curve=curve)
     errors = []
@@ -53,18 +58,18 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
                 str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist()
             )
         )
-    # Chosen on some pairs, judged on others with another reference; all groups take part in both.
+    # The channels are chosen on some pairs and judged on others with another reference; both have all groups.
     training = _interleaved(reference, by_group, curve)[:CHOSEN_ON]
     others = {BASELINE: list(baselines[2 : 2 + RUNS_PER_GROUP]) or [reference]}
-    others |= {group: _some(runs, group, RUNS_PER_GROUP)[::-1] for group in groups}
+    others |= {group: _first_runs(runs, group, RUNS_PER_GROUP)[::-1] for group in groups}
     test = _interleaved(second, others, curve)[:CHOSEN_ON]
     hardware = reference.spec.hardware_metrics
     choices = []
     for algorithm in CHOSEN_FOR:
         steps = choose_channels(training, hardware, algorithm)
         chosen = steps[-1][0]
-        on_chosen, on_all = (typical_error(test, channels, algorithm) for channels in (chosen, hardware))
-        choices.append(ChannelChoice(algorithm, chosen, steps, on_chosen, on_all))
+        chosen_error, all_error = (typical_error(test, channels, algorithm) for channels in (chosen, hardware))
+        choices.append(ChannelChoice(algorithm, chosen, steps, chosen_error, all_error))
     widths = np.concatenate([truth_resolution(reference, run, curve) for run in compared])
     return AlignmentTruth(
         errors=tuple(errors),
@@ -81,19 +86,20 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
 def typical_error(
     pairs: Pairs, channels: Sequence[str], algorithm: Algorithm, step_penalty: float = STEP_PENALTY
 ) -> float:
-    """Geometric mean over ``pairs`` of the mean absolute error in records: pairs that are hard do not decide alone."""
+    """Geometric mean over ``pairs`` of the mean absolute error in records, so that hard pairs do not dominate."""
     errors = []
     for reference, run, curve in pairs:
         truth = true_positions(reference, run, curve)
-        found = aligned_positions(reference, run, channels, algorithm, step_penalty)
-        errors.append(np.abs(found - truth)[within_baseline(reference, truth)].mean())
+        aligned = aligned_positions(reference, run, channels, algorithm, step_penalty)
+        errors.append(np.abs(aligned - truth)[within_baseline(reference, truth)].mean())
     return float(np.exp(np.mean(np.log(np.maximum(errors, _SMALLEST_ERROR)))))
 
 
 def choose_channels(
     pairs: Pairs, metrics: Sequence[str], algorithm: Algorithm
 ) -> tuple[tuple[tuple[str, ...], float], ...]:
-    """Greedy: the channels after each addition and the typical error with them, while that falls."""
+    """Greedy choice. One entry per added channel: the channels so far and their `typical_error`. Ends when no channel
+    lowers it."""
     steps: list[tuple[tuple[str, ...], float]] = []
     chosen: tuple[str, ...] = ()
     while len(chosen) < len(metrics):
@@ -118,14 +124,14 @@ def _estimate_error(reference: Run, run: Run, curve: EventCurve) -> float:
     return float(np.abs(estimate - truth)[within_baseline(reference, truth)].mean())
 
 
-def _some(runs: Sequence[Run], group: str, most: int) -> list[Run]:
+def _first_runs(runs: Sequence[Run], group: str, most: int) -> list[Run]:
     return [run for run in runs if run.spec.group == group][:most]
 
 
 def _interleaved(
     reference: Run, groups: dict[str, list[Run]], curve: EventCurve
 ) -> list[tuple[Run, Run, EventCurve]]:
-    """One pair of each group, then another of each, and so on."""
+    """Pairs taken in turn: the first run of each group, then the second of each, and so on."""
     longest = max(len(members) for members in groups.values())
     return [
         (reference, members[n], curve)

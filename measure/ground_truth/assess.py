@@ -1,4 +1,4 @@
-"""The ground truth of a campaign from its runs: sampler, software pairs, alignments, and what follows from them."""
+"""Computes a campaign's ground truth from its runs: sampler, software pairs, alignment errors, and the findings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from measure.campaign.run_types import BASELINE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.alignment import assess_alignment
 from measure.ground_truth.prepare import SAMPLED, Prepared
@@ -18,8 +19,8 @@ from measure.ground_truth.software import (
     transfer_error,
     with_software,
 )
-from measure.perturbation import inner_perturbation
-from measure.perturbation_types import Perturbation
+from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.perturbation import inner_perturbation
 from measure.report.model import (
     AlignmentTruth,
     Control,
@@ -31,18 +32,22 @@ from measure.report.model import (
     SoftwareTruth,
 )
 from measure.stats.correlation import Correlations
-from measure.types import BASELINE, Run
 
 RUNS_READ = 3
-"""Of each group, for how well values are read off by anchors."""
+"""Runs of each group on which values derived from reference events are compared with counted ones."""
 WORTH_CHOOSING = 0.9
-"""Fewer channels are recommended when they err at most this much of what all do."""
+"""Fewer channels are recommended when their error is at most this fraction of the error on all channels."""
+_JSON_KEYS = {"reference_events": "anchors"}
+"""Keys of summary.json that differ from the names of `GroundTruth`'s fields."""
 
 
 def assess(
     prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], None] = lambda what: None
 ) -> GroundTruth:
-    """Everything that the ``runs`` of ``prepared`` tell. Raises `MeasureError` with fewer than two baselines."""
+    """The ground truth that the ``runs`` of ``prepared`` show.
+
+    Raises `MeasureError` with fewer than two baselines or without an instrumented run.
+    """
     campaign, calibration = prepared.plan.campaign, prepared.calibration
     ordered = sorted(runs, key=lambda run: run.spec.replicate)
     baselines = [run for run in ordered if run.spec.group == BASELINE]
@@ -51,8 +56,8 @@ def assess(
     instrumented = [run for name in variants for run in ordered if run.spec.group == name]
     if len(baselines) < 2 or not instrumented:
         raise MeasureError(
-            f"{len(baselines)} baselines and {len(instrumented)} instrumented runs succeeded: the ground truth needs "
-            "at least two and one"
+            f"got {len(baselines)} successful baselines and {len(instrumented)} successful instrumented runs, expected "
+            "at least two and one: the ground truth cannot be computed"
         )
     progress("ground truth: the sampler")
     sampler, why_not = None, prepared.sampler_why_not
@@ -86,14 +91,15 @@ def assess(
         sources=sources,
         controls=checked,
         alignment=alignment,
-        anchors=len(calibration.anchors),
+        reference_events=len(calibration.reference_events),
         rejected=calibration.rejected,
         events=calibration.total_events,
         instructions=int(calibration.curve.instructions[-1]),
         out_of_order=calibration.out_of_order,
         findings=(
-            *_of_sampler(sampler, why_not), *_of_software(software, sources), *_of_alignment(alignment),
-            *_of_controls(checked), *_of_anchors(prepared, baselines, instrumented),
+            *_sampler_findings(sampler, why_not), *_software_findings(software, sources),
+            *_alignment_findings(alignment), *_control_findings(checked),
+            *_reference_event_findings(prepared, baselines, instrumented),
         ),
     )  # fmt: skip
 
@@ -104,9 +110,9 @@ def with_ground_truth(
     runs: Sequence[Run],
     progress: Callable[[str], None] = lambda what: None,
 ) -> ReportData:
-    """The report's data with the ground truth in them, and with the baseline's undisturbed software metrics.
+    """``data`` with the ground truth, and with the undisturbed software metrics of the first baseline.
 
-    Perturbation that no hardware pair shows is among the findings of the whole campaign, before all others.
+    Perturbation that no hardware pair shows is put first among the findings of the whole campaign.
     """
     truth = assess(prepared, runs, progress)
     first = min(
@@ -120,7 +126,7 @@ def with_ground_truth(
     values = np.column_stack([first.trace.columns(campaign.hardware_metrics), *software])
     names = (*campaign.hardware_metrics, *campaign.software_metrics)
     example = Signals(data.baseline_example.label, names, values)
-    hidden = tuple(_of_hidden(one) for one in truth.software if one.hidden)
+    hidden = tuple(_hidden_finding(one) for one in truth.software if one.hidden)
     return replace(data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings))
 
 
@@ -128,6 +134,7 @@ def _software(
     prepared: Prepared, name: str, metrics: tuple[str, ...], baselines: Sequence[Run], runs: Sequence[Run],
     exact: frozenset[str],
 ) -> SoftwareTruth:  # fmt: skip
+    """Perturbation of one variant's pairs: hardware pairs, and pairs that involve its software metrics."""
     campaign = prepared.plan.campaign
     hardware = campaign.hardware_metrics
     before, after = (
@@ -135,16 +142,16 @@ def _software(
         for group in (baselines, runs)
     )
     levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
-    found = inner_perturbation(before, after, concerning=metrics, **levels)
+    all_pairs = inner_perturbation(before, after, concerning=metrics, **levels)
     h = len(hardware)
-    within = inner_perturbation(
+    hardware_pairs = inner_perturbation(
         [_first(one, h) for one in before], [_first(one, h) for one in after], **levels
     )
-    return SoftwareTruth(name, metrics, within, found)
+    return SoftwareTruth(name, metrics, hardware_pairs, all_pairs)
 
 
 def _first(one: Correlations, count: int) -> Correlations:
-    """Those of the first metrics only."""
+    """The correlations of the first ``count`` metrics."""
     return Correlations(
         one.metrics[:count],
         one.rho[:count, :count],
@@ -154,68 +161,71 @@ def _first(one: Correlations, count: int) -> Correlations:
     )
 
 
-def _of_sampler(sampler: SamplerTruth | None, why_not: str) -> list[str]:
+def _sampler_findings(sampler: SamplerTruth | None, why_not: str) -> list[str]:
     if sampler is None:
         return [f"What the sampler itself changes was not compared: {why_not}."]
-    told = (
+    sentence = (
         f"Sampling by signals adds {sampler.instructions_percent.mean():.2f}% of instructions and "
         f"{sampler.cycles_percent.mean():+.2f}% of cycles; within a run that is {sampler.inner.verdict}"
     )
     if sampler.outer_held_out is not None:
-        told += f", across runs {sampler.outer_held_out.verdict}"
+        sentence += f", across runs {sampler.outer_held_out.verdict}"
     worst = _worst(sampler.inner)
-    return [f"{told}{f' ({worst})' if worst else ''}."]
+    return [f"{sentence}{f' ({worst})' if worst else ''}."]
 
 
 def _worst(perturbation: Perturbation) -> str:
+    """The pair that changed most, in words; "" when no pair is defined."""
     pair = next((pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)), None)
     if pair is None:
         return ""
     return f"{pair.name}: rho {pair.baseline_rho:.2f} to {pair.run_rho:.2f}"
 
 
-def _of_software(software: Sequence[SoftwareTruth], sources: Sequence[MetricSource]) -> list[str]:
-    told = [_of_hidden(one) for one in software if one.hidden]
-    quiet = [one.variant for one in software if one.software.verdict == "equivalent"]
-    if quiet:
-        told.append(f"Pairs with software metrics are equivalent in {', '.join(quiet)}.")
-    open_ones = [one.variant for one in software if one.software.verdict == "inconclusive"]
-    if open_ones:
-        told.append(f"Pairs with software metrics are undecided in {', '.join(open_ones)}: add runs.")
+def _software_findings(software: Sequence[SoftwareTruth], sources: Sequence[MetricSource]) -> list[str]:
+    """Sentences on variants by verdict, and on metrics without an exact probe."""
+    findings = [_hidden_finding(one) for one in software if one.hidden]
+    equivalent = [one.variant for one in software if one.software.verdict == "equivalent"]
+    if equivalent:
+        findings.append(f"Pairs with software metrics are equivalent in {', '.join(equivalent)}.")
+    inconclusive = [one.variant for one in software if one.software.verdict == "inconclusive"]
+    if inconclusive:
+        findings.append(f"Pairs with software metrics are undecided in {', '.join(inconclusive)}: add runs.")
     both = [
         one.variant
         for one in software
         if one.software.verdict == "perturbed" and one.hardware.verdict == "perturbed"
     ]
     if both:
-        told.append(
+        findings.append(
             f"Both hardware pairs and pairs with software metrics are perturbed in {', '.join(both)}."
         )
     without = [source for source in sources if source.why_not]
     if without:
-        told.append(
-            f"No exact probe for {', '.join(source.metric for source in without)}: their undisturbed values are read "
-            "off by anchors."
+        findings.append(
+            f"No exact probe for {', '.join(source.metric for source in without)}: their undisturbed values are "
+            "derived from reference events."
         )
-    return told
+    return findings
 
 
-def _of_hidden(one: SoftwareTruth) -> str:
+def _hidden_finding(one: SoftwareTruth) -> str:
     perturbed = sum(pair.verdict == "perturbed" for pair in one.software.pairs)
     return (
-        f"{one.variant}: perturbation that no hardware pair shows (these are {one.hardware.verdict}): {perturbed} of "
-        f"{len(one.software.pairs)} pairs with a software metric, the worst {_worst(one.software)}. Collect its "
-        "metrics in several runs."
+        f"{one.variant}: perturbation that no hardware pair shows (hardware pairs: {one.hardware.verdict}): "
+        f"{perturbed} of {len(one.software.pairs)} pairs with a software metric, the worst {_worst(one.software)}. "
+        "Collect its metrics in several runs."
     )
 
 
-def _of_alignment(alignment: AlignmentTruth) -> list[str]:
+def _alignment_findings(alignment: AlignmentTruth) -> list[str]:
+    """Sentences on the errors of the algorithms, and the recommended algorithm and channels."""
     groups = [group for group, _ in alignment.estimate_error]
     means = {
         algorithm: float(np.mean([alignment.error(group, algorithm) for group in groups]))
         for algorithm in ("full", "penalty", "linear")
     }
-    told = [
+    findings = [
         f"Aligned on all hardware metrics, exact warping misplaces a record by {means['full']:.2f} records on average "
         f"(baselines: {alignment.error(BASELINE, 'full'):.2f}); with a step penalty by {means['penalty']:.2f}, and a "
         f"straight line by {means['linear']:.2f}."
@@ -223,19 +233,19 @@ def _of_alignment(alignment: AlignmentTruth) -> list[str]:
     best = min(alignment.choices, key=lambda one: min(one.error, one.error_of_all))
     named = {"full": "exact warping", "penalty": "warping with a step penalty"}[best.algorithm]
     if best.error < WORTH_CHOOSING * best.error_of_all:
-        told.append(
+        findings.append(
             f"Align by {named} on {', '.join(best.channels)}: on pairs of runs that the choice has not seen it "
             f"typically errs by {best.error:.2f} records, on all channels by {best.error_of_all:.2f}."
         )
     else:
-        told.append(
+        findings.append(
             f"Align by {named} on all channels: it typically errs by {best.error_of_all:.2f} records, and a choice "
             f"of fewer by {best.error:.2f} on pairs of runs that it had not seen."
         )
-    return told
+    return findings
 
 
-def _of_controls(checked: Sequence[Control]) -> list[str]:
+def _control_findings(checked: Sequence[Control]) -> list[str]:
     if not checked:
         return ["No metric has a probe in an instrumented program: counters were not checked against probes."]
     # A boundary may fall between the counter's increment at a call and the entry that the probe sees.
@@ -244,39 +254,42 @@ def _of_controls(checked: Sequence[Control]) -> list[str]:
         return [f"Counter and probe of one program differ: {', '.join(wrong)}; see the controls."]
     events = sum(one.events for one in checked)
     split = sum(1 for one in checked if one.largest)
-    told = ", but for single events that a boundary cuts in two," if split else ""
+    exception = ", but for single events that a boundary cuts in two," if split else ""
     named = ", ".join(one.metric for one in checked)
-    return [f"Control: counter and probe agree in every record{told} for {named} ({events:,} events)."]
+    return [f"Control: counter and probe agree in every record{exception} for {named} ({events:,} events)."]
 
 
-def _of_anchors(prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]) -> list[str]:
+def _reference_event_findings(
+    prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]
+) -> list[str]:
+    """Warnings that true positions are rough or not to be trusted."""
     calibration = prepared.calibration
-    told = []
+    findings = []
     if calibration.out_of_order:
-        told.append(
-            f"At {calibration.out_of_order:.2%} of the moments looked at, anchors came in another order in the "
-            "instrumented program: true positions are rough there."
+        findings.append(
+            f"At {calibration.out_of_order:.2%} of the observed moments, the instrumented program's reference events "
+            "came in another order: true positions are rough there."
         )
     endings = {run.stdout_tail for run in [*baselines, *instrumented]}
     if len(endings) > 1:
-        told.append(
-            "The program's output differs between runs: what it does is not the same in each, and true positions "
-            "are not to be trusted."
+        findings.append(
+            "The program's output differs between runs: the program does not do the same in each run, so do not trust "
+            "the true positions."
         )
-    return told
+    return findings
 
 
 def plain(truth: GroundTruth | None) -> dict[str, Any]:
-    """The entry of summary.json: plain JSON types, nan as null; nothing without a ground truth."""
+    """The entry of summary.json: plain JSON types, nan as null; empty without a ground truth."""
     if truth is None:
         return {}
-    found = asdict(truth)
+    found = {_JSON_KEYS.get(name, name): value for name, value in asdict(truth).items()}
     if truth.sampler is not None:
         for key in ("instructions_percent", "cycles_percent"):
             found["sampler"][key] = float(found["sampler"][key].mean())
     for entry, one in zip(found["software"], truth.software, strict=True):
         entry["hidden"] = one.hidden
-        entry["hardware"] = one.hardware.verdict  # whose pairs are the variant's own
+        entry["hardware"] = one.hardware.verdict  # the hardware pairs themselves are in the variant's own entry
     return {"ground_truth": _without_nan(found)}
 
 

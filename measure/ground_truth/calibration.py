@@ -1,9 +1,10 @@
-"""How far a program is after so many anchors: once for each program and input, without a timing model.
+"""Calibrates a program: its own instructions and counter totals as functions of the number of reference events.
 
-Two runs are watched closely, stopping some times in every record: that of the program itself tells its instructions,
-that of a build with every software metric its counters, both as functions of the anchors' events. What a program
-does at which event is the same in every run of every build, so any run whose anchors are counted can be read by these
-curves: where it truly is, and what the counters would show.
+Done once for each program and input, without a timing model. Two runs are observed several times in every record: a
+run of the plain program gives its instructions, and a run of a build with every software metric gives the counters,
+both as functions of the reference events so far. In every run of every build the program does the same at the same
+event. These curves therefore translate the reference events counted in any run into its true position and into the
+values that the counters would have.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.linux.elf import load_image
-from emulator.linux.files import VirtualFiles
+from emulator.linux.loader.elf import load_image
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
+from measure.campaign.run_types import RunSpec
+from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
-from measure.ground_truth.anchors import Kind, candidates, kind_of, shared
-from measure.merge.progress import EventCurve
-from measure.store import write_atomically
+from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
+from measure.merging.program_progress import EventCurve
 from measure.targets.emulated import layout_of, program_of
-from measure.types import RunSpec
 
-LOOKS = 50_000
-"""How often a run is looked at: about 16 times a record in traces of 3000."""
+OBSERVATIONS = 50_000
+"""Observations in a run: about 16 in each record of a trace of 3000 records."""
 SHORTEST_STEP_INSTRUCTIONS = 200
 ORDER_KINDS = 8
 _FORMAT = 3
@@ -39,16 +40,17 @@ _FORMAT = 3
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the anchors of a program tell.
+    """Reference events of a program, and the curves over them.
 
-    ``anchors``: names; ``rejected``: candidates that happen, but not equally often in all builds. ``curve``: of the
-    program itself. ``metrics``: software metrics; ``software_progress`` ``(g,)`` and ``software`` ``(g, s)``: the
-    counters' running totals after so many of the program's own instructions. ``total_events``: anchors of a whole run.
-    ``out_of_order``: share of the moments looked at where the commonest kinds of anchors had not come in the order
-    of the other build; 0 unless something is wrong. ``file_name``: where it is kept, empty for nowhere.
+    ``reference_events``: names; ``rejected``: candidates that happen, but not equally often in all builds. ``curve``:
+    of the plain program. ``metrics``: software metrics; ``software_progress`` ``(g,)`` and ``software`` ``(g, s)``:
+    progress in the program's own instructions, and the counters' running totals at that progress. ``total_events``:
+    reference events of a whole run. ``out_of_order``: fraction of the observations at which the most frequent kinds
+    of reference events came in another order than in the other build; 0 unless something is wrong. ``file_name``:
+    the file that keeps the calibration, "" for none.
     """
 
-    anchors: tuple[str, ...]
+    reference_events: tuple[str, ...]
     rejected: tuple[str, ...]
     curve: EventCurve
     metrics: tuple[str, ...]
@@ -59,7 +61,7 @@ class Calibration:
     file_name: str = ""
 
     def counter_at(self, metric: str, progress: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Running total of a software metric after so many of the program's own instructions, ``(n,)``."""
+        """Running total of a software metric at ``progress`` ``(n,)`` in the program's own instructions, ``(n,)``."""
         total = self.software[:, self.metrics.index(metric)]
         return np.floor(np.interp(progress, self.software_progress, total) + 0.5).astype(np.int64)
 
@@ -73,12 +75,12 @@ def calibrate(
     place: Path | None = None,
     notify: Callable[[str], None] = lambda text: None,
 ) -> Calibration:
-    """Find the anchors of a program and what they tell.
+    """Find the reference events of a program and measure the curves over them.
 
     ``plain``: a run of the program itself; ``counting``: one of a build with all software metrics; ``others``: a run
-    of each other build whose anchors must be the same; ``binaries``: further programs that must have them.
-    ``place``: directory that keeps the result. Raises `MeasureError` when a run fails or nothing can serve as an
-    anchor.
+    of each other build that must have the same reference events; ``binaries``: further programs that must have them.
+    ``place``: directory that keeps the result. Raises `MeasureError` when a run fails or no event qualifies as a
+    reference event.
     """
     key = _key([plain, counting, *others], binaries)
     kept = place / f"calibration-{key}.npz" if place is not None else None
@@ -86,7 +88,7 @@ def calibrate(
         try:
             return load_calibration(kept)
         except (OSError, ValueError, KeyError):
-            pass  # damaged: made again
+            pass  # damaged: calibrate again
     notify("Looking for events that are the same in all builds")
     specs = _different([plain, counting, *others])
     images = [load_image(Path(spec.binary)) for spec in specs]
@@ -95,26 +97,26 @@ def calibrate(
     counts = []
     length = 0
     for spec, image in zip(specs, images, strict=True):
-        known = candidates(image)
-        totals, instructions = count_events(spec, [known[name] for name in names])
+        kinds = candidates(image)
+        totals, instructions = count_events(spec, [kinds[name] for name in names])
         counts.append(dict(zip(names, totals, strict=True)))
         length = length or instructions
     happens = {name for name in names if any(one[name] for one in counts)}
-    anchors = tuple(n for n in names if n in happens and all(one[n] == counts[0][n] for one in counts))
-    if not anchors:
+    reference_events = tuple(n for n in names if n in happens and all(one[n] == counts[0][n] for one in counts))
+    if not reference_events:
         raise MeasureError(
-            "no call and no store happens equally often in all builds: true positions cannot be told; "
-            "does the program do the same in every run?"
+            "no call and no store happens equally often in all builds: expected a program that does the same in every "
+            "run; without reference events true positions cannot be determined"
         )
-    common = sorted(anchors, key=lambda name: -counts[0][name])[:ORDER_KINDS]
-    step = max(length // LOOKS, SHORTEST_STEP_INSTRUCTIONS)
-    first, second = (_watch(spec, anchors, common, step) for spec in (plain, counting))
+    common = sorted(reference_events, key=lambda name: -counts[0][name])[:ORDER_KINDS]
+    step = max(length // OBSERVATIONS, SHORTEST_STEP_INSTRUCTIONS)
+    first, second = (_observe(spec, reference_events, common, step) for spec in (plain, counting))
     curve = EventCurve(first.events, first.instructions)
     result = Calibration(
-        anchors=anchors,
-        rejected=tuple(name for name in names if name in happens and name not in anchors),
+        reference_events=reference_events,
+        rejected=tuple(name for name in names if name in happens and name not in reference_events),
         curve=curve,
-        metrics=tuple(name for name, _, _ in counting.counters),
+        metrics=tuple(counter.metric for counter in counting.counters),
         software_progress=curve.positions(second.events, second.instructions),
         software=second.counters,
         total_events=int(first.events[-1]),
@@ -127,8 +129,8 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class _Watched:
-    """Running totals at each look, ``(g, ...)``; the first look is before the program, the last at its end."""
+class _Observed:
+    """Running totals at each observation, ``(g, ...)``; the first is before the program starts, the last at its end."""
 
     instructions: NDArray[np.int64]
     events: NDArray[np.int64]
@@ -137,13 +139,13 @@ class _Watched:
 
 
 class _NoCounters:
-    """Counters that a sampler in the program may stop and read, and that hold nothing."""
+    """Hardware counters that an in-guest sampler may stop and read; all are 0."""
 
     def read_csr(self, number: int) -> int | None:
         return 0 if CSR_FIRST_HPM <= number <= CSR_LAST_HPM or number == CSR_CONTROL else None
 
     def write_control(self, value: int) -> None:
-        """Nothing is counted."""
+        """Ignored: nothing is counted."""
 
 
 def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
@@ -168,7 +170,7 @@ def _check(machine: Machine, spec: RunSpec) -> None:
 
 
 def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:
-    """How often events of each kind happen in a whole run without a timing model, and its instructions."""
+    """Number of events of each kind in a whole run without a timing model, and the run's instructions."""
     counter = EventCounter(kinds)
     with _machine(spec, counter) as machine:
         machine.run()
@@ -176,33 +178,34 @@ def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:
         return counter.totals().tolist(), machine.instructions
 
 
-def _watch(spec: RunSpec, anchors: Sequence[str], common: Sequence[str], step: int) -> _Watched:
+def _observe(spec: RunSpec, reference_events: Sequence[str], common: Sequence[str], step: int) -> _Observed:
+    """Run ``spec`` and observe it every ``step`` instructions; ``common``: kinds that are counted one by one, too."""
     image = load_image(Path(spec.binary))
-    kinds = [kind_of(image, anchors), *(kind_of(image, [name]) for name in common)]
+    kinds = [kind_of(image, reference_events), *(kind_of(image, [name]) for name in common)]
     counter = EventCounter(kinds)
     places = []
     for metric, symbol, offset in spec.counters:
         found = image.find_symbol(symbol)
         if found is None:
-            raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} is not there")
+            raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} cannot be read")
         places.append(found.address + offset)
-    looks: list[list[int]] = []
+    observed: list[list[int]] = []
     counts = [counter.totals()]
     with _machine(spec, counter) as machine:
-        looks.append([0, *(0 for _ in places)])
+        observed.append([0, *(0 for _ in places)])
         running = True
         while running:
             running = machine.advance_to_instructions(machine.instructions + step)
             machine.drain()
             counts.append(counter.totals())
-            looks.append([machine.instructions, *(machine.memory.read_int(at, 8) for at in places)])
+            observed.append([machine.instructions, *(machine.memory.read_int(at, 8) for at in places)])
         _check(machine, spec)
-    seen, totals = np.array(looks, np.int64), np.array(counts, np.int64)
-    return _Watched(seen[:, 0], totals[:, 0], totals[:, 1:], seen[:, 1:])
+    values, totals = np.array(observed, np.int64), np.array(counts, np.int64)
+    return _Observed(values[:, 0], totals[:, 0], totals[:, 1:], values[:, 1:])
 
 
-def _out_of_order(first: _Watched, second: _Watched) -> float:
-    """Share of the looks at ``second`` at which a kind of anchor is not between the ``first``'s neighbouring looks."""
+def _out_of_order(first: _Observed, second: _Observed) -> float:
+    """Fraction of the observations of ``second`` with a kind outside the neighbouring observations of ``first``."""
     after = np.minimum(np.searchsorted(first.events, second.events, "left"), len(first.events) - 1)
     before = np.searchsorted(first.events, second.events, "right") - 1
     low, high = first.kinds[np.minimum(before, after)], first.kinds[np.maximum(before, after)]
@@ -215,16 +218,16 @@ def _different(specs: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _key(specs: Sequence[RunSpec], binaries: Sequence[str]) -> str:
-    from measure.plan import content_key
+    from measure.campaign.plan import content_keys
 
-    text = json.dumps([_FORMAT, LOOKS, *(content_key(spec) for spec in specs), *sorted(binaries)])
+    text = json.dumps([_FORMAT, OBSERVATIONS, *content_keys(specs), *sorted(binaries)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _save(result: Calibration, path: Path) -> None:
     with path.open("wb") as file:
         np.savez_compressed(
-            file, anchors=np.array(result.anchors), rejected=np.array(result.rejected, np.str_),
+            file, anchors=np.array(result.reference_events), rejected=np.array(result.rejected, np.str_),
             metrics=np.array(result.metrics, np.str_), curve_events=result.curve.events,
             curve_instructions=result.curve.instructions, software_progress=result.software_progress,
             software=result.software, facts=np.array([result.total_events, result.out_of_order]),
@@ -232,14 +235,14 @@ def _save(result: Calibration, path: Path) -> None:
 
 
 def load_calibration(path: Path) -> Calibration:
-    """What `calibrate` kept in a file. Raises OSError, ValueError and KeyError for one that is none."""
+    """The calibration that `calibrate` kept in a file. Raises OSError, ValueError or KeyError for a damaged file."""
     with np.load(path) as kept:
         total, out_of_order = kept["facts"]
-        anchors, rejected, metrics = (
+        reference_events, rejected, metrics = (
             tuple(str(name) for name in kept[field]) for field in ("anchors", "rejected", "metrics")
         )
         curve = EventCurve(kept["curve_events"], kept["curve_instructions"])
         return Calibration(
-            anchors, rejected, curve, metrics, kept["software_progress"], kept["software"], int(total),
+            reference_events, rejected, curve, metrics, kept["software_progress"], kept["software"], int(total),
             float(out_of_order), path.name,
         )  # fmt: skip

@@ -1,10 +1,10 @@
-"""What a campaign's ground truth needs before its runs are made: calibration, probes, and the other sampler's runs.
+"""Prepares a campaign's ground truth before its runs: calibration, probes, and baselines by the other sampler.
 
     prepared = prepare(plan, document, directory, notify)
     outcome = execute_plan(prepared.specs, store)
     truth = assess(prepared, outcome.runs)          # measure.ground_truth.assess
 
-What is prepared stays beside the results, so that `assess` can be done anew without sources or compiler.
+The result stays beside the runs' results, so that `assess` can be repeated without sources or compiler.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from measure.campaign import Campaign
+from common.yaml_document import YamlDocument
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.plan import Plan, content_keys, make_plan
+from measure.campaign.run_types import BASELINE, RunSpec
+from measure.campaign.store import write_text_atomically
 from measure.errors import CampaignError
 from measure.ground_truth.calibration import Calibration, calibrate, load_calibration
 from measure.ground_truth.probing import Probing, find_metric_probes
 from measure.ground_truth.sampler import other_mode
-from measure.plan import Plan, content_key, make_plan
-from measure.store import write_text_atomically
-from measure.types import BASELINE, RunSpec
-from measure.yaml_positions import Document
 
 FILE_NAME = "ground_truth.json"
 SAMPLED = "baseline by the other sampler"
-"""Group of the runs that tell what the sampler changes."""
+"""Group of the runs that show what the sampler changes."""
 EVERYTHING = "everything"
 MOST_VARIANTS = 6
 _FORMAT = "perturbation-ground-truth-1"
@@ -35,10 +35,11 @@ _FORMAT = "perturbation-ground-truth-1"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan whose runs have probes, and what else tells the truth.
+    """A plan whose runs have probes, and what else the ground truth needs.
 
     ``plan``: the campaign's own, with probes; ``sampler_specs``: baselines by the other sampler, of group `SAMPLED`;
-    ``sampler_why_not``: why there are none; ``refused``: software metrics without an exact probe, and why.
+    ``sampler_why_not``: why there are none; ``exact``: software metrics with an exact probe; ``refused``: those
+    without, and why.
     """
 
     plan: Plan
@@ -56,27 +57,28 @@ class Prepared:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """`content_key` of each."""
+        """`content_keys` of the specs."""
         return (*self.plan.keys, *self.sampler_keys)
 
 
 def prepare(
     plan: Plan,
-    document: Document,
+    document: YamlDocument,
     directory: Path,
     notify: Callable[[str], None] = lambda text: None,
     target: str = "emulated",
 ) -> Prepared:
-    """Find anchors and probes of the programs of ``plan`` and give its runs these probes; keep that in ``directory``.
+    """Find reference events and probes of the plan's programs, and give these probes to its runs.
 
-    Raises `CampaignError` for a campaign without software metrics, `MeasureError` when nothing can serve as anchor.
+    The result is kept in ``directory``. Raises `CampaignError` for a campaign without software metrics, `MeasureError`
+    when no event qualifies as a reference event.
     """
     campaign = plan.campaign
     if not campaign.variant_sets():
         raise CampaignError(f"{document.path}: ground truth needs software metrics, got none")
-    watched = make_plan(_everything(campaign), document, notify, target)
-    plain = next(spec for spec in watched.specs if spec.group == BASELINE)
-    counting = next(spec for spec in watched.specs if spec.group == EVERYTHING)
+    calibrated = make_plan(_everything(campaign), document, notify, target)
+    plain = next(spec for spec in calibrated.specs if spec.group == BASELINE)
+    counting = next(spec for spec in calibrated.specs if spec.group == EVERYTHING)
     other, why_not = other_mode(campaign)
     others = make_plan(other, document, notify, target) if other is not None else None
     variants = list({spec.group: spec for spec in reversed(plan.specs)}.values())[: MOST_VARIANTS + 1]
@@ -91,7 +93,7 @@ def prepare(
     probing = Probing(calibration, exact)
     specs = tuple(probing.probed(spec) for spec in plan.specs)
     prepared = Prepared(
-        replace(plan, specs=specs, keys=tuple(content_key(spec) for spec in specs)),
+        replace(plan, specs=specs, keys=content_keys(specs)),
         tuple(replace(spec, group=SAMPLED) for spec in others.specs) if others is not None else (),
         others.keys if others is not None else (),
         why_not,
@@ -104,20 +106,20 @@ def prepare(
 
 
 def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
-    """What `prepare` kept in ``directory`` for ``plan``; None when there is nothing. Raises `CampaignError`."""
+    """The result of `prepare` from ``directory`` for ``plan``; None without it. Raises `CampaignError` if damaged."""
     path = directory / FILE_NAME
     if not path.exists():
         return None
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-        if known["format"] != _FORMAT:
-            raise CampaignError(f"{path}: got format {known['format']!r}, expected {_FORMAT!r}")
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT!r}")
         specs = tuple(
-            RunSpec(**{name: _frozen(value) for name, value in spec.items()}) for spec in known["sampler"]
+            RunSpec.from_json(spec) for spec in saved["sampler"]
         )
         return Prepared(
-            plan, specs, tuple(known["sampler_keys"]), known["sampler_why_not"],
-            load_calibration(directory / known["calibration"]), tuple(known["exact"]), known["refused"],
+            plan, specs, tuple(saved["sampler_keys"]), saved["sampler_why_not"],
+            load_calibration(directory / saved["calibration"]), tuple(saved["exact"]), saved["refused"],
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CampaignError(
@@ -126,6 +128,7 @@ def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
 
 
 def _save(prepared: Prepared, directory: Path) -> None:
+    """Write the preparation for `load_prepared`."""
     text = json.dumps(
         {
             "format": _FORMAT,
@@ -143,7 +146,7 @@ def _save(prepared: Prepared, directory: Path) -> None:
 
 
 def _everything(campaign: Campaign) -> Campaign:
-    """One run of the plain program and one that counts all software metrics, both in the first code layout."""
+    """A campaign of one plain run and one that counts all software metrics, both in the first code layout."""
     changes: dict[str, Any] = {
         "variants": {EVERYTHING: tuple(campaign.software_metrics)},
         "cumulative": None,
@@ -154,7 +157,3 @@ def _everything(campaign: Campaign) -> Campaign:
     }
     return campaign.model_copy(update=changes)
 
-
-def _frozen(value: Any) -> Any:
-    """JSON's lists as the tuples that they were."""
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,6 +1,6 @@
-"""A campaign's runs with probes: the anchors in all of them, and each software metric that has an exact probe.
+"""Adds probes to a campaign's runs: one for all reference events, and one for each metric that has an exact probe.
 
-Probes count without touching the program, so the other columns of a run's trace stay what they are without.
+Probes count without touching the program, so a run's other columns stay as they are without probes.
 """
 
 from __future__ import annotations
@@ -9,40 +9,43 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from emulator.linux.elf import ElfImage, load_image
-from measure.builds import catalogue_entry
-from measure.campaign import Campaign
-from measure.ground_truth.anchors import Kind, kind_of
+from emulator.linux.loader.elf import ElfImage, load_image
+from measure.campaign.builds import catalogue_entry
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
 from measure.ground_truth.calibration import Calibration, count_events
-from measure.merge.progress import PROGRESS
-from measure.types import BASELINE, RunSpec
+from measure.ground_truth.reference_events import Kind, kind_of
+from measure.merging.program_progress import PROGRESS
 
-_Named = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]
-"""Instructions as symbol and offset, and ranges as symbol, offset and length: the same in every code layout."""
+_SymbolicProbe = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]
+"""A probe by symbols: instructions as (symbol, offset), ranges as (symbol, offset, length); fits every code layout."""
 
 
 @dataclass(frozen=True)
 class MetricProbes:
-    """Probes of software metrics, for any layout of the plain program.
+    """Probes of software metrics, for any code layout of the plain program.
 
-    ``refused``: for each metric without an exact probe, why.
+    ``by_symbol``: the probe of each metric; ``refused``: for each metric without an exact probe, the reason.
     """
 
-    named: Mapping[str, _Named]
+    by_symbol: Mapping[str, _SymbolicProbe]
     refused: Mapping[str, str]
 
     @property
     def exact(self) -> tuple[str, ...]:
         """Metrics with an exact probe."""
-        return tuple(self.named)
+        return tuple(self.by_symbol)
 
-    def of(self, image: ElfImage, metrics: Iterable[str], plain: bool) -> dict[str, Kind]:
-        """Probes in one program; in an instrumented one those that are entries of functions or variables' stores."""
+    def in_program(self, image: ElfImage, metrics: Iterable[str], plain: bool) -> dict[str, Kind]:
+        """Probes in one program, by metric.
+
+        An instrumented program (not ``plain``) gets only probes at entries of functions and at stores to variables.
+        """
         found = {}
         for metric in metrics:
-            if metric not in self.named:
+            if metric not in self.by_symbol:
                 continue
-            pcs, ranges = self.named[metric]
+            pcs, ranges = self.by_symbol[metric]
             if not plain and any(offset for _, offset in pcs):
                 continue  # instructions within a function lie elsewhere in other code
             names = [name for name, _ in pcs] + [name for name, _, _ in ranges]
@@ -58,22 +61,22 @@ class MetricProbes:
 
 
 def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibration) -> MetricProbes:
-    """The exact probes of the campaign's software metrics in its plain program, and why others have none.
+    """Exact probes of the campaign's software metrics in its plain program, and why other metrics have none.
 
-    Beside those that are exact by what the compiler may do there are those that it left exact: entries of a function
-    that happen as often in a whole run as the counter of ``calibration`` counted, in all builds. A probe that counts
-    something else is refused.
+    A probe is exact when `ProbeFinder` proves it. A function's entry is also exact when the compiler happened to
+    preserve it: when it happens as often in a whole run as the counter of ``calibration`` counted, in all builds.
+    A probe whose total differs from the counter's is refused.
     """
-    from instrumenter.build import preprocess_all
+    from instrumenter.building.program_build import preprocess_all
+    from instrumenter.building.toolchain import Toolchain
     from instrumenter.errors import InstrumenterError
-    from instrumenter.probes import ProbeError, ProbeFinder
-    from instrumenter.toolchain import Toolchain
+    from instrumenter.find.probes import ProbeError, ProbeFinder
 
     metrics = campaign.software_metrics
     program = campaign.program
     flags = list(program.flags)
     if program.catalogue:
-        from measure.programs import ensure_sources
+        from measure.programs.catalogue import ensure_sources
 
         entry = catalogue_entry(program)
         sources: Sequence[Path] = ensure_sources(entry)
@@ -81,9 +84,9 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
     else:
         sources = [program.source] if program.source else list(program.sources)
     if not sources:
-        why = "the program is built by its own makefile; probes are looked for in lists of sources only"
+        why = "the program is built by its own makefile; probes need a program given by its sources"
         return MetricProbes({}, dict.fromkeys(metrics, why))
-    named: dict[str, _Named] = {}
+    named: dict[str, _SymbolicProbe] = {}
     refused: dict[str, str] = {}
     try:
         finder = ProbeFinder(
@@ -99,17 +102,17 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
             refused[metric] = str(error).removeprefix(f"metric '{metric}': ")
             continue
         try:
-            named[metric] = _named(image, probe.pcs, probe.store_ranges)
+            named[metric] = _symbolic_probe(image, probe.pcs, probe.store_ranges)
         except LookupError as error:
             refused[metric] = str(error)
-    # An optimiser may do anything with a recursive function, say; whether it did, the counts below tell.
+    # A recursive function, say, may be transformed by the optimiser; the totals below show whether it was.
     for metric in refused:
         spec = metrics[metric]
         function = spec.function if spec.event == "entry" else spec.callee if spec.event == "call" else None
         narrowed = spec.file or spec.line or spec.add or (spec.event == "call" and spec.function)
-        if function and not narrowed and f"call {function}" in calibration.anchors:
+        if function and not narrowed and f"call {function}" in calibration.reference_events:
             named[metric] = ((function, 0),), ()
-    kinds = MetricProbes(named, refused).of(image, list(named), plain=True)
+    kinds = MetricProbes(named, refused).in_program(image, list(named), plain=True)
     totals, _ = count_events(plain, list(kinds.values()))
     for metric, probed in zip(kinds, totals, strict=True):
         counted = int(calibration.software[-1, calibration.metrics.index(metric)])
@@ -118,12 +121,13 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
         else:
             del named[metric]
             refused.setdefault(
-                metric, f"its probe counts {probed:,} events where the counter counts {counted:,}"
+                metric, f"its probe counts {probed:,} events, its counter {counted:,}"
             )
     return MetricProbes(named, refused)
 
 
-def _named(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[int, int]]) -> _Named:
+def _symbolic_probe(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[int, int]]) -> _SymbolicProbe:
+    """A probe by unique symbols. Raises `LookupError` for an address outside of them."""
     unique = {symbol.name for symbol in image.symbols}
     for symbol in image.symbols:
         if symbol.name in unique and image.find_symbol(symbol.name) != symbol:
@@ -138,7 +142,7 @@ def _named(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[int, int]
                 and symbol.name in unique
             ):
                 return symbol.name, address - symbol.address
-        raise LookupError(f"no symbol of its own names address {address:#x}")
+        raise LookupError(f"address {address:#x} lies in no symbol with a unique name")
 
     return (
         tuple(place(pc, True) for pc in pcs),
@@ -147,22 +151,27 @@ def _named(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[int, int]
 
 
 class Probing:
-    """Gives specs their probes; each program is looked at once."""
+    """Adds probes to run specifications; each program is loaded once."""
 
     def __init__(self, calibration: Calibration, metric_probes: MetricProbes) -> None:
         self._calibration, self._metrics = calibration, metric_probes
         self._images: dict[str, ElfImage] = {}
 
     def probed(self, spec: RunSpec) -> RunSpec:
-        """``spec`` with the anchors' probe and, as far as there are exact ones, those of software metrics.
+        """``spec`` with a probe for the reference events and with the exact probes of software metrics.
 
-        A baseline gets those of all metrics, another run those of the metrics that it counts itself.
+        A baseline gets the probes of all metrics, an instrumented run those of the metrics that it counts.
         """
         if spec.binary not in self._images:
             self._images[spec.binary] = load_image(Path(spec.binary))
         image = self._images[spec.binary]
         plain = spec.group == BASELINE
-        wanted = self._metrics.exact if plain else [name for name, _, _ in spec.counters]
-        probes = [(PROGRESS, *kind_of(image, self._calibration.anchors))]
-        probes += [(metric, *kind) for metric, kind in self._metrics.of(image, wanted, plain).items()]
-        return replace(spec, probes=tuple(probes))
+        wanted = self._metrics.exact if plain else [counter.metric for counter in spec.counters]
+        kinds = {PROGRESS: kind_of(image, self._calibration.reference_events)}
+        kinds |= self._metrics.in_program(image, wanted, plain)
+        return replace(spec, probes=tuple(_places(name, kind) for name, kind in kinds.items()))
+
+
+def _places(name: str, kind: Kind) -> ProbePlaces:
+    instructions, stores = kind
+    return ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))

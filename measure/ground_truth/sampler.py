@@ -1,7 +1,7 @@
-"""What the sampler itself changes: the campaign's baselines sampled by signals and by the machine unnoticed.
+"""Measures what the sampler itself changes: baselines sampled by signals against the same ones sampled ideally.
 
-Same seeds, same programs but for the sampler. Pairs of runs with one seed are alike, which the tests, made for
-independent groups, do not use: they err on the side of fewer alarms.
+Both groups have the same seeds and programs; only the sampler differs. The tests ignore this pairing by seed, so they
+may miss a small change, but do not raise more false alarms.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from measure.campaign import Campaign
-from measure.perturbation import inner_perturbation, outer_perturbation
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.run_types import Run
+from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import SamplerTruth
 from measure.stats.correlation import spearman
-from measure.types import Run
 
 Mode = Literal["ideal", "signal"]
 
 
 def other_mode(campaign: Campaign) -> tuple[Campaign | None, str]:
-    """The campaign's baselines by the other sampler, or why there are none."""
+    """A campaign of the baselines by the other sampler; or None, and why it is not possible."""
     mode: Mode = "ideal" if campaign.sampling.mode == "signal" else "signal"
     if mode == "signal" and campaign.sampling.interval[1] != "cycles":
         return (
             None,
-            "a sampler in the program goes by a timer, and this campaign's intervals are in instructions",
+            "the in-guest sampler needs intervals in cycles, and this campaign's intervals are in instructions",
         )
     changes: dict[str, Any] = {
         "sampling": campaign.sampling.model_copy(update={"mode": mode}),
@@ -38,7 +38,7 @@ def other_mode(campaign: Campaign) -> tuple[Campaign | None, str]:
 
 
 def assess_sampler(campaign: Campaign, ideal: Sequence[Run], by_signal: Sequence[Run]) -> SamplerTruth:
-    """Compare, with the campaign's levels."""
+    """Compare the two groups of runs, with the campaign's delta, alpha and seed."""
     hardware = campaign.hardware_metrics
     before, after = ([run.trace.columns(hardware) for run in group] for group in (ideal, by_signal))
     inner = inner_perturbation(

@@ -1,10 +1,10 @@
-"""Software metrics of disturbed and undisturbed runs, whose relations may change where hardware pairs do not show it.
+"""Compares software metrics of disturbed and undisturbed runs, where hardware pairs may not show a perturbation.
 
 "A given perturbation may not affect relationship between hardware metrics but may affect the relationship between two
 software metrics or one software and one hardware metric" (Mytkowicz et al., section 4, the second open problem). On a
-real machine it cannot be told, since undisturbed runs have no software metrics. Here baselines have them: from exact
-probes, and for metrics without one from the anchors, by which the counters' values of one run can be read off for any
-other (`measure.ground_truth.calibration`). Runs of both kinds are read in the same way, so that nothing but the
+real machine this cannot be measured, since undisturbed runs have no software metrics. Here baselines have them: from
+exact probes, or derived from reference events, by which the counter values of one run follow for any other
+(`measure.ground_truth.calibration`). Runs with and without instrumentation are evaluated alike, so that only the
 instrumentation differs between them.
 """
 
@@ -15,25 +15,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.campaign.run_types import BASELINE, PROBE, Run
 from measure.errors import MeasureError
 from measure.ground_truth.calibration import Calibration
-from measure.merge.progress import anchors_at_boundaries
+from measure.merging.program_progress import PROGRESS, reference_events_at_boundaries
 from measure.report.model import Control
 from measure.stats.correlation import Correlations, spearman
-from measure.types import BASELINE, PROBE, Run
 
 
 def software_column(run: Run, metric: str, calibration: Calibration, exact: bool) -> NDArray[np.int64]:
     """Events of a software metric in each record of ``run``, ``(n,)``, whether or not the run counts it.
 
-    ``exact``: from its probe, or in a run that counts the metric from the counter; else from the anchors.
+    ``exact``: from its probe, or from the counter in a run that counts the metric; else derived from reference events.
     """
     if exact:
         name = metric if run.spec.group != BASELINE else f"{PROBE}{metric}"
         return np.asarray(run.trace.values[:, run.trace.metrics.index(name)], np.int64)
-    if anchors_at_boundaries(run) is None:
+    if reference_events_at_boundaries(run) is None:
         raise MeasureError(
-            f"{run.spec.group}/{run.spec.replicate} has no probe of its progress: its {metric} is unknown"
+            f"{run.spec.group}/{run.spec.replicate} has no probe '{PROGRESS}': its {metric} cannot be derived"
         )
     return np.asarray(np.diff(calibration.counter_at(metric, calibration.curve.boundaries(run))))
 
@@ -52,7 +52,7 @@ def with_software(
 
 
 def controls(runs: Sequence[Run]) -> tuple[Control, ...]:
-    """Probe against counter, for every metric that has both in some of ``runs``."""
+    """Probe compared with counter, for every metric that has both in any of ``runs``."""
     found: dict[str, list[tuple[int, int, int]]] = {}
     for run in runs:
         for name, _, _ in run.spec.counters:
@@ -78,25 +78,26 @@ def controls(runs: Sequence[Run]) -> tuple[Control, ...]:
 def transfer_error(
     runs: Sequence[Run], calibration: Calibration, metrics: Sequence[str], exact: frozenset[str]
 ) -> dict[str, tuple[float, float]]:
-    """How far values read off by anchors are from those counted: by exact probes in baselines, by counters elsewhere.
+    """Difference between derived and counted values of each metric that any of ``runs`` counts.
 
-    For each metric that any of ``runs`` counts: mean absolute difference a record in percent of the mean count, and
-    Spearman's rho of the two, means over runs; nan where undefined.
+    Derived from reference events; counted by exact probes in baselines, by counters elsewhere. For each metric: mean
+    absolute difference per record in percent of the mean count, and Spearman's rho of the two, means over runs; nan
+    where undefined.
     """
     found = {}
     for metric in metrics:
         errors, rhos = [], []
         for run in runs:
             if metric not in (
-                exact if run.spec.group == BASELINE else [name for name, _, _ in run.spec.counters]
+                exact if run.spec.group == BASELINE else [counter.metric for counter in run.spec.counters]
             ):
                 continue
             counted = software_column(run, metric, calibration, True)
-            read = software_column(run, metric, calibration, False)
+            derived = software_column(run, metric, calibration, False)
             if counted.any():
-                errors.append(100 * float(np.abs(read - counted).mean() / counted.mean()))
-                pair = np.column_stack([counted, read])
-                rhos.append(float(spearman(pair, ("counted", "read")).rho[0, 1]))
+                errors.append(100 * float(np.abs(derived - counted).mean() / counted.mean()))
+                pair = np.column_stack([counted, derived])
+                rhos.append(float(spearman(pair, ("counted", "derived")).rho[0, 1]))
         nan = float("nan")
         found[metric] = (float(np.mean(errors)), float(np.mean(rhos))) if errors else (nan, nan)
     return found

@@ -1,1 +1,1 @@
-"""The report that a person reads: figures, and one self-contained HTML page."""
+"""The report of a campaign: figures, and one self-contained HTML page."""

@@ -1,7 +1,7 @@
 """The figures of a report; each takes plain data and returns a matplotlib figure.
 
-Figures 3 to 8 of Mytkowicz et al., "Understanding Measurement Perturbation in Trace-based Data", for one
-campaign, and what they leave out: how large each change is against what still counts as none.
+Figures 3 to 8 of Mytkowicz et al., "Understanding Measurement Perturbation in Trace-based Data", for one campaign,
+and one figure more: the size of each change against the largest change that counts as none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_types import Pair, Perturbation
+from measure.perturbation.analysis_types import Pair, Perturbation
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.report.style import (
     BASELINE,
@@ -38,7 +38,7 @@ def mean_rho(rho: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def changes(perturbation: Perturbation, most: int = 28) -> Any:
-    """Each pair's change of z with its interval against the zone that counts as none."""
+    """The change of z of the ``most`` worst pairs with its interval; the zone that counts as no change is shaded."""
     pairs = [pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)][:most]
     figure, axes = new_figure(7.4, 1.1 + 0.24 * max(len(pairs), 1))
     axes.axvspan(-perturbation.delta, perturbation.delta, color="#e8f1ec", zorder=0)

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_metrics import TIED
-from measure.perturbation_types import Perturbation
-from measure.perturbation_words import in_words, p_number, pair_in_words, percent
-from measure.report import figures, ground_truth
+from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.uninformative_metrics import TIED
+from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.report import figures
+from measure.report import ground_truth_section as ground_truth
 from measure.report.model import ReportData, VariantReport
 from measure.report.style import as_data_uri, short
 
@@ -53,9 +54,9 @@ def render(data: ReportData) -> str:
     )  # fmt: skip
     drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
     drawn["across_runs"] = as_data_uri(figures.across_runs(data))
-    known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
-    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data)) if known else None
-    with_outer = known and any(variant.outer_held_out is not None for variant in data.variants)
+    overheads_known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
+    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data)) if overheads_known else None
+    with_outer = overheads_known and any(variant.outer_held_out is not None for variant in data.variants)
     drawn["outer"] = as_data_uri(figures.outer_against_overhead(data)) if with_outer else None
     drawn["traces"] = as_data_uri(figures.traces(data))
     if data.ground_truth is not None:
@@ -89,7 +90,7 @@ def _spread(values: NDArray[np.float64]) -> str:
 
 
 def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | None = None) -> Any:
-    """A table's cell with a verdict in words; of ``variant``, with what is to be read beside it."""
+    """A table cell with a verdict in words; with ``variant``, its caveats are added."""
     from markupsafe import escape
 
     if perturbation is None:

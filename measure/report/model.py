@@ -1,4 +1,4 @@
-"""What a report shows, as plain data: filled from an analysis, read by the figures and the page."""
+"""Plain data of a report: `measure.campaign.analysis` fills it, the figures and the page read it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation_metrics import MetricFinding, caveat
-from measure.perturbation_types import Pair, Perturbation, Verdict
-from measure.perturbation_words import in_words
+from measure.perturbation.analysis_types import Pair, Perturbation, Verdict
+from measure.perturbation.uninformative_metrics import MetricFinding, caveat
+from measure.perturbation.wording import in_words
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class VariantReport:
     """One set of software metrics collected together.
 
     ``rho``: (r, m, m) correlations of the hardware metrics, a matrix a run; overheads in percent of the mean
-    baseline, (r,), nan where they are not known. ``doubts``: findings on metrics that the verdict involves, leaves out
-    or collects.
+    baseline, (r,), nan where unknown. ``metric_findings``: findings on the metrics that the verdict involves, leaves
+    out or collects.
     """
 
     name: str
@@ -45,22 +45,22 @@ class VariantReport:
     outer_joint: Perturbation | None
     outer_held_out: Perturbation | None
     example: Signals
-    doubts: tuple[MetricFinding, ...] = ()
+    metric_findings: tuple[MetricFinding, ...] = ()
 
     @property
     def caveat(self) -> str:
-        """What is to be read beside an *equivalent*: metrics without events, constant or tied. Empty without any."""
-        return caveat(self.doubts) if self.verdict == "equivalent" else ""
+        """Restriction of an *equivalent* verdict: metrics without events, constant or tied. Empty without any."""
+        return caveat(self.metric_findings) if self.verdict == "equivalent" else ""
 
     def in_words(self, perturbation: Perturbation) -> str:
-        """The verdict of one comparison, in words that cannot be misread."""
-        doubts = caveat([one for one in self.doubts if one.kind == "hardware"])
-        beside = f"; {doubts}" if doubts and perturbation.verdict == "equivalent" else ""
+        """The verdict of one comparison in plain words, with its caveat."""
+        restriction = caveat([one for one in self.metric_findings if one.kind == "hardware"])
+        beside = f"; {restriction}" if restriction and perturbation.verdict == "equivalent" else ""
         return in_words(perturbation) + beside
 
     @property
     def verdict(self) -> Verdict:
-        """Of the whole variant: the gravest of inner and held-out outer."""
+        """The variant's verdict: the gravest of the inner and the held-out outer one."""
         verdicts = [p.verdict for p in (self.inner, self.outer_held_out) if p is not None]
         for gravest in ("perturbed", "inconclusive"):
             if gravest in verdicts:
@@ -70,7 +70,7 @@ class VariantReport:
 
 @dataclass(frozen=True)
 class SamplerTruth:
-    """Baselines sampled by signals against the same ones sampled ideally: what the sampler itself changes.
+    """Baselines sampled by signals compared with the same ones sampled ideally: what the sampler itself changes.
 
     Overheads in percent of the mean ideal run, ``(r,)``.
     """
@@ -83,7 +83,7 @@ class SamplerTruth:
 
 @dataclass(frozen=True)
 class SoftwareTruth:
-    """Perturbation of a variant's pairs that involve software metrics beside that of its hardware pairs."""
+    """Perturbation of a variant's pairs that involve software metrics, and that of its hardware pairs."""
 
     variant: str
     metrics: tuple[str, ...]
@@ -92,7 +92,7 @@ class SoftwareTruth:
 
     @property
     def hidden(self) -> bool:
-        """Perturbed, and no hardware pair shows it."""
+        """Whether software pairs are perturbed and no hardware pair shows it."""
         return self.software.verdict == "perturbed" and self.hardware.verdict != "perturbed"
 
     def of_kind(self, both_software: bool) -> tuple[Pair, ...]:
@@ -106,10 +106,10 @@ class SoftwareTruth:
 
 @dataclass(frozen=True)
 class MetricSource:
-    """Where the undisturbed values of a software metric are from.
+    """Source of the undisturbed values of a software metric.
 
-    ``why_not``: why there is no exact probe, empty for an exact one. ``error_percent`` and ``rho`` tell how far values
-    read off by anchors are from counted ones, be it by an exact probe or by the counters of instrumented runs: mean
+    ``why_not``: why there is no exact probe, "" for an exact one. ``error_percent`` and ``rho``: how far values derived
+    from reference events are from values counted by an exact probe or by the counters of instrumented runs: mean
     difference in percent of the mean count of a record, and Spearman's correlation; nan where nothing was counted.
     """
 
@@ -121,10 +121,10 @@ class MetricSource:
 
 @dataclass(frozen=True)
 class Control:
-    """Does a probe in the instrumented programs see what their counters count?
+    """Comparison of a metric's counter with its probe in the instrumented programs.
 
-    ``runs``: how many were compared; ``events``: counted by the counters in all records; ``difference``: of the sums;
-    ``largest``: difference in any one record.
+    ``runs``: number of runs compared; ``events``: counted by the counters in all records; ``difference``: of the sums;
+    ``largest``: largest difference in one record.
     """
 
     metric: str
@@ -136,7 +136,7 @@ class Control:
 
 @dataclass(frozen=True)
 class AlignmentError:
-    """How far an algorithm is off on some channels, in records: means over ``runs`` runs of ``group``."""
+    """Error of an algorithm on one set of channels, in records: means over ``runs`` runs of ``group``."""
 
     group: str
     algorithm: str
@@ -150,10 +150,10 @@ class AlignmentError:
 
 @dataclass(frozen=True)
 class ChannelChoice:
-    """What to align on with ``algorithm``: ``channels`` that did best on some pairs of runs.
+    """The channels to align on with ``algorithm``: ``channels``, chosen greedily on one set of pairs of runs.
 
-    ``steps``: the greedy choice, channels and typical error (geometric mean over pairs) in records; ``error``,
-    ``error_of_all``: the same with these and with all channels on other pairs.
+    ``steps``: channels and typical error (geometric mean over pairs) in records after each addition; ``error``,
+    ``error_of_all``: typical error with the chosen and with all channels on other pairs.
     """
 
     algorithm: str
@@ -165,7 +165,7 @@ class ChannelChoice:
 
 @dataclass(frozen=True)
 class AlignmentTruth:
-    """Errors of alignments against the truth, and what to align on.
+    """Errors of alignments against the true alignment, and the channels to align on.
 
     ``resolution_median``, ``resolution_p95``: width in records within which the truth is certain.
     ``estimate_error``: mean error of the estimate by instructions per event, by group.
@@ -187,11 +187,11 @@ class AlignmentTruth:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What no real machine tells. ``sampler`` None: not compared, and ``sampler_why_not`` says why.
+    """What only an emulated machine can measure. ``sampler`` is None if not compared, ``sampler_why_not`` says why.
 
-    ``anchors``: kinds of events that are the same in all builds; ``events``: how often they happen in a run;
-    ``instructions``: of the program itself; ``out_of_order``: share of the moments looked at where their order was
-    another.
+    ``reference_events``: number of kinds of reference events; ``events``: number of reference events in a run;
+    ``instructions``: of the program itself; ``out_of_order``: fraction of the observations at which their order
+    differed.
     """
 
     sampler: SamplerTruth | None
@@ -200,7 +200,7 @@ class GroundTruth:
     sources: tuple[MetricSource, ...]
     controls: tuple[Control, ...]
     alignment: AlignmentTruth
-    anchors: int
+    reference_events: int
     rejected: tuple[str, ...]
     events: int
     instructions: int
@@ -212,7 +212,7 @@ class GroundTruth:
 class ReportData:
     """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
 
-    ``metric_findings``: metrics that tell little, to be read before any verdict.
+    ``metric_findings``: findings on metrics that tell little, to be read before any verdict.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The look of all figures: one place for sizes, colours and fonts. Colours are told apart without colour vision
+"""Sizes, colours and fonts of all figures. The colours can be told apart without colour vision
 (Okabe and Ito, "Color Universal Design", 2008)."""
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1,
     layout: Literal["constrained"] | None = "constrained", **options: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """A figure of ``width`` x ``height`` inches with its axes, without a display; ``layout``: None where the margins
-    are set by hand."""
+    """A figure of ``width`` x ``height`` inches with its axes, without a display; ``layout`` is None when the caller
+    sets the margins."""
     import matplotlib
 
     matplotlib.use("Agg", force=False)

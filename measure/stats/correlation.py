@@ -1,9 +1,8 @@
 """Spearman correlation of the metrics of one trace, Fisher's z, and an interval within one trace.
 
-Pure functions over arrays; numpy only. How correlations of many runs are compared is left to
-`measure.perturbation`. There are no p-values here on purpose: the records of a trace are autocorrelated, so
-the usual p-value of a correlation coefficient, which takes them for independent, is wrong by orders of
-magnitude.
+Pure functions over arrays; numpy only. `measure.perturbation.perturbation` compares the correlations of many runs.
+There are no p-values here on purpose: the records of a trace are autocorrelated, so the usual p-value of a
+correlation coefficient, which assumes independence, is wrong by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RHO_CEILING = 0.99
-"""Correlations beyond this magnitude count as this much when they are turned into z.
+"""Correlations beyond this magnitude are reduced to it before they are turned into z.
 
 atanh has no bound: 0.9999 and 0.9990 differ by more, in z, than 0.8 and 0.3. Two metrics that share 99% of
-their ranks are one signal to whoever reasons with them, so what happens above is not counted as change.
+their ranks are one signal for any analysis, so differences above this magnitude do not count as change.
 """
 
 MIN_RECORDS = 4
@@ -43,9 +42,9 @@ class Correlations:
 
 
 def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records the most frequent value fills.
+    """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records the most frequent value has.
 
-    That number is 0 where all values differ.
+    That number is 0 if all values differ.
     """
     order = np.argsort(values)  # in any order among equals, which share their rank
     ordered = values[order]
@@ -61,7 +60,7 @@ def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int
 
 
 def standard_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Average ranks centred and scaled to unit length (zeros when constant), and `average_ranks`' number of records.
+    """Average ranks centred and scaled to unit length (zeros when constant), and the number from `average_ranks`.
 
     The dot product of two such vectors is Spearman's rho.
     """
@@ -155,7 +154,7 @@ def stationary_bootstrap_interval(
         first, second = (_code_ranks(code[rows]) for code in codes)
         length = np.sqrt((first @ first) * (second @ second))
         resampled[index] = first @ second / length if length > 0 else np.nan
-    # The bootstrap needs z itself, not z as it is compared between runs: no ceiling beyond what keeps it
+    # The bootstrap needs z itself, not z as it is compared between runs: the only limit is the one that keeps z
     # finite.
     limit = 1 - 1 / n**2
     centre = np.arctanh(np.clip(correlations.rho[0, 1], -limit, limit))

@@ -1,6 +1,6 @@
-"""Interval for the difference between instrumented runs and baselines, and how many more runs settle it.
+"""Interval for the difference between instrumented runs and baselines, and the number of runs that would settle it.
 
-Quantiles come from scipy.special, which loads in a fraction of the time of scipy.stats, and when needed.
+Quantiles come from scipy.special, which loads in a fraction of the time of scipy.stats, and on demand.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Difference:
     """Mean of the runs minus mean of the baselines.
 
     ``low`` and ``high``: its interval, nan where fewer than two baselines are defined. ``baseline_sd`` and
-    ``run_sd``: the spreads between runs that the interval is built on; ``own_spread``: whether the second is
-    the runs' own or borrowed from the baselines.
+    ``run_sd``: the spreads between runs on which the interval rests; ``own_spread``: whether the second is
+    the runs' own or taken from the baselines.
     """
 
     delta: float
@@ -35,11 +35,11 @@ class Difference:
 def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float) -> Difference:
     """Difference of means of ``runs`` ``(r,)`` and ``baseline`` ``(b,)`` with its ``1 - 2 alpha`` interval.
 
-    The interval that two one-sided tests at level ``alpha`` (TOST, Schuirmann 1987) look at: equivalence
-    within +-delta is the interval lying inside it. Welch-Satterthwaite, with one precaution: the runs are
-    taken to vary at least as much as the baselines, because a few runs that happen to agree are no evidence
-    of precision. What cannot be seen is not covered: with two runs that vary three times as much as the
-    baselines, an interval of 90% holds the truth in 85% of cases. nan values are left out.
+    The interval of two one-sided tests at level ``alpha`` (TOST, Schuirmann 1987): equivalence within +-delta means
+    that the interval lies inside it. Welch-Satterthwaite, with one precaution: the runs are assumed to vary at least
+    as much as the baselines, because a few runs that happen to agree are no evidence of precision. A larger variation
+    that the runs do not show is not covered: with two runs that vary three times as much as the baselines, an
+    interval of 90% contains the truth in 85% of cases. nan values are left out.
     """
     b, r = baseline[np.isfinite(baseline)], runs[np.isfinite(runs)]
     nan = float("nan")
@@ -59,7 +59,7 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
 def extra_runs_for(
     estimate: Difference, n_baseline: int, n_runs: int, *, margin: float, tail: float
 ) -> int | None:
-    """How many more runs *of each kind* tell the estimate from a value ``margin`` (in z) away from it.
+    """Number of additional runs *of each kind* that distinguish the estimate from a value ``margin`` (in z) away.
 
     Significance at one-sided level ``tail`` in 80% of repetitions, if effect and spreads stay as they are. To
     show equivalence the margin is delta - |dz| and the tail alpha; to show a change they are |dz| and
@@ -84,15 +84,15 @@ def extra_runs_for(
 def detectable_change(
     estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, tail: float
 ) -> float:
-    """The change (in z) that is found in 80% of campaigns: significant, and seen to be beyond ``delta``.
+    """The change (in z) that is found in 80% of campaigns: significant, and estimated to be beyond ``delta``.
 
-    ``tail``: one-sided level for one pair. The spread is what `Difference` has. A single run is compared with the
-    largest of a few dozen baselines' statistics, a limit that itself varies: a quarter of the level makes up
-    for that. In simulations (8 to 40 baselines, 1 to 5 runs, 6 to 28 pairs) 78 to 99% were found. nan where
-    the spreads are unknown, or ``tail`` is.
+    ``tail``: one-sided level for one pair. The spread is that of ``estimate``. A single run is compared with the
+    largest of a few dozen baselines' statistics, a limit that itself varies; a quarter of the level compensates
+    that. In simulations (8 to 40 baselines, 1 to 5 runs, 6 to 28 pairs) 78 to 99% were found. nan if the spreads or
+    ``tail`` are unknown.
     """
     if not np.isfinite(estimate.low) or np.isnan(tail):
-        return math.nan  # always this one, so that equal results are equal
+        return math.nan  # always this object, so that equal results compare equal
     error, degrees = _welch(
         estimate.baseline_sd**2,
         estimate.run_sd**2,

@@ -1,9 +1,8 @@
-"""Exact and sampled permutation tests over run labels, with the largest statistic of many columns as the
-judge.
+"""Exact and sampled permutation tests over run labels, decided by the largest statistic of many columns.
 
-The run is the unit: under the null hypothesis the instrumented runs are exchangeable with the baselines, so
-every way of choosing which R of the N runs are called "instrumented" is as likely as the one that was
-observed. What the statistics are computed from is left to `measure.perturbation`.
+The run is the unit: under the null hypothesis the instrumented runs are exchangeable with the baselines, so every
+choice of R of the N runs as "instrumented" is as likely as the observed one. `measure.perturbation.perturbation`
+computes the statistics' input.
 
 Sources: max-T, Westfall and Young 1993, section 2.4; the +1 rule, Phipson and Smyth 2010; false discovery
 rate, Benjamini and Hochberg 1995.
@@ -19,20 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_VARIATION = 1e-12
-"""A column that varies less than this between runs, in z, does not vary: what is left is rounding."""
+"""A column that varies less than this between runs, in z, does not vary: the rest is rounding."""
 
 _TIE = 1e-9
-"""Statistics closer than this, relatively, are the same statistic summed in another order."""
+"""Statistics closer than this, relatively, are equal but for the order of summation."""
 
 _CHUNK_VALUES = 4_000_000
 
 
 @dataclass(frozen=True)
 class Labellings:
-    """Ways of calling R of N runs instrumented; row 0 is the observed one (the last R runs).
+    """Choices of R of N runs as instrumented; row 0 is the observed one (the last R runs).
 
-    ``labels``: ``(k, N)`` of 0 and 1. ``exact``: all of them are there, and p-values are exact; otherwise
-    they are a random sample with the observed one added, which is the +1 rule. Either way, p = share of rows
+    ``labels``: ``(k, N)`` of 0 and 1. ``exact``: all choices are included, and p-values are exact; otherwise
+    they are a random sample with the observed one added, which is the +1 rule. Either way, p = fraction of rows
     at least as extreme as row 0, and never 0.
     """
 
@@ -41,12 +40,12 @@ class Labellings:
 
     @property
     def smallest_p(self) -> float:
-        """No p-value can be smaller than this."""
+        """Lower limit of p-values."""
         return 1 / len(self.labels)
 
 
 def labellings(n_baseline: int, n_runs: int, n_permutations: int, seed: int) -> Labellings:
-    """All labellings where there are at most ``n_permutations``, else so many at random and the observed."""
+    """All labellings if there are at most ``n_permutations``, else so many at random and the observed one."""
     n = n_baseline + n_runs
     count = comb(n, n_runs)
     if count <= n_permutations:
@@ -94,11 +93,10 @@ def max_t(statistics: NDArray[np.float64], *, losses_only: NDArray[np.bool_] | N
 def mean_differences(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Standardised means of the labelled minus the other runs, ``(k, c)``, one row a labelling.
 
-    ``values``: ``(N, c)``, one row a run, nan where undefined; ``labels``: ``(k, N)``. The scale of a column
-    is its spread over all N runs, which no labelling changes: for complete columns this orders labellings and
-    columns exactly as the pooled two-sample t does (t is a monotone function of it), without ever dividing by
-    the tiny spread that a lucky labelling has. A column without variation, or a group without values, gives
-    0.
+    ``values``: ``(N, c)``, one row a run, nan where undefined; ``labels``: ``(k, N)``. Each column is divided by its
+    standard deviation over all N runs, the same for every labelling. For complete columns this gives the same order as
+    the pooled two-sample t (t is a monotone function of it). Unlike t, it never divides by the tiny spread that a
+    labelling may have by chance. A column without variation, or a group without values, gives 0.
     """
     defined = np.isfinite(values)
     counts = defined.sum(axis=0)
@@ -122,10 +120,10 @@ def mean_differences(values: NDArray[np.float64], labels: NDArray[np.float64]) -
 def cross_differences(similarity: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Cross-group minus within-baseline mean similarity, standardised, ``(k, c)``, one row a labelling.
 
-    ``similarity``: ``(N, N, c)`` symmetric in the runs, nan where undefined and on the diagonal; ``labels``:
-    ``(k, N)``. Every labelling is computed anew from all pairs of runs, so that the dependence between
-    quantities that share a run is in the null distribution too. The scale of a column is the root mean square
-    of its differences over the labellings, whose mean is 0. Where a labelling leaves no pair, the value is 0.
+    ``similarity``: ``(N, N, c)`` symmetric in the runs, nan where undefined and on the diagonal; ``labels``: ``(k,
+    N)``. Every labelling is computed anew from all pairs of runs, so that the dependence between quantities that share
+    a run is in the null distribution too. Each column is divided by the root mean square of its differences over the
+    labellings. Where a labelling leaves no pair, the value is 0.
     """
     n_columns = similarity.shape[2]
     result = np.zeros((len(labels), n_columns))
@@ -149,10 +147,10 @@ def cross_differences(similarity: NDArray[np.float64], labels: NDArray[np.float6
 def false_discovery_rates(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Benjamini and Hochberg's q-values of ``p_values`` ``(c,)``; nan stays nan and is not counted."""
     result = np.full(len(p_values), np.nan)
-    known = np.flatnonzero(np.isfinite(p_values))
-    if len(known) == 0:
+    defined = np.flatnonzero(np.isfinite(p_values))
+    if len(defined) == 0:
         return result
-    order = known[np.argsort(p_values[known], kind="stable")]
+    order = defined[np.argsort(p_values[defined], kind="stable")]
     adjusted = p_values[order] * len(order) / np.arange(1, len(order) + 1)
     result[order] = np.minimum(np.minimum.accumulate(adjusted[::-1])[::-1], 1.0)
     return result

@@ -1,8 +1,8 @@
-"""Traces of made-up programs with known properties, on which the statistics are checked.
+"""Traces of synthetic programs with known properties, to check the statistics.
 
-Not a model of any program, but what makes traces hard for statistics: phases, drivers that metrics share,
-autocorrelated and multiplicative noise, counts with ties, runs that differ in length and in pace.
-`Disturbance` is the known effect: none, or one that loosens the correlations of some metrics.
+They have what makes traces hard for statistics: phases, drivers that metrics share, autocorrelated and multiplicative
+noise, counts with ties, runs that differ in length and in pace. `Disturbance` is the known effect: none, or one that
+loosens the correlations of some metrics.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ REPETITIONS = 3
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What instrumentation does to a run: autocorrelated noise of standard deviation ``noise`` (in logarithms
-    of the rate) on the first ``n_metrics`` metrics, and ``slowdown`` more records."""
+    """Effect of instrumentation on a run: autocorrelated noise of standard deviation ``noise`` (in logarithms
+    of the rate) on the first ``n_metrics`` metrics, and more records, by the fraction ``slowdown`` (0.1: 10% more)."""
 
     noise: float = 0.0
     n_metrics: int = 1
@@ -31,12 +31,12 @@ UNDISTURBED = Disturbance()
 
 @dataclass(frozen=True)
 class SyntheticProgram:
-    """What all runs of one program share.
+    """Properties that all runs of one program share.
 
-    ``shape``: ``(n, m)`` logarithm of the rate of each metric at each point of progress. ``events``: ``(m,)``
-    mean count per record; small ones give ties. ``noise``: ``(m,)`` standard deviation of what differs from
-    run to run; ``persistence``: its autocorrelation from record to record. ``pace``: how unevenly runs
-    advance.
+    ``shape``: ``(n, m)`` logarithm of the rate of each metric at each point of progress. ``events``: ``(m,)`` expected
+    count per record where ``shape`` and noise are 0; small values give equal counts (ties). ``noise``: ``(m,)``
+    standard deviation between runs; ``persistence``: its autocorrelation from record to record. ``pace``: how unevenly
+    runs advance.
     """
 
     shape: NDArray[np.float64]

@@ -1,28 +1,28 @@
-"""Where runs happen. A target turns a `RunSpec` into a `Run`, in a worker process, and keeps nothing.
+"""Targets: a target executes a `RunSpec` and returns a `Run`, in a worker process, and stores nothing.
 
-``emulated`` is the real one; ``cycleclose`` simulates only samples of the program in detail; ``fake`` answers at
-once with made-up traces, for tests of everything around it.
+``emulated`` is the real one; ``cycleclose`` simulates only samples of the program in detail; ``fake`` returns made-up
+traces at once, for tests of everything around it.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from measure.types import Run, RunSpec
+from measure.campaign.run_types import Run, RunSpec
 
 
 class Target(Protocol):
-    """A place to run."""
+    """A machine that executes runs."""
 
     def execute(self, spec: RunSpec) -> Run:
-        """Run to the end. Raises `RunError` when the program fails or its trace is of no use."""
+        """Run to the end. Raises `RunError` when the program fails or its trace cannot be used."""
 
     def prepare(self, machine: str) -> None:
-        """Load and compile what a first run on ``machine``, a description as YAML text, would wait for."""
+        """Load and compile in advance what a first run needs on ``machine``, a description as YAML text."""
 
 
 def target_named(name: str) -> Target:
-    """The target called ``name``; imports what it needs only now."""
+    """The target called ``name``; imports its modules on demand."""
     if name == "fake":
         from measure.targets.fake import FakeTarget
 

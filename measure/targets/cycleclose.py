@@ -1,4 +1,4 @@
-"""Runs whose trace is a cycle-close one, or the full simulation that it is compared with."""
+"""The target of cycle-close traces, and of the full simulations that they are compared with."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import numpy as np
 
 from emulator.errors import EmulatorError
 from emulator.first_use import compile_ahead
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import select_metrics
-from emulator.timing.counters import Event
-from emulator.timing.load import parse_machine
-from measure.cycleclose.rerun import trace_in_two_runs
-from measure.cycleclose.rollback import RollBackTracer
-from measure.cycleclose.tracer import Category, Interval, Settings, Tracer
+from emulator.timing.machine_events import Event
+from emulator.timing.machine_file import parse_machine
+from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.cycle_close.rerun import trace_in_two_runs
+from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
-from measure.perturbation_types import FEWEST_RECORDS
+from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.targets.emulated import check_ending, core_of, layout_of, program_of
-from measure.types import Run, RunSpec, Trace
 
 
 class CycleCloseTarget:
-    """See the module. ``spec.cycleclose``: settings of `Settings`, and ``samples`` for two runs (0: one)."""
+    """See the module. ``spec.cycleclose``: fields of `Settings`, and ``samples`` for two runs (0: one)."""
 
     def prepare(self, machine: str) -> None:
         """Compile the kernels of emulator and timing models."""
         compile_ahead(parse_machine(machine, "the campaign's machine"))
 
     def execute(self, spec: RunSpec) -> Run:
-        """Run the spec's program; its noise comes from the spec's seed, as for every other target."""
+        """Run the spec's program; its noise comes from the spec's seed, as on every other target."""
         started = time.perf_counter()
         options: dict[str, Any] = dict(spec.cycleclose)
         samples = options.pop("samples", 0)
@@ -58,26 +58,26 @@ class CycleCloseTarget:
         try:
             core = core_of(spec, config)
             if samples:
-                found = trace_in_two_runs(make, core, settings, samples)
+                intervals = trace_in_two_runs(make, core, settings, samples)
             else:
                 with make() as machine:
                     tracer: Tracer | RollBackTracer
                     if settings.roll_back:
                         tracer = RollBackTracer(machine, core, settings)
                     else:
-                        tracer = Tracer(machine, core, settings, only_settled=True)
-                    found = tracer.settled(list(tracer.intervals()))
+                        tracer = Tracer(machine, core, settings, defer_estimates=True)
+                    intervals = tracer.reestimated(list(tracer.intervals()))
             check_ending(machines[0], machines[0].files)
         except EmulatorError as error:
             raise RunError(str(error)) from error
         tail = machines[0].files.output(1)[-400:].decode("utf-8", "replace")
-        trace, cycles = _trace(found, spec, config)
-        return Run(spec, trace, found[-1].end_instructions, cycles, time.perf_counter() - started, tail)
+        trace, cycles = _trace(intervals, spec, config)
+        return Run(spec, trace, intervals[-1].end_instructions, cycles, time.perf_counter() - started, tail)
 
 
-def _trace(found: list[Interval], spec: RunSpec, config: Any) -> tuple[Trace, int]:
-    """Whole intervals that have an estimate: the first ones may have none, and the last is cut short."""
-    whole = [one for one in found if np.isfinite(one.events).all()][:-1]
+def _trace(intervals: list[Interval], spec: RunSpec, config: Any) -> tuple[Trace, int]:
+    """The trace of whole intervals with an estimate: the first ones may have none, and the last is cut short."""
+    whole = [one for one in intervals if np.isfinite(one.events).all()][:-1]
     if len(whole) < FEWEST_RECORDS:
         raise RunError(
             f"the trace has only {len(whole)} estimated intervals, expected at least {FEWEST_RECORDS}: use shorter "
@@ -90,13 +90,12 @@ def _trace(found: list[Interval], spec: RunSpec, config: Any) -> tuple[Trace, in
     )
     cycles = np.concatenate([[0.0], np.cumsum(events[:, Event.CYCLES])])
     boundaries = [whole[0].begin_instructions, *(one.end_instructions for one in whole)]
-    simulated = sum(one.instructions for one in found if one.category is Category.SIMULATED)
-    share = simulated / found[-1].end_instructions
-    values = np.vstack([values, np.full(len(whole), round(1e6 * share))])
-    return (
-        Trace(
-            np.rint(cycles).astype(np.int64), np.array(boundaries, np.int64), np.rint(values.T).astype(np.int64),
-            spec.metrics,  # the last one: the share of instructions that were simulated, in every record
-        ),
-        round(cycles[-1]),
+    simulated = sum(one.instructions for one in intervals if one.category is Category.SIMULATED)
+    share = simulated / intervals[-1].end_instructions
+    trace = spec.trace(
+        np.rint(cycles).astype(np.int64), np.array(boundaries, np.int64), hardware=np.rint(values.T).astype(np.int64),
+        software=np.zeros((len(whole), 0), np.int64),
+        # The fraction of instructions that were simulated, in every record.
+        extra=np.full((len(whole), 1), round(1e6 * share)),
     )  # fmt: skip
+    return trace, round(cycles[-1])

@@ -1,4 +1,4 @@
-"""Runs on the emulated machine."""
+"""The target that runs programs on the emulated machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from emulator.errors import EmulatorError
 from emulator.first_use import compile_ahead
-from emulator.linux.files import VirtualFiles
-from emulator.linux.process import Layout
+from emulator.linux.loader.process_image import Layout
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import CONTROL_ENABLE, Pmu
 from emulator.probes import EventCounter
 from emulator.sampling import Samples, sample_ideal
-from emulator.timing.config import MachineConfig
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import parse_machine
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
+from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.errors import RunError
-from measure.perturbation_types import FEWEST_RECORDS
-from measure.types import Run, RunSpec, Trace
+from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
@@ -46,6 +46,7 @@ class EmulatedTarget:
         compile_ahead(parse_machine(machine, "the campaign's machine"))
 
     def _execute(self, spec: RunSpec, started: float) -> Run:
+        """Run the program on a new machine, and make its trace."""
         config = parse_machine(spec.machine, spec.machine_name)
         rng = np.random.default_rng([spec.seed, 7])
         layout, phase = layout_of(spec, rng)
@@ -89,7 +90,7 @@ class EmulatedTarget:
 
     @staticmethod
     def _run_through(machine: Machine, core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> None:
-        mean = spec.noise["interrupts"]
+        mean = spec.noise.interrupts
         if not mean:
             machine.run()
             return
@@ -104,39 +105,39 @@ class EmulatedTarget:
 
 
 def program_of(spec: RunSpec) -> bytes:
-    """The contents of the spec's executable: its name, which lies on the guest's stack, would move what lies there by
-    the length of the path of the user's cache directory."""
+    """The contents of the spec's executable. With its file name, which lies on the guest's stack, the layout of the
+    stack would depend on the length of the path of the user's cache directory."""
     return Path(spec.binary).read_bytes()
 
 
 def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:
-    """Where the process lies in memory and when its first record is taken, as the spec's noise says."""
+    """The memory layout of the process and the phase of the sampling timer, from the spec's noise."""
     noise = spec.noise
-    # Drawn whether used or not: switching one source of noise off leaves the others as they were.
+    # Drawn whether used or not: switching one source of noise off does not change the others.
     stack, heap, padding, phase = (
         int(rng.integers(0, 256)), int(rng.integers(0, 64)), int(rng.integers(0, 4096)), float(rng.random())
     )  # fmt: skip
     layout = Layout(
-        stack_offset_bytes=16 * stack if noise["stack_offset"] else 0,
-        heap_offset_bytes=_PAGE_BYTES * heap if noise["heap_offset"] else 0,
-        environment_padding_bytes=padding if noise["environment_size"] else 0,
+        stack_offset_bytes=16 * stack if noise.stack_offset else 0,
+        heap_offset_bytes=_PAGE_BYTES * heap if noise.heap_offset else 0,
+        environment_padding_bytes=padding if noise.environment_size else 0,
         seed=spec.seed,
     )
-    return layout, phase if noise["timer_phase"] else 0.0
+    return layout, phase if noise.timer_phase else 0.0
 
 
 def core_of(spec: RunSpec, config: MachineConfig) -> InOrderCore:
-    """The timing core in the state that the spec's noise says."""
+    """The timing core in the initial state that the spec's noise requires."""
     return InOrderCore(
         config,
         spec.seed,
-        place_pages=spec.noise["page_placement"],
-        initial_state="random" if spec.noise["cache_state"] else "cold",
+        place_pages=spec.noise.page_placement,
+        initial_state="random" if spec.noise.cache_state else "cold",
     )
 
 
 def check_ending(machine: Machine, files: VirtualFiles) -> None:
-    """Raises `RunError` when the program did not end well."""
+    """Raises `RunError` when the program failed."""
     ending = machine.ending
     assert ending is not None
     if ending.status == 0:
@@ -148,24 +149,24 @@ def check_ending(machine: Machine, files: VirtualFiles) -> None:
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
     found = {}
-    for name, symbol, offset in spec.counters:
-        place = machine.image.find_symbol(symbol)
+    for counter in spec.counters:
+        place = machine.image.find_symbol(counter.symbol)
         if place is None:
-            raise RunError(f"the program has no symbol {symbol}: its counters are not there")
-        found[name] = place.address + offset
+            raise RunError(f"the program has no symbol {counter.symbol}: its counters cannot be read")
+        found[counter.metric] = place.address + counter.offset_bytes
     return found
 
 
 def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> Callable[[int], None] | None:
-    """Called after each record: with the chance that the mean interval gives, evict lines."""
-    mean = spec.noise["interrupts"]
+    """A function to call after each record, which evicts lines as often as the mean interval requires; or None."""
+    mean = spec.noise.interrupts
     if not mean:
         return None
     chance = min(1.0, spec.interval / mean)
 
     def between(record: int) -> None:
         if rng.random() < chance:
-            core.disturb(int(rng.integers(1 << 31)), spec.noise["interrupt_lines"])
+            core.disturb(int(rng.integers(1 << 31)), spec.noise.interrupt_lines)
 
     return between
 
@@ -173,18 +174,18 @@ def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> C
 class _Probes:
     """The spec's probes, read at every boundary of the trace.
 
-    Where the guest samples itself this stands in for the performance-monitoring unit: a record is taken when the
+    If the guest samples itself, this object replaces the performance-monitoring unit: a record is taken when the
     guest stops the counters.
     """
 
     def __init__(self, spec: RunSpec, pmu: Pmu) -> None:
         self._pmu = pmu
-        self._counter = EventCounter([(pcs, ranges) for _, pcs, ranges in spec.probes])
+        self._counter = EventCounter([(probe.instructions, probe.stores) for probe in spec.probes])
         self._totals: list[NDArray[np.int64]] = []
         self.consumers = [self._counter] if spec.probes else []
 
     def before(self, between: Callable[[int], None] | None) -> Callable[[int], None] | None:
-        """``between``, with the probes read first."""
+        """A function that reads the probes, then calls ``between``."""
         if not self.consumers:
             return between
 
@@ -215,12 +216,14 @@ class _Probes:
 
 def _trace_of(samples: Samples, spec: RunSpec, probes: _Probes) -> Trace:
     probed = probes.columns(len(samples.boundaries_cycles))
-    values = np.concatenate([samples.hardware, samples.software, probed], axis=1)
-    return Trace(samples.boundaries_cycles, samples.boundaries_instructions, values, spec.metrics)
+    return spec.trace(
+        samples.boundaries_cycles, samples.boundaries_instructions,
+        hardware=samples.hardware, software=samples.software, probes=probed,
+    )  # fmt: skip
 
 
 def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec, probes: _Probes) -> Trace:
-    """The records that the program took of itself, without the first and the last.
+    """The records that the in-guest sampler took, without the first and the last.
 
     Those two are no whole intervals: one is shortened by the timer's phase, one by the program's end.
     """
@@ -228,9 +231,11 @@ def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec, probes: _Probes)
         _, records = read_sampler_trace(captured.get(TRACE_PATH, b""))
     except InstrumenterError as error:
         raise RunError(str(error)) from error
-    records = records[:-1].astype(np.int64)
+    records = np.asarray(records[:-1], np.int64)
     first_software = 2 + len(spec.hardware_metrics)
-    hardware = records[1:, 2:first_software]
-    software = np.diff(records[:, first_software:], axis=0)  # in the file they are running totals
-    values = np.concatenate([hardware, software, probes.columns(len(records))], axis=1)
-    return Trace(np.cumsum(records[:, 0]), np.cumsum(records[:, 1]), values, spec.metrics)
+    hardware: NDArray[np.int64] = records[1:, 2:first_software].astype(np.int64)
+    software: NDArray[np.int64] = np.diff(records[:, first_software:], axis=0)  # the file has running totals
+    return spec.trace(
+        np.cumsum(records[:, 0]), np.cumsum(records[:, 1]),
+        hardware=hardware, software=software, probes=probes.columns(len(records)),
+    )  # fmt: skip

@@ -1,8 +1,8 @@
-"""A target that makes traces up from the seed: what surrounds a run can be tested in milliseconds.
+"""A target that makes up traces from the seed, so that everything around a run can be tested in milliseconds.
 
-A group whose counters include one named ``perturbing*`` has its first two metrics decoupled, and that counter counts
-most; one named ``silent*`` counts nothing, one named ``rare*`` little, and the hardware metric `NEVER` never happens.
-Arguments ``fail`` and ``sleep`` make a run fail or take long.
+With a counter named ``perturbing*`` the first two metrics of a run are decoupled, and that counter counts most; one
+named ``silent*`` counts nothing, one named ``rare*`` little, and the hardware metric `NEVER` never happens. The
+arguments ``fail`` and ``sleep`` make a run fail or take long.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
+from measure.campaign.run_types import Run, RunSpec
 from measure.errors import RunError
-from measure.types import Run, RunSpec, Trace
 
 NEVER = "PAPI_FSQ_INS"
 _RECORDS = 300
@@ -23,9 +23,10 @@ class FakeTarget:
     """See the module."""
 
     def prepare(self, machine: str) -> None:
-        """Nothing to prepare."""
+        """Does nothing."""
 
     def execute(self, spec: RunSpec) -> Run:
+        """Make up a trace from the spec's seed."""
         if "fail" in spec.arguments:
             raise RunError("the program ended with exit status 3; its last words: boom")
         if "sleep" in spec.arguments:
@@ -33,16 +34,18 @@ class FakeTarget:
         rng = np.random.default_rng(spec.seed)
         driver = np.sin(np.linspace(0, 12, _RECORDS)) + rng.normal(0, 0.3, _RECORDS)
         hardware = 1000 + 200 * driver[:, None] + rng.normal(0, 60, (_RECORDS, len(spec.hardware_metrics)))
-        if any(name.startswith("perturbing") for name, _, _ in spec.counters):
+        if any(counter.metric.startswith("perturbing") for counter in spec.counters):
             hardware[:, 0] = 1000 + rng.normal(0, 200, _RECORDS)
         if NEVER in spec.hardware_metrics:
             hardware[:, spec.hardware_metrics.index(NEVER)] = 0
         means = [
-            next((mean for start, mean in _EVENTS_PER_RECORD.items() if name.startswith(start)), 5.0)
-            for name, _, _ in spec.counters
+            next((mean for start, mean in _EVENTS_PER_RECORD.items() if counter.metric.startswith(start)), 5.0)
+            for counter in spec.counters
         ]
         software = rng.poisson(means, (_RECORDS, len(means)))
-        values = np.concatenate([hardware.round().astype(np.int64), software], axis=1)
         boundaries = np.arange(_RECORDS + 1, dtype=np.int64) * spec.interval
         total = int(boundaries[-1]) + 1000 * len(spec.counters)
-        return Run(spec, Trace(boundaries, boundaries.copy(), values, spec.metrics), total, total, 0.001, "")
+        trace = spec.trace(
+            boundaries, boundaries.copy(), hardware=hardware.round().astype(np.int64), software=software
+        )
+        return Run(spec, trace, total, total, 0.001, "")

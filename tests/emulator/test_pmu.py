@@ -16,9 +16,9 @@ from emulator.pmu import (
     find_metric,
     select_metrics,
 )
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import N_EVENTS, Event
-from emulator.timing.load import load_machine
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import N_EVENTS, Event
+from emulator.timing.machine_file import load_machine
 
 MACHINES = Path(__file__).parents[2] / "configs" / "machines"
 STRONGARM = load_machine(MACHINES / "strongarm.yaml")
@@ -90,7 +90,7 @@ def test_budget_of_programmable_counters() -> None:
         select_metrics([*chosen, "PAPI_BR_MSP"], machine)
     with pytest.raises(PmuError, match="metrics given twice: PAPI_TOT_CYC"):
         select_metrics(["PAPI_TOT_CYC", "PAPI_TOT_CYC"], machine)
-    with pytest.raises(PmuError, match="30 metrics, but a guest can read 29"):
+    with pytest.raises(PmuError, match="30 metrics, expected at most 29, which a guest can read"):
         select_metrics(list(available_metrics(DESKTOP))[:30], DESKTOP)
 
 

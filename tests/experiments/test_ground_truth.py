@@ -11,7 +11,7 @@ import pytest
 from experiments.ground_truth import figures, tables
 from experiments.ground_truth.run import PROGRAMS
 from experiments.ground_truth.run import main as run
-from measure.campaign import load_campaign
+from measure.campaign.campaign_file import load_campaign
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "ground_truth"
 RECORDED = sorted(FOLDER.glob("*.csv"))

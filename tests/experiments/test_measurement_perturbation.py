@@ -19,7 +19,7 @@ from experiments.measurement_perturbation.figures import load_figure, settings_o
 from experiments.measurement_perturbation.panels import binned
 from experiments.measurement_perturbation.results import Results
 from experiments.measurement_perturbation.run import main, page_text
-from measure.campaign import load_campaign
+from measure.campaign.campaign_file import load_campaign
 from measure.errors import CampaignError, MeasureError
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "measurement_perturbation"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from emulator.timing.load import load_machine
+from emulator.timing.machine_file import load_machine
 from experiments.drawing import save_small
 from experiments.reproduction import Reproduction, Task, load_reproduction, short_count, tasks_of
 from experiments.results import (
@@ -25,10 +25,10 @@ from experiments.results import (
     provenance,
 )
 from experiments.runner import record, run_folder, run_tasks
-from measure.cycleclose.command import Job, trace_job
-from measure.cycleclose.tracer import Settings
+from measure.cycle_close.command import Job, trace_job
+from measure.cycle_close.tracer import Settings
 from measure.errors import CampaignError
-from measure.programs import load_catalogue
+from measure.programs.catalogue import load_catalogue
 from measure.report.style import new_figure
 
 ROOT = Path(__file__).parent.parent.parent
@@ -91,7 +91,7 @@ def test_every_figure_of_the_papers_has_a_campaign() -> None:
             "7: ways.a.samples: got 0, expected the samples of a phase, 1 or more",
         ),
         ({"machine": "nothing.yaml"}, "5: no such file: nothing.yaml"),
-        ({"figure": "2"}, "8: unknown key 'figure', expected one of: shows, runs, programs"),
+        ({"figure": "2"}, "8: figure: unknown key, expected one of: shows, runs, programs"),
     ],
 )
 def test_mistakes_are_refused_with_their_line(tmp_path: Path, changes: dict[str, str], message: str) -> None:

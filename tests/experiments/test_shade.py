@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import emulator.engine.translator
-import emulator.linux.files
-from emulator.analyzers.session import Session
+import emulator.linux.vfs.files
+from emulator.analyzers.analysis_session import Session
 from emulator.machine import Machine
 from experiments.shade import run as command
 from experiments.shade.campaign import Campaign, load_campaign
@@ -20,7 +20,7 @@ from experiments.shade.levels import LEVELS
 from experiments.shade.others import TOOLS, Place
 from experiments.shade.profiling import PLACES, place_of, profiled
 from experiments.shade.tables import MEAN, PAPER, redraw, write_tables
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 from measure.errors import CampaignError, MeasureError
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "shade"
@@ -113,7 +113,7 @@ def test_the_last_level_calls_functions_around_each_instruction(guest: Path) -> 
 def test_a_profile_tells_where_time_goes(
     guest: Path, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emulator.engine.compiler.read_checked", lambda path: None)  # as from an empty cache
+    monkeypatch.setattr("emulator.engine.codegen.compiler.read_checked", lambda path: None)  # as from an empty cache
     told = json.loads(json.dumps(profiled(level, str(guest), [])))
     assert told["instructions"] > 3_000_000
     assert set(told["places"]) == set(PLACES)
@@ -138,7 +138,7 @@ def test_places_are_by_the_innermost_function_of_ours() -> None:
         return str(found[0])
 
     base = Path(emulator.engine.translator.__file__).parents[1]
-    assert inside(str(base / "running" / "translated_runner.py"), "_run_stretch") == "translations"
+    assert inside(str(base / "execution" / "translated_runner.py"), "_run_slice") == "translations"
     assert inside(str(base / "machine.py"), "observe") == "Python"
     assert inside(str(base / "engine" / "region.py"), "emit") == "translating"
     assert inside(str(base / "analyzers" / "expand.py"), "batches") == "delivery"

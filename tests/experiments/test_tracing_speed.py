@@ -9,7 +9,7 @@ import pytest
 from emulator.machine import Machine
 from experiments.benchmarks import tracing_speed
 from experiments.benchmarks.tracing_speed import RARE_EVENTS, WAYS, rare_place, run, table
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 GUEST = """
 #include <stdio.h>

@@ -13,8 +13,8 @@ import numpy as np
 from emulator.errors import InstructionLimit
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.isa.disassemble import disassemble
-from emulator.linux.abi import Signal
-from emulator.linux.signals import Action
+from emulator.linux.abi.numbers import Signal
+from emulator.linux.kernel.signals import Action
 from emulator.machine import Machine
 from tests.fuzz import qemu
 from tests.fuzz.programs import CODE, DATA, DATA_BYTES, Program

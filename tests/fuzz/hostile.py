@@ -14,8 +14,8 @@ import numpy as np
 
 from emulator.errors import EmulatorError
 from emulator.isa.decode import assemble
-from emulator.linux.abi import SYSTEM_CALL_NAMES
-from emulator.linux.files import VirtualFiles
+from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.memory import READ
 from tests.fuzz.programs import DATA, elf, random_program

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from emulator.isa.decode import assemble
-from emulator.linux.abi import SYSTEM_CALL_NAMES
+from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
 from tests.fuzz.hostile import EDGES, PATHS
 from tests.fuzz.programs import CODE, DATA, elf
 

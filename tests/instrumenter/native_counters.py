@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from instrumenter.build import Build, build_program
-from instrumenter.events import find_events
-from instrumenter.spec import MetricSpec
+from instrumenter.building.program_build import Build, build_program
+from instrumenter.find.events import find_events
+from instrumenter.spec.software_metrics import MetricSpec
 
 _DUMP = """\
 #include <stdio.h>

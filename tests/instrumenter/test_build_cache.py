@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from instrumenter import build as build_module
-from instrumenter.build import Build, SamplerConfig, build_program
+from instrumenter.building import program_build as build_module
+from instrumenter.building.program_build import Build, SamplerConfig, build_program
+from instrumenter.building.toolchain import Toolchain, cache_directory, without_preprocessor_flags
 from instrumenter.errors import SourceError, ToolchainError
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import Toolchain, cache_directory, without_preprocessor_flags
+from instrumenter.spec.software_metrics import MetricSpec
 
 METRICS = {"loops": MetricSpec(event="loop", function="main")}
 
@@ -129,8 +129,8 @@ def test_a_killed_builder_leaves_no_build(builds: Path, source: Path, tmp_path: 
     script.write_text(
         textwrap.dedent(f"""
         from pathlib import Path
-        from instrumenter import toolchain
-        from instrumenter.build import build_program
+        from instrumenter.building import toolchain
+        from instrumenter.building.program_build import build_program
         link = toolchain.Toolchain.link
         def slow(self, *arguments):
             link(self, *arguments)
@@ -140,7 +140,7 @@ def test_a_killed_builder_leaves_no_build(builds: Path, source: Path, tmp_path: 
         build_program([Path({str(source)!r})], ["-O1"], target=None)
     """)
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(build_module.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(build_module.__file__).parents[2])}
     with subprocess.Popen(
         [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from native_counters import count, run
 
-from instrumenter.build import build_program
-from instrumenter.spec import MetricSpec
+from instrumenter.building.program_build import build_program
+from instrumenter.spec.software_metrics import MetricSpec
 
 CONSTRUCTS = sorted((Path(__file__).parent / "constructs").glob("*.c"))
 _COUNT = re.compile(r"^// COUNT (\w+): (\{.*\}) = (\d+)$", re.MULTILINE)

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from instrumenter.build import generate
-from instrumenter.spec import InstrumentSpec
-from instrumenter.toolchain import GUEST_TARGET
-from instrumenter.yaml_border import load_model
+from common.yaml_document import YamlDocument
+from instrumenter.building.program_build import generate
+from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.errors import SpecError
+from instrumenter.spec.software_metrics import InstrumentSpec
 
 CASES = sorted((Path(__file__).parent / "golden").iterdir())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_rewritten(case: Path) -> None:
-    spec, _ = load_model(case / "spec.yaml", InstrumentSpec)
+    spec = YamlDocument.read(case / "spec.yaml", SpecError).validate(InstrumentSpec)
     preprocessed = {source: (case / source).read_text() for source in spec.sources}
     generated = generate(
         preprocessed, spec.flags, spec.metrics,

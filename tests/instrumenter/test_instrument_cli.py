@@ -79,19 +79,19 @@ def test_builds_into_a_directory_that_has_things_in_it(folder: Path) -> None:
     [
         ("callee: f", "callee: g", "{spec}:5: metric 'calls': no callee 'g' in {folder}/program.c"),
         ("callee: f", "calee: f",
-         "{spec}:5: unknown key 'metrics.calls.calee', expected one of: event, function, callee, variable, field, "
+         "{spec}:5: metrics.calls.calee: unknown key, expected one of: event, function, callee, variable, field, "
          "file, line, add; did you mean 'callee'?"),
         ("event: write", "event: writ",
-         "{spec}:6: metrics.writes.event: expected 'call', 'entry', 'exit', 'write', 'loop', 'branch', "
-         "'alloc' or 'alloc_bytes', got 'writ'"),
+         "{spec}:6: metrics.writes.event: got 'writ', expected 'call', 'entry', 'exit', 'write', 'loop', 'branch', "
+         "'alloc' or 'alloc_bytes'"),
         ("program.c", "porgram.c", "{spec}:1: no such source file: {folder}/porgram.c"),
         ("sources: [program.c]", "sources: []",
          "{spec}:1: sources: got none, expected at least 1"),
-        ("sources: [program.c]", "sources: program.c", "{spec}:1: sources: expected a list, got 'program.c'"),
+        ("sources: [program.c]", "sources: program.c", "{spec}:1: sources: got 'program.c', expected a list"),
         ("target: host", "place: packed\ntarget: host",
-         "{spec}:3: unknown key 'place', expected one of: sources, flags, libraries, metrics, placement, volatile, "
+         "{spec}:3: place: unknown key, expected one of: sources, flags, libraries, metrics, placement, volatile, "
          "target; did you mean 'placement'?"),
-        ("target: host", "flags: [-O2]", "{spec}:3: 'flags' is given twice, first in line 2"),
+        ("target: host", "flags: [-O2]", "{spec}:3: flags: given twice, first in line 2"),
         ("target: host", "target: [host", "{spec}:4: not YAML: expected ',' or ']', but got ':'"),
         ("  calls:", "  'a b':",
          "{spec}:4: metrics: got the metric name 'a b', expected letters, digits, '_', '.' and '-'"),
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text("- a\n")
     result = instrument(tmp_path)
     assert (result.exit_code, result.stderr) == (
-        2, f"instrument: {tmp_path}/spec.yaml:1: expected a mapping of keys to values\n",
+        2, f"instrument: {tmp_path}/spec.yaml:1: got a list, expected a mapping of keys to values\n",
     )  # fmt: skip
 
 

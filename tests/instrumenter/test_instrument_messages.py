@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from instrumenter.build import Generated, SamplerConfig, build_program, generate, preprocess_all
+from instrumenter.building.program_build import (
+    Generated,
+    SamplerConfig,
+    build_program,
+    generate,
+    preprocess_all,
+)
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.spec.software_metrics import MetricSpec
 
 PROGRAM = """\
 int puts(const char *);

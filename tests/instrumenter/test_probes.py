@@ -8,11 +8,11 @@ import pytest
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
-from instrumenter.build import build_program, preprocess_all
+from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.toolchain import Toolchain
 from instrumenter.errors import InstrumenterError
-from instrumenter.probes import Probe, ProbeError, ProbeFinder
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import Toolchain
+from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
+from instrumenter.spec.software_metrics import MetricSpec
 
 PROGRAM = """\
 #include <stdlib.h>

@@ -16,10 +16,10 @@ from native_counters import every_metric
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
-from instrumenter.build import build_program, preprocess_all
-from instrumenter.probes import Probe, ProbeError, ProbeFinder
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
+from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
+from instrumenter.spec.software_metrics import MetricSpec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux")
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from native_counters import count, run
 
-from instrumenter.build import build_program
-from instrumenter.events import find_events
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import cache_directory
+from instrumenter.building.program_build import build_program
+from instrumenter.building.toolchain import cache_directory
+from instrumenter.find.events import find_events
+from instrumenter.spec.software_metrics import MetricSpec
 
 GLOBALS = ("a", "b", "c")
 FUNCTIONS = ("leaf", "inner", "outer")

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import Pmu
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import load_machine
-from instrumenter.build import Build, SamplerConfig, build_program
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import MAGIC, TRACE_PATH, read_sampler_trace
-from instrumenter.spec import MetricSpec
+from instrumenter.spec.software_metrics import MetricSpec
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux"),

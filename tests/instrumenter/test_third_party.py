@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from native_counters import every_metric
 
-from instrumenter.build import build_program, preprocess_all
-from instrumenter.toolchain import Toolchain
-from measure.programs import ensure_sources, load_catalogue
+from instrumenter.building.program_build import build_program, preprocess_all
+from instrumenter.building.toolchain import Toolchain
+from measure.programs.catalogue import ensure_sources, load_catalogue
 
 CATALOGUE = Path(__file__).parents[2] / "configs" / "programs.yaml"
 

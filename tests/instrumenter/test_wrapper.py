@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.counters import SYMBOL
-from instrumenter.project_tree import build_environment, write_compilers
-from instrumenter.wrapper_spec import read_listing, read_sites
+from instrumenter.building.project_tree import build_environment, write_compilers
+from instrumenter.rewrite.counter_layout import SYMBOL
+from instrumenter.wrapper.environment_spec import read_listing, read_sites
 
 MAIN = """\
 #include <stdio.h>

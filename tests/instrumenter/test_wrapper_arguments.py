@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from instrumenter.errors import SourceError
-from instrumenter.wrapper_arguments import CommandLine, Kind, read_command_line
+from instrumenter.wrapper.arguments import CommandLine, Kind, read_command_line
 
 
 def read(text: str, directory: Path = Path("/nowhere"), cplusplus: bool = False) -> CommandLine:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
-from instrumenter.build import Build, SamplerConfig, build_program, preprocess_all
+from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
+from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.building.toolchain import Toolchain, cache_directory
 from instrumenter.errors import SourceError, SpecError
-from instrumenter.probes import ProbeFinder
-from instrumenter.project import Project, ProjectRecipe
-from instrumenter.spec import MetricSpec
-from instrumenter.toolchain import Toolchain, cache_directory
+from instrumenter.find.probes import ProbeFinder
+from instrumenter.spec.software_metrics import MetricSpec
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

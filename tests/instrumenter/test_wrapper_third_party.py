@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.build import Build, build_program
-from instrumenter.project import Project, ProjectRecipe
-from instrumenter.spec import MetricSpec
-from measure.programs import ProgramSpec, ensure_project, ensure_sources, load_catalogue
+from instrumenter.building.program_build import Build, build_program
+from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.programs.catalogue import ProgramSpec, ensure_project, ensure_sources, load_catalogue
 
 CATALOGUE = Path(__file__).parents[2] / "configs" / "programs.yaml"
 METRICS = {

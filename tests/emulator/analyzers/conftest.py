@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from oracle_steps import Step, steps_of
 
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parent / "guest"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analyzer import Analyzer
 
 
 class Counter(Analyzer):

@@ -30,7 +30,7 @@ class Step:
 def steps_of(program: Path, *arguments: str) -> list[Step]:
     steps: list[Step] = []
     with Machine(program, arguments, engine="oracle") as machine:
-        hart, memory, execute = machine.hart, machine.memory, machine._driver._oracle.oracle.execute
+        hart, memory, execute = machine.hart, machine.memory, machine._run_loop._oracle.oracle.execute
 
         def register(kind: str, number: int) -> int:
             return 0 if kind == "-" else int(hart.f[number] if kind == "f" else hart.x[number])
@@ -72,6 +72,6 @@ def steps_of(program: Path, *arguments: str) -> list[Step]:
                 found["target"] = hart.pc
                 found["taken"] = int(hart.pc != pc + instruction.length_bytes)
 
-        machine._driver._oracle.oracle.execute = note  # type: ignore[method-assign]
+        machine._run_loop._oracle.oracle.execute = note  # type: ignore[method-assign]
         machine.run()
     return steps

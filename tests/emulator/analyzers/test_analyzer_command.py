@@ -50,7 +50,7 @@ def test_the_list() -> None:
     [
         (("--analyzer", "cachse"), "analyzer 'cachse' is unknown; did you mean caches?"),
         (("--analyzer", "caches", "--select", "clas=load"), "got 'clas=load', expected KEY=VALUE,VALUE"),
-        (("--select", "class=load"), "expected --analyzer with it: see --list-analyzers"),
+        (("--select", "class=load"), "got it without --analyzer, expected both: see --list-analyzers"),
         (("--analyzer", "mix", "--from", "mian"), "it has no function 'mian'; did you mean main"),
         (("--analyzer", "mix", "--until", "0x"), "expected a function, an address such as 0x10400"),
     ],
@@ -63,7 +63,7 @@ def test_mistakes(small: Path, arguments: tuple[str, ...], message: str) -> None
 
 
 def _address(program: Path, name: str) -> int:
-    from emulator.linux.elf import load_image
+    from emulator.linux.loader.elf import load_image
 
     symbol = load_image(program).find_symbol(name)
     assert symbol is not None

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from inline_counter import Counter
 from oracle_steps import Step, steps_of
 
-from emulator import record as record_module
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
-from emulator.analyzers.selection import CLASSES, FIELDS, Selection
-from emulator.analyzers.session import Session
-from emulator.engine import archive as archive_module
-from emulator.engine.columns import ROOM, ColumnMemory, append
-from emulator.engine.state import Hart
+from emulator.analyzers.event_selection import CLASSES, FIELDS, Selection
+from emulator.engine.hart_state import Hart
+from emulator.engine.instrument.columns import ROOM, ColumnMemory, append
+from emulator.engine.persist import translation_store as archive_module
 from emulator.events import COLUMN_TYPES, MAX_BLOCK_INSTRUCTIONS, BlockFacts, TraceSelection, merged
+from emulator.execution import record as record_module
+from emulator.execution.record import Record
 from emulator.machine import Machine
-from emulator.record import Record
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parent / "guest"
 ENGINES: dict[str, dict[str, Any]] = {

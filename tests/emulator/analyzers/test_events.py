@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator import record
-from emulator.analyzers import session as session_module
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers import analysis_session as session_module
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
-from emulator.analyzers.selection import CLASSES, FIELDS, Selection, SelectionError
-from emulator.analyzers.session import Session
+from emulator.analyzers.event_selection import CLASSES, FIELDS, Selection, SelectionError
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
+from emulator.execution import record
 from emulator.machine import Machine
 
 TIERS: tuple[dict[str, Any], ...] = (
@@ -194,6 +194,6 @@ def test_what_a_program_has_not(small: Path) -> None:
         with pytest.raises(SelectionError, match=r"it has no function 'wakl'; did you mean walk"):
             Session(machine, [Keep("symbol=wakl")])
         with pytest.raises(
-            SelectionError, match=r"no code of it comes from 'smal\.c'; did you mean small\.c"
+            SelectionError, match=r"it has no code from source file 'smal\.c'; did you mean small\.c"
         ):
             Session(machine, [Keep("source=smal.c")])

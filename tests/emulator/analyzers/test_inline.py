@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from inline_counter import Counter
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
+from emulator.analyzers.event_selection import CLASSES, FIELDS, SelectionError
 from emulator.analyzers.inline_kernel import InlineError
-from emulator.analyzers.selection import CLASSES, FIELDS, SelectionError
-from emulator.analyzers.session import Session
-from emulator.engine.inline import AFTER
+from emulator.engine.instrument.inline_functions import AFTER
 from emulator.errors import EmulatorError
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 ENGINES: dict[str, dict[str, Any]] = {
     "interpreter": {"templates": False, "optimise_executions": 1 << 30},
@@ -197,7 +197,7 @@ def test_translations_with_functions_in_them_are_kept(
     mixture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the state is the one of the analyzer that watches, whatever process they were made in."""
-    import emulator.engine.archive as archive_module
+    import emulator.engine.persist.translation_store as archive_module
 
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
     for again in (False, True, True):

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
 from emulator.analyzers.callgraph import CallGraph
+from emulator.analyzers.event_selection import SelectionError
 from emulator.analyzers.mix import InstructionMix
-from emulator.analyzers.selection import SelectionError
-from emulator.analyzers.session import Session
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 SOURCE = Path(__file__).parent / "guest" / "mapping.c"
@@ -107,7 +107,7 @@ def test_source_files_and_stops_in_what_comes_later(root: Path) -> None:
 def test_what_never_comes_is_said_at_the_end(root: Path) -> None:
     for selection, words in (
         ("symbol=_strat", r"/program: it and its libraries have no function '_strat'; did you mean _start\?"),
-        ("source=absent.c", r"/program: no code of it comes from 'absent.c'"),
+        ("source=absent.c", r"/program: it has no code from source file 'absent.c'"),
         (
             "library=libc.so",
             r"no code is mapped from a library 'libc.so'; expected one of own-loader.so, program",
@@ -127,13 +127,13 @@ def test_what_never_comes_is_said_at_the_end(root: Path) -> None:
 
 def test_counts_by_name_and_calls_into_libraries(root: Path) -> None:
     every, mix, calls = Pcs("symbol=triple fields=pc"), InstructionMix(), CallGraph()
-    mix.choose("symbol=load")
+    mix.restrict("symbol=load")
     session = watch(root, mix, calls, every)
     assert sum(mix.counts.values()) > 50
     assert calls.functions["triple"] == (5, len(every.pcs), len(every.pcs))
     assert calls.edges["load", "triple"][0] == 5
     assert calls.edges["load", "_dl_debug_state"][0] == 2
-    assert session.objects.may_come
+    assert session.objects.loads_libraries
 
 
 def test_code_without_a_name_is_called_by_its_place(root: Path) -> None:

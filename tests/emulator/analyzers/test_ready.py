@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from oracle_steps import steps_of
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.branches import NAMES, BranchPredictors
 from emulator.analyzers.caches import CacheHierarchy, CacheSweep, Geometry
 from emulator.analyzers.callgraph import CallGraph
@@ -20,14 +21,13 @@ from emulator.analyzers.coverage import Coverage
 from emulator.analyzers.footprint import Footprint
 from emulator.analyzers.mix import InstructionMix
 from emulator.analyzers.registry import ANALYZERS, find, make
-from emulator.analyzers.session import Session
 from emulator.analyzers.values import ValueLocality
 from emulator.analyzers.vectors import BlockVectors
 from emulator.errors import EmulatorError
 from emulator.events import OpClass
-from emulator.linux.elf import ElfImage, load_image
+from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 TAILS = """
 #define TAIL __attribute__((musttail)) return
@@ -91,7 +91,7 @@ def test_mix(small: Path, steps: list[Any]) -> None:
     assert report.splitlines()[0].split() == [f"{len(steps):,}", "instructions"]
     assert len(by_mnemonic.report().splitlines()) == 6
     within = InstructionMix(by="mnemonic")
-    within.choose("symbol=walk class=load,branch")
+    within.restrict("symbol=walk class=load,branch")
     watch(small, within)
     walk = load_image(small).find_symbol("walk")
     assert walk is not None
@@ -334,7 +334,7 @@ def test_coverage(small: Path, steps: list[Any], tmp_path: Path) -> None:
 def test_coverage_of_a_part(small: Path, tmp_path: Path, branches: int) -> None:
     whole = Coverage(out=str(tmp_path / "a"), branches=branches)
     part = Coverage(out=str(tmp_path / "b"), branches=branches)
-    part.choose("symbol=walk,fact")
+    part.restrict("symbol=walk,fact")
     watch(small, whole)
     watch(small, part)
     (source,) = part.lines
@@ -344,9 +344,9 @@ def test_coverage_of_a_part(small: Path, tmp_path: Path, branches: int) -> None:
     assert bool(part.branches) == bool(branches)
     assert part.branches.get(source, {}).items() <= whole.branches.get(source, {}).items()
     with pytest.raises(
-        EmulatorError, match="expected where to cover lines: symbol, source, library or range"
+        EmulatorError, match="expected the code to cover: symbol, source, library or range"
     ):
-        part.choose("class=load")
+        part.restrict("class=load")
 
 
 def test_coverage_without_branches(small: Path, tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ def test_the_registry() -> None:
 def test_analyzers_of_a_users_own(tmp_path: Path, small: Path, steps: list[Any]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
-        "from emulator.analyzers.base import Analyzer\n"
+        "from emulator.analyzers.analyzer import Analyzer\n"
         "class Stores(Analyzer):\n"
         "    '''Counts stores.'''\n"
         "    selection = 'class=store fields=pc'\n"

@@ -10,7 +10,7 @@ import numpy as np
 
 from emulator.events import BlockFacts, TraceSelection, merged
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 TIERS: tuple[dict[str, Any], ...] = (
     {"templates": False},  # interpreted only

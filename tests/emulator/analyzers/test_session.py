@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import HookContext, Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
-from emulator.analyzers.session import Moment, Session
 from emulator.errors import EmulatorError
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from tests.emulator.dynamic_root import build_root
 
@@ -142,13 +142,13 @@ def test_before_and_after(small: Path, steps: list[Any], options: dict[str, Any]
             self.seen: list[tuple[int, ...]] = []
             self.texts: list[str] = []
 
-        def before(self, moment: Moment) -> None:
-            x, instruction = moment.machine.hart.x, moment.instruction
-            self.seen.append((moment.pc, int(x[instruction.rs1]), int(x[instruction.rs2])))
-            self.texts.append(str(moment))
+        def before(self, context: HookContext) -> None:
+            x, instruction = context.machine.hart.x, context.instruction
+            self.seen.append((context.pc, int(x[instruction.rs1]), int(x[instruction.rs2])))
+            self.texts.append(str(context))
 
-        def after(self, moment: Moment) -> None:
-            self.seen[-1] += (int(moment.machine.hart.x[moment.instruction.rd]),)
+        def after(self, context: HookContext) -> None:
+            self.seen[-1] += (int(context.machine.hart.x[context.instruction.rd]),)
 
     analyzer = Divisions()
     with Machine(small, ["3"], **options) as machine:
@@ -179,11 +179,11 @@ def test_functions_may_change_registers_and_memory(small: Path) -> None:
         calls = "symbol=fact"
         value = 0
 
-        def before(self, moment: Moment) -> None:
-            if moment.pc == function(moment.machine, "fact")[0]:
-                moment.machine.hart.x[10] = 1
-            address = function(moment.machine, "nodes")[0]
-            moment.write(address + 8, 8, moment.read(address + 8, 8))
+        def before(self, context: HookContext) -> None:
+            if context.pc == function(context.machine, "fact")[0]:
+                context.machine.hart.x[10] = 1
+            address = function(context.machine, "nodes")[0]
+            context.write(address + 8, 8, context.read(address + 8, 8))
 
     plain, changed = output([]), output([Counting()])
     assert changed[1] < plain[1]  # no recursion any more

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.analyzers.base import Analyzer
+from emulator.analyzers.analysis_session import Session
+from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.batch import Batch
-from emulator.analyzers.session import Session
-from emulator.linux.elf import load_image
-from emulator.linux.files import VirtualFiles
+from emulator.linux.loader.elf import load_image
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 GUEST = Path(__file__).parent / "guest"
 SOURCE = Path(__file__).parent.parent / "linux" / "guest_tasks.c"
@@ -71,7 +71,7 @@ def test_programs_at_the_same_addresses() -> None:
         {"background": False, "optimise_executions": 20},
     ):
         digest, files = Digest(), VirtualFiles()
-        files.show("/other", same.read_bytes())
+        files.add_if_missing("/other", same.read_bytes())
         with Machine(shell, files=files, **options) as machine:  # type: ignore[arg-type]
             session = Session(machine, [digest])
             session.run()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from served import Served
 
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gdb_client import Client
 
-from emulator.gdb.answers import Left
+from emulator.gdb.answers import SessionEnd
 from emulator.gdb.server import serve
 from emulator.machine import Machine
 
@@ -18,7 +18,7 @@ class Served:
 
     def __init__(self, program: Path, arguments: tuple[str, ...] = (), **options: Any) -> None:
         self.machine = Machine(program, arguments, **options)
-        self.left: Left | None = None
+        self.left: SessionEnd | None = None
         self.error: BaseException | None = None
         ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
@@ -42,7 +42,7 @@ class Served:
         assert symbol is not None
         return symbol.address
 
-    def finish(self) -> Left:
+    def finish(self) -> SessionEnd:
         self._thread.join(60)
         assert self.error is None, self.error
         assert self.left is not None

@@ -10,10 +10,10 @@ import pytest
 from served import Served
 
 from emulator.events import FULL_RECORD, BlockFacts
-from emulator.gdb.answers import Left
+from emulator.gdb.answers import SessionEnd
 from emulator.gdb.target import F0, FCSR, FFLAGS, FRM, PC
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 A0, RA, SP = 10, 1, 2
 
@@ -46,7 +46,7 @@ def test_breakpoint_look_and_go_on(serving: Any, engine: str) -> None:
         assert function.name == "work"
     client.remove(0, twice)
     assert client.go() == "W07"
-    assert served.finish() is Left.ENDED
+    assert served.finish() is SessionEnd.ENDED
     assert served.machine.files.output(1) == b"20 0x1.e6p+1 before\n"
 
 
@@ -146,7 +146,7 @@ def test_change_registers_and_memory(serving: Any) -> None:
     assert client.ask(f"G{all_of_them}") == "OK"
     assert client.ask("g") == all_of_them
     assert client.go() == "W07"
-    assert served.finish() is Left.ENDED
+    assert served.finish() is SessionEnd.ENDED
     assert served.machine.files.output(1) == b"2020 0x1.e6p+1 after\n"
 
 
@@ -226,7 +226,7 @@ def test_interrupt_an_endless_loop(serving: Any, engine: str) -> None:
     assert client.receive().startswith("T02")
     assert int.from_bytes(client.read(served.address("counter"), 4), "little") >= counter
     client.send("k")
-    assert served.finish() is Left.KILLED
+    assert served.finish() is SessionEnd.KILLED
 
 
 def test_faults_stop_with_exact_registers(serving: Any, engine: str) -> None:
@@ -239,7 +239,7 @@ def test_faults_stop_with_exact_registers(serving: Any, engine: str) -> None:
     assert 64 in client.registers[:32]
     assert 6 in client.registers[:32]  # work(3)
     assert client.go() == "X0b"
-    assert served.finish() is Left.ENDED
+    assert served.finish() is SessionEnd.ENDED
 
 
 def test_faults_in_translations_stop_as_the_oracles_do(serving: Any) -> None:
@@ -309,7 +309,7 @@ def test_threads(engine: str) -> None:
         assert client.pc > mine[PC]
         client.remove(0, served.address("inside"))
         assert client.go() == "W2a"
-        assert served.finish() is Left.ENDED
+        assert served.finish() is SessionEnd.ENDED
     finally:
         client.channel.close()
         served._thread.join(60)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from served import Served
 
-from emulator.gdb.answers import Left
+from emulator.gdb.answers import SessionEnd
 from emulator.gdb.server import serve
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 from tests.emulator.dynamic_root import INTERPRETER, build_root
 
 READER = """
@@ -74,7 +74,7 @@ def test_files_are_the_guests(root: Path) -> None:
     assert client.ask("vFile:close:0") == "F0"
     assert client.ask(f"vFile:readlink:{named('/link')}") == "F7;program"
     assert client.ask("D") == "OK"
-    assert served.finish() is Left.DETACHED
+    assert served.finish() is SessionEnd.DETACHED
     served.machine.close()
 
 
@@ -94,7 +94,7 @@ def test_files_that_are_not_shown(root: Path) -> None:
     assert client.ask(f"vFile:unlink:{named('/program')}") == ""
     assert client.ask("vFile:open:zz,0,0") == "E01"
     client.send("k")
-    assert served.finish() is Left.KILLED
+    assert served.finish() is SessionEnd.KILLED
     served.machine.close()
 
 
@@ -121,7 +121,7 @@ def test_interrupt_in_the_hosts_input(reader: Path, engine: str) -> None:
     assert client.receive().startswith("T05")
     assert client.register(10) == 6
     assert client.go() == "W03"
-    assert served.finish() is Left.ENDED
+    assert served.finish() is SessionEnd.ENDED
     assert served.machine.files.output(1) == b"6 hello\n"
     served.machine.close()
     os.close(ours)
@@ -134,7 +134,7 @@ def test_a_debugger_that_goes_while_the_guest_waits(reader: Path) -> None:
     served.client.send("vCont;c")
     served.client.channel.close()
     os.write(ours, b"hello\n")
-    assert served.finish() is Left.DETACHED
+    assert served.finish() is SessionEnd.DETACHED
     assert served.machine.run().status == 3
     served.machine.close()
     os.close(ours)
@@ -172,7 +172,7 @@ def test_gdb_finds_programs_and_symbols_by_itself(reader: Path, tmp_path: Path) 
         threads[0].start()
 
     with Machine(reader, files=VirtualFiles(stdin=b"x")) as machine:
-        assert serve(machine, 0, listening) is Left.DETACHED
+        assert serve(machine, 0, listening) is SessionEnd.DETACHED
         threads[0].join()
         assert "reader.c:6" in said[0], said[0]
         assert machine.run().status == 3

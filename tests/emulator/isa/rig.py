@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
-from emulator.engine.entry import Entry
+from emulator.engine.codegen.entry import Entry
+from emulator.engine.hart_state import Exit, Hart
 from emulator.engine.oracle import Oracle
-from emulator.engine.state import Exit, Hart
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
 from emulator.events import NOTHING, TraceSelection
@@ -129,12 +129,12 @@ class Rig:
                 continue
             self.hart.budget = 1000
             self.hart.set("record", self.record.ctypes.data)
-            if not self.translator.is_known(self.hart.pc):
+            if not self.translator.has_entry(self.hart.pc):
                 self.translator.discover(self.hart.pc)
             self.entry.enter(self.hart.address)
             reason = self.hart.get("reason")
             if reason == Exit.HOT:
-                self.translator.heat(self.hart.pc)
+                self.translator.on_hot_block(self.hart.pc)
             elif reason in (Exit.SLOW, Exit.ROUNDING):
                 return self.state()
             else:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rig import CODE, DATA, PLAIN_ROWS, Rig, State, instance, random_state
 
-from emulator.engine.columns import ColumnMemory
+from emulator.engine.instrument.columns import ColumnMemory
 from emulator.events import ACCESS_LOAD, COLUMN_TYPES, ColumnSet, OpClass, TraceSelection
 from emulator.isa.decode import Instruction
 

@@ -16,7 +16,7 @@ from reference_encoding import ENCODINGS, encode
 
 from emulator.isa.decode import decode, decode_word, expand_compressed
 from emulator.isa.table import ROWS
-from emulator.linux.abi import Signal
+from emulator.linux.abi.numbers import Signal
 from emulator.machine import Machine
 from tests.fuzz.programs import elf
 

@@ -10,7 +10,7 @@ import pytest
 from rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
 from emulator.events import FULL_RECORD, NOTHING
-from emulator.isa.decode import has_own_rounding
+from emulator.isa.decode import converts_with_rounding
 from emulator.isa.table import ROWS
 
 STATES = {"interpreter": 60, "templates": 40, "optimised": 60}
@@ -29,7 +29,7 @@ def modes(mnemonic: str) -> list[int | None]:
     row = ROWS[mnemonic]
     if "rm" not in row.fields:
         return [None]
-    return [None, 0, 1, 2, 3, 4] if has_own_rounding(row) else [None, 0, 1, 2, 3]
+    return [None, 0, 1, 2, 3, 4] if converts_with_rounding(row) else [None, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("engine", list(STATES))

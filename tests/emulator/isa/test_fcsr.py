@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from reference_encoding import encode
 from rig import CODE, EBREAK, PAGE, PLAIN_ROWS, Rig, State, instance, random_state
 
+from emulator.engine.hart_state import MXCSR_ROUNDING
 from emulator.engine.oracle import Oracle
-from emulator.engine.state import MXCSR_ROUNDING
-from emulator.isa.decode import TIES_AWAY, Instruction, decode_word, has_own_rounding
+from emulator.isa.decode import TIES_AWAY, Instruction, converts_with_rounding, decode_word
 from emulator.isa.table import ROWS
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 from tests.fuzz.programs import elf
 
 TRANSLATING = ["interpreter", "templates", "optimised"]
@@ -97,7 +97,7 @@ def sequence(rng: np.random.Generator, count: int) -> list[int]:
             row = FLOATING[rng.integers(len(FLOATING))]
             mode: int | None = None
             if "rm" in row.fields and rng.random() < 0.5:
-                mode = int(rng.integers(TIES_AWAY + has_own_rounding(row)))
+                mode = int(rng.integers(TIES_AWAY + converts_with_rounding(row)))
             words.append(instance(row, rng, mode).word)
     return words
 

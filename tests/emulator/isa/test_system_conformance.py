@@ -10,7 +10,7 @@ from kernels import ENGINE_NAMES, engine_named
 from reference_compressed import LISTING
 from reference_encoding import encode
 
-from emulator.linux.abi import Signal
+from emulator.linux.abi.numbers import Signal
 from emulator.machine import Machine
 from tests.fuzz.programs import CODE, DATA, elf
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emulator.linux.abi import SYSTEM_CALL_NAMES
-from emulator.linux.elf import load_image
-from emulator.linux.files import VirtualFiles
-from emulator.linux.hart import GuestExit
-from emulator.linux.process import Layout, build_process
-from emulator.linux.syscalls import LinuxKernel
+from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
+from emulator.linux.kernel.hart_protocol import GuestExit
+from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.loader.elf import load_image
+from emulator.linux.loader.process_image import Layout, build_process
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import READ, WRITE, GuestMemory
 from experiments.benchmarks.host import qemu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.linux.clock import TimeBase, Timer, Timers, VirtualClock
+from emulator.linux.kernel.clock import TimeBase, Timer, Timers, VirtualClock
 
 
 class World:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulator.errors import GuestImageError
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from tests.emulator.dynamic_root import INTERPRETER, build_root
 
@@ -49,7 +49,7 @@ def test_an_interpreter_that_is_none(root: Path, contents: bytes) -> None:
 
 def test_a_program_cannot_be_its_own_interpreter(root: Path) -> None:
     files = VirtualFiles(mapped={INTERPRETER: root / "program"})
-    with pytest.raises(GuestImageError, match="is no position-independent dynamic linker"):
+    with pytest.raises(GuestImageError, match="is not a position-independent dynamic linker"):
         Machine(root / "program", ["x"], files=files)
 
 
@@ -57,7 +57,7 @@ def test_translations_of_libraries_are_kept_too(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code that the loader maps is taken when it is there; a loader that has changed is translated anew."""
-    import emulator.engine.archive as archive_module
+    import emulator.engine.persist.translation_store as archive_module
     from emulator.engine.translator import Translator
 
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.errors import GuestImageError
-from emulator.linux.elf import POSITION_INDEPENDENT_BASE, load_image
+from emulator.linux.loader.elf import POSITION_INDEPENDENT_BASE, load_image
 from emulator.memory import EXEC, READ, WRITE
 
 EXPECTED = "expected a riscv64 Linux executable (64-bit little-endian ELF): "

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 
 CWD = -100
 UID = 1000
@@ -218,7 +218,7 @@ def test_errors(guest, name, arguments, error):
 
 
 def test_shared_pages_have_a_limit(guest, monkeypatch):
-    monkeypatch.setattr("emulator.linux.shared_pages.LIMIT_BYTES", 3 * 4096)
+    monkeypatch.setattr("emulator.linux.mm.page_cache.LIMIT_BYTES", 3 * 4096)
     fd = opened(guest, "/out/a", os.O_RDWR | os.O_CREAT)
     whole = guest.call("mmap", 0, 3 * 4096, 3, 1, fd, 0)
     other = opened(guest, "/out/b", os.O_RDWR | os.O_CREAT)

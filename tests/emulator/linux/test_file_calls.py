@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 
 CWD = -100
 UNMAPPED = 0x1000_0000

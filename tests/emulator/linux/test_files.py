@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.errors import EmulatorError
-from emulator.linux.files import VirtualFiles
-from emulator.linux.host_tree import HostTree
-from emulator.linux.regular_files import MemoryFile
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.linux.vfs.hostfs import HostFs
+from emulator.linux.vfs.regular_files import MemoryFile
 
 READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT
 
@@ -128,7 +128,7 @@ def test_links_lead_from_one_tree_to_another_and_never_out(tree, data):
         assert read(files, path) == b"guest's own", path
     assert read(files, "/data/in_memory") == read(files, "/hosts") == b"localhost"
     assert read(files, "/data/device") == b""
-    assert files.open("/mounted", READ, 0).path == files.place("/etc/relative", follow=True) == "/data"
+    assert files.open("/mounted", READ, 0).path == files.resolve("/etc/relative", follow=True) == "/data"
     for path in ("/data/of_host", "/data/far_out"):
         assert error_of(files.open, path, READ, 0) == "ENOENT"
     assert error_of(files.open, "/data/first", READ, 0) == "ELOOP"
@@ -213,7 +213,7 @@ steps = st.lists(
 
 def test_no_path_leads_out(tree):
     outside = set(os.listdir(tree.parent)), (tree.parent / "secret.txt").read_bytes()
-    host_tree = HostTree(tree, writable=["/"])
+    host_tree = HostFs(tree, writable=["/"])
 
     @settings(max_examples=300, deadline=None, derandomize=True)
     @given(steps, st.sampled_from([READ, CREATE, READ | os.O_DIRECTORY]))
@@ -281,7 +281,7 @@ def test_a_listing_says_of_each_entry_what_its_path_does(tree, tmp_path):
 def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes():
     contents = bytes(1000)
     files = VirtualFiles(capture=("/mine/",))
-    files.show("/mine/program", contents)
+    files.add_if_missing("/mine/program", contents)
     file = files.open("/mine/program", READ, 0)
     assert file.read_at(1000, 0) == contents
     files.remove("/mine/program", False)
@@ -384,10 +384,10 @@ def test_inodes_are_the_guests_own_and_repeat(tree):
 
 def test_an_onlooker_leaves_no_trace(tree):
     alone, watched = VirtualFiles(root=tree), VirtualFiles(root=tree)
-    other = watched.for_onlooker()
+    other = watched.for_observer()
     assert other.contents("/work/input") == b"data"
     read(other, "/dev/urandom")
-    read(watched.for_onlooker(), "/dev/urandom")
+    read(watched.for_observer(), "/dev/urandom")
     paths = ("/etc/passwd", "/work/input")
     assert [alone.status(path).inode for path in paths] == [watched.status(path).inode for path in paths]
     assert read(alone, "/dev/urandom") == read(watched, "/dev/urandom")
@@ -410,8 +410,8 @@ def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(EmulatorError, match="guest path 'data' is relative: expected an absolute one"):
         VirtualFiles(mapped={"data": b""})
     with pytest.raises(
-        EmulatorError, match=r"missing: cannot be shown to the guest: No such file.*give a directory"
+        EmulatorError, match=r"missing: cannot be mapped for the guest: No such file.*give a directory"
     ):
         VirtualFiles(root=tmp_path / "missing")
-    with pytest.raises(EmulatorError, match=r"as /x: No such file.*give an existing file or directory"):
+    with pytest.raises(EmulatorError, match=r"guest path /x: No such file.*give an existing file or directory"):
         VirtualFiles(mapped={"/x": tmp_path / "missing"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emulator.linux.process import Layout
+from emulator.linux.loader.process_image import Layout
 
 
 def test_memory(run_guest, guest_program):

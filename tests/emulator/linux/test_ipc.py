@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulator.errors import EmulatorError
-from emulator.linux.clock import Deadlock
-from emulator.linux.ipc import IpcObject, IpcTable
-from emulator.linux.ipc_messages import Message, MessageQueue
-from emulator.linux.ipc_semaphores import MAX_VALUE, Operation, SemaphoreSet
-from emulator.linux.tasks import Process
+from emulator.execution.snapshot import ObjectsState
+from emulator.linux.kernel.clock import Deadlock
+from emulator.linux.kernel.tasks import Process
+from emulator.linux.syscalls.optional.sysv_ipc import IpcObject, IpcTable
+from emulator.linux.syscalls.optional.sysv_messages import Message, MessageQueue
+from emulator.linux.syscalls.optional.sysv_semaphores import MAX_VALUE, Operation, SemaphoreSet
 from emulator.machine import Machine
 from emulator.memory import PAGE_BYTES
-from emulator.snapshot import ObjectsState
 
 SOURCE = "guest_ipc.c"
 IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
@@ -63,8 +63,8 @@ def test_limits_identifiers_and_permissions(compile_guest):
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("wait", "the guest waits for ever for a semaphore that nobody changes"),
-        ("receive", "the guest waits for ever: it receives from a queue that nobody sends messages to"),
+        ("wait", "the guest waits for ever for a semaphore that no other task changes"),
+        ("receive", "the guest waits for ever: it receives from a queue that no other task sends to"),
     ],
 )
 def test_waiting_for_ever(compile_guest, what, message):

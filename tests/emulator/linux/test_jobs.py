@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from emulator.linux.clock import Deadlock
-from emulator.linux.files import VirtualFiles
+from emulator.linux.kernel.clock import Deadlock
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 SOURCE = "guest_jobs.c"
@@ -58,7 +58,7 @@ def test_a_terminal_stops_who_uses_it_in_the_background(compile_guest):
     [
         (
             "for ever",
-            "the guest waits for ever: SIGSTOP has stopped process 1000, and nobody who runs can continue it",
+            "the guest waits for ever: SIGSTOP has stopped process 1000, and no running process can continue it",
         ),
         (
             "child for ever",

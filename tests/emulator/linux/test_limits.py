@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
-from emulator.linux.tasks import MAX_TASKS
+from emulator.linux.kernel.tasks import MAX_TASKS
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import ADDRESS_SPACE_BYTES, MAPPED, PAGE_BYTES, READ, WRITE
 
 RW, ANONYMOUS, PRIVATE, SHARED, FIXED, NOREPLACE = 3, 0x20, 2, 1, 0x10, 0x10_0000

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from emulator.errors import EmulatorError
-from emulator.linux.elf import load_image
-from emulator.linux.process import STACK_GUARD_BYTES, STACK_TOP, Layout, build_process
+from emulator.linux.loader.elf import load_image
+from emulator.linux.loader.process_image import STACK_GUARD_BYTES, STACK_TOP, Layout, build_process
 from emulator.memory import EXEC, MAPPED, PAGE_BYTES, READ, WRITE, GuestMemory
 
 

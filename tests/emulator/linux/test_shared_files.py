@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.files import VirtualFiles
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 SOURCE = Path(__file__).with_name("guest_files.c")

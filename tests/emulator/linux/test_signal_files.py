@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from emulator.linux.signal_files import RECORD_BYTES, _record
-from emulator.linux.signals import SignalInfo
+from emulator.linux.kernel.signals import SignalInfo
+from emulator.linux.syscalls.optional.signalfd import RECORD_BYTES, _record
 from emulator.machine import Machine
 
 SOURCE = "guest_signal_files.c"
@@ -74,7 +74,7 @@ def test_each_kind_of_signal_tells_what_belongs_to_it(signal, code, fields, told
 
 
 def test_a_machine_with_such_a_file_goes_back(make_guest):
-    from emulator.snapshot import ObjectsState
+    from emulator.execution.snapshot import ObjectsState
 
     guest = make_guest()
     fd = guest.call("signalfd4", -1, struct.pack("<Q", 1 << 9), 8, 0)

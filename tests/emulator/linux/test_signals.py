@@ -8,9 +8,9 @@ import struct
 import numpy as np
 import pytest
 
-from emulator.linux.abi import signal_name
-from emulator.linux.hart import GuestExit
-from emulator.linux.signals import SEGV_MAPERR
+from emulator.linux.abi.numbers import signal_name
+from emulator.linux.kernel.hart_protocol import GuestExit
+from emulator.linux.kernel.signals import SEGV_MAPERR
 
 USR1, USR2, SEGV, KILL, CHLD, PIPE, ALRM, RT = 10, 12, 11, 9, 17, 13, 14, 40
 HANDLER = 0x1_0004

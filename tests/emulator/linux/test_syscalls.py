@@ -8,10 +8,10 @@ import struct
 
 import pytest
 
-from emulator.linux.clock import Deadlock
-from emulator.linux.files import VirtualFiles
-from emulator.linux.hart import GuestExit
-from emulator.linux.process import Layout
+from emulator.linux.kernel.clock import Deadlock
+from emulator.linux.kernel.hart_protocol import GuestExit
+from emulator.linux.loader.process_image import Layout
+from emulator.linux.vfs.files import VirtualFiles
 
 SECOND = 1_000_000_000
 UNMAPPED = 0x1000_0000
@@ -248,7 +248,7 @@ def test_futex(guest):
     assert guest.kernel.clock.elapsed() == 4 * SECOND
     assert guest.call("futex", word + 1, 0, 5, 0) == -errno.EINVAL
     assert guest.call("futex", word, 11, 5, 0) == -errno.ENOSYS
-    with pytest.raises(Deadlock, match=f"waits for a lock at {word:#x} that nobody can release"):
+    with pytest.raises(Deadlock, match=f"waits for a lock at {word:#x} that no task can release"):
         guest.call("futex", word, 0, 5, 0)
 
 

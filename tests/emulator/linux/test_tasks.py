@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emulator.engine import discovery, known
+from emulator.engine.decode import block_table as known
+from emulator.engine.decode import discovery
 from emulator.errors import EmulatorError, TooMuchCode
 from emulator.events import FULL_RECORD, TraceSelection
-from emulator.linux import scheduler
-from emulator.linux.clock import Deadlock
-from emulator.linux.files import VirtualFiles
+from emulator.linux.kernel import scheduler
+from emulator.linux.kernel.clock import Deadlock
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 SOURCE = Path(__file__).with_name("guest_tasks.c")
@@ -133,12 +134,12 @@ def test_turns_end_at_the_same_instruction_in_every_engine(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threads that race: what comes out depends on each switch."""
-    monkeypatch.setattr(scheduler, "TURN_INSTRUCTIONS", 4000)
+    monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", 4000)
     reference = ended(program, "race", engine="oracle")
     assert reference[0] == 0
     for options in ({}, INTERPRETED, TEMPLATES, OPTIMISED, {**OPTIMISED, "step": 777}):
         assert ended(program, "race", **options) == reference, options  # type: ignore[arg-type]
-    monkeypatch.setattr(scheduler, "TURN_INSTRUCTIONS", 4321)
+    monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", 4321)
     assert ended(program, "race")[1] != reference[1]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.pipes import make_pipe
+from emulator.linux.vfs.pipes import make_pipe
 from emulator.machine import Machine
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.linux.scheduler import Scheduler
-from emulator.linux.signals import ThreadSignals
-from emulator.linux.tasks import Process, Thread, Wait
-from emulator.linux.wait_queue import WaitQueue
+from emulator.linux.kernel.scheduler import Scheduler
+from emulator.linux.kernel.signals import ThreadSignals
+from emulator.linux.kernel.tasks import Process, Thread, Wait
+from emulator.linux.kernel.wait_queue import WaitQueue
 from emulator.machine import Machine
-from instrumenter.build import build_program
+from instrumenter.building.program_build import build_program
 
 CONTENTION = Path(__file__).parents[3] / "experiments" / "benchmarks" / "corners" / "contention.c"
 N_THREADS, TURNS = 64, 10
@@ -51,8 +51,8 @@ class Naive:
         else:
             asked = [
                 n
-                for n, (is_told, until) in self.waits.items()
-                if not is_told or n in self.fresh or (until is not None and until <= rest[0])
+                for n, (is_notified, until) in self.waits.items()
+                if not is_notified or n in self.fresh or (until is not None and until <= rest[0])
             ]
             self.fresh.clear()
             return asked
@@ -68,15 +68,15 @@ def test_those_are_asked_whose_wait_may_be_over(steps: list[tuple[Any, ...]]) ->
         asked: list[Thread] = []
         what, *rest = step
         if what == "add":
-            queue.add(threads[rest[0]], Wait(lambda: None, rest[2], is_told=rest[1]))
+            queue.add(threads[rest[0]], Wait(lambda: None, rest[2], is_notified=rest[1]))
         elif what == "remove":
             queue.remove(threads[rest[0]])
         elif what == "tell":
-            queue.tell(threads[rest[0]])
+            queue.notify(threads[rest[0]])
         elif what == "everybody":
-            queue.ask_everybody()
+            queue.check_all()
         else:
-            asked = queue.to_ask(lambda now=rest[0]: now)  # type: ignore[misc]
+            asked = queue.to_check(lambda now=rest[0]: now)  # type: ignore[misc]
         assert [thread.tid for thread in asked] == naive.do(step)
         assert [thread.tid for thread in queue] == list(naive.waits)
         ends = [until for _, until in naive.waits.values() if until is not None]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux import watch_files
-from emulator.linux.files import VirtualFiles
+from emulator.execution.snapshot import ObjectsState
+from emulator.linux.syscalls.optional import inotify as watch_files
+from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
-from emulator.snapshot import ObjectsState
 
 SOURCE = "guest_watches.c"
 IN_OPEN, IN_MODIFY, IN_ALL = 0x20, 2, 0xFFF
@@ -107,7 +107,7 @@ def test_limits_of_instances_and_watches(watching, monkeypatch):
     monkeypatch.setattr(watch_files, "MAX_INSTANCES", 1)
     assert guest.call("inotify_init1", 0) == -errno.EMFILE
     assert guest.call("close", fd) == 0
-    assert not guest.files.watches.active
+    assert not guest.files.inotify.active
     assert guest.call("inotify_init1", 0) == fd
 
 

@@ -15,8 +15,8 @@ import pytest
 from timing_programs import Execution, Row, instruction, machine, stream_of
 
 from emulator.events import BlockFacts, OpClass
-from emulator.timing.counters import Event
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_events import Event
 
 ALU, MUL, DIV = OpClass.INT_ALU, OpClass.INT_MUL, OpClass.INT_DIV
 LOAD, STORE, BRANCH = OpClass.LOAD, OpClass.STORE, OpClass.BRANCH

@@ -13,9 +13,9 @@ from timing_programs import BODY, WITH_TARGET, Execution, instruction, machine, 
 
 from emulator.events import FULL_RECORD, BlockFacts, OpClass
 from emulator.probes import BlockCounter
-from emulator.timing.counters import FIRST_DYNAMIC, FIRST_STATIC, Event, static_events
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import load_machine
+from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, Event, static_events
+from emulator.timing.machine_file import load_machine
 
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 

@@ -9,22 +9,22 @@ from timing_naive import NaiveCore, Seeded
 from timing_programs import Execution, machines, programs, records, stream_of
 
 from emulator.events import BlockFacts
-from emulator.timing import layout as lay
-from emulator.timing.config import MachineConfig
-from emulator.timing.counters import Event, static_events
+from emulator.timing import layout
 from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import Event, static_events
 
-CACHES = {"l1i": lay.L1I, "l1d": lay.L1D, "l2": lay.L2, "itlb": lay.ITLB, "dtlb": lay.DTLB}
+CACHES = {"l1i": layout.L1I, "l1d": layout.L1D, "l2": layout.L2, "itlb": layout.ITLB, "dtlb": layout.DTLB}
 SLOW = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def seeded_by(core: InOrderCore) -> Seeded:
     """Page placement and generators of a core that has consumed nothing."""
-    start = int(core._longs[lay.P_FRAMES])
+    start = int(core._longs[layout.P_FRAMES])
     pages = (1 << 31) // core.config.memory.page_bytes
     return Seeded(
         frames=core._words[start : start + pages],
-        generators={name: int(core._longs[cache + lay.M_RANDOM]) for name, cache in CACHES.items()},
+        generators={name: int(core._longs[cache + layout.M_RANDOM]) for name, cache in CACHES.items()},
     )
 
 
@@ -61,9 +61,9 @@ def test_core_equals_its_twin_however_the_record_is_cut(data: st.DataObject) -> 
         core.add_overhead(overhead)
         naive.overhead(overhead)
         if data.draw(st.booleans()):  # as if the tables of pipeline states were nearly full
-            core._longs[lay.S_STATES] = max(lay.MAX_STATES - 1, core._longs[lay.S_STATES])
+            core._longs[layout.S_STATES] = max(layout.MAX_STATES - 1, core._longs[layout.S_STATES])
         if data.draw(st.booleans()):
-            core._longs[lay.S_TRANSITIONS] = lay.MAX_TRANSITIONS - 1
+            core._longs[layout.S_TRANSITIONS] = layout.MAX_TRANSITIONS - 1
         start = cut
     assert events_of(core) == expected_events(naive, executions)
 

@@ -12,10 +12,10 @@ from timing_naive import NaiveCache
 from timing_programs import machines, programs, records, stream_of
 
 from emulator.events import NEVER, BlockFacts
-from emulator.timing import layout as lay
-from emulator.timing.config import MachineConfig
+from emulator.timing import layout
 from emulator.timing.inorder import InOrderCore
-from emulator.timing.load import load_machine
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_file import load_machine
 from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm import Fills, Touched
 from emulator.timing.warm_kernel import fifo_rate, random_rate, to_fills
@@ -50,13 +50,13 @@ def touched(accesses: list[tuple[int, bool]]) -> Touched:
 
 def contents(core: InOrderCore) -> list[dict[int, bool]]:
     """The lines of each set of the data cache, and whether they are dirty, the one to leave first first."""
-    ways, sets = int(core._longs[lay.L1D + lay.M_WAYS]), int(core._longs[lay.L1D + lay.M_SET_MASK]) + 1
-    first = int(core._longs[lay.L1D + lay.M_BASE])
+    ways, sets = int(core._longs[layout.L1D + layout.M_WAYS]), int(core._longs[layout.L1D + layout.M_SET_MASK]) + 1
+    first = int(core._longs[layout.L1D + layout.M_BASE])
     found = []
     for set_ in range(sets):
         places = first + set_ * ways + np.arange(ways)
-        by_stamp = places[np.argsort(core._longs[lay.STAMPS + places])]
-        tags = [int(core._words[place]) for place in by_stamp if core._words[place] != lay.INVALID_TAG]
+        by_stamp = places[np.argsort(core._longs[layout.STAMPS + places])]
+        tags = [int(core._words[place]) for place in by_stamp if core._words[place] != layout.INVALID_TAG]
         assert len({tag >> 1 for tag in tags}) == len(tags)
         assert all((tag >> 1) % sets == set_ for tag in tags)
         found.append({tag >> 1: bool(tag & 1) for tag in tags})
@@ -206,7 +206,7 @@ def test_branch_prediction_learns_as_if_it_had_been_simulated(data: st.DataObjec
     trained.train(facts, stream, 0)
     for mine, theirs in zip(trained._predictor_tables(), simulated._predictor_tables(), strict=True):
         assert np.array_equal(mine, theirs)
-    assert trained._longs[lay.S_HISTORY] == simulated._longs[lay.S_HISTORY]
+    assert trained._longs[layout.S_HISTORY] == simulated._longs[layout.S_HISTORY]
     nothing = InOrderCore(config, 1)
     before = [table.copy() for table in nothing._predictor_tables()]
     nothing.train(facts, stream, len(stream) + 1)

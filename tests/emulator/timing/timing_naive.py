@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from emulator.events import ACCESS_STORE, BlockFacts, OpClass
-from emulator.timing.config import CacheConfig, MachineConfig, TlbConfig
-from emulator.timing.counters import Event
+from emulator.timing.machine_config import CacheConfig, MachineConfig, TlbConfig
+from emulator.timing.machine_events import Event
 
 
 class NaiveCache:

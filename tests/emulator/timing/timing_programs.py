@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emulator.events import ACCESS_LOAD, ACCESS_STORE, BlockFacts, OpClass
-from emulator.timing.config import MachineConfig
+from emulator.timing.machine_config import MachineConfig
 
 Row = tuple[int, int, int, int, int, int, int, int, int]
 Execution = tuple[int, list[int]]  # block, effective addresses

@@ -10,7 +10,7 @@ import pytest
 
 from measure.foreign.gather import Gathered, gather, grouped, matching
 from measure.foreign.trace import TraceFileError
-from measure.perturbation_types import FEWEST_RECORDS
+from measure.perturbation.analysis_types import FEWEST_RECORDS
 
 
 def write(path: Path, columns: Mapping[str, Sequence[object]]) -> Path:

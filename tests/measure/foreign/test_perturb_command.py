@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 
-from measure.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
+from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse, summary
+from measure.campaign.executor import Outcome
+from measure.campaign.plan_file import load_plan
+from measure.campaign.store import Store
 from measure.cli import _Commands
 from measure.cli import main as measure
-from measure.executor import Outcome
 from measure.foreign.cli import perturb
-from measure.plan_file import load_plan
 from measure.stats.synthetic import Disturbance, synthetic_program
-from measure.store import Store
 
 ROOT = Path(__file__).parent.parent.parent.parent
 METRICS = ("PAPI_TOT_INS", "PAPI_TOT_CYC", "misses")

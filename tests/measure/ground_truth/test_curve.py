@@ -1,4 +1,4 @@
-"""Reading a run's progress off the anchors of its program."""
+"""Progress of a run from the reference events of its program."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from measure.merge.progress import PROGRESS, EventCurve, anchors_at_boundaries
-from measure.merge.truth import alignment_error, true_positions, truth_resolution
-from measure.types import BASELINE, Run, RunSpec, Trace
+from measure.campaign.run_types import BASELINE, ProbePlaces, Run, RunSpec, Trace
+from measure.merging.program_progress import PROGRESS, EventCurve, reference_events_at_boundaries
+from measure.merging.truth import alignment_error, true_positions, truth_resolution
 
 SPEC = RunSpec(
     group=BASELINE, replicate=0, seed=1, build_key="", binary="", arguments=(), stdin=None, files=(), machine="",
     machine_name="", hardware_metrics=("A", "B"), counters=(), sampling_mode="ideal", interval=1000,
-    interval_unit="cycles", probes=((PROGRESS, (4096,), ()),),
+    interval_unit="cycles", probes=(ProbePlaces(PROGRESS, (4096,), ()),),
 )  # fmt: skip
 
 
 def run_of(events: NDArray[np.int64], instructions: NDArray[np.int64], group: str = BASELINE) -> Run:
-    """A run that had these anchors behind it at its boundaries."""
+    """A run with these numbers of reference events at its boundaries."""
     n = len(events) - 1
     rng = np.random.default_rng(n)
     values = np.column_stack([rng.integers(0, 100, (n, 2)), np.diff(events), events[:-1]])
@@ -32,7 +32,7 @@ def run_of(events: NDArray[np.int64], instructions: NDArray[np.int64], group: st
 
 
 def test_positions_are_exact_where_anchors_are_evenly_spaced() -> None:
-    # 1 anchor every 10 instructions at first, then one every 50; looked at every 500 instructions.
+    # 1 reference event every 10 instructions at first, then one every 50; looked at every 500 instructions.
     instructions = np.arange(0, 20001, 500)
     events = np.where(instructions <= 10000, instructions // 10, 1000 + (instructions - 10000) // 50)
     curve = EventCurve(events, instructions)
@@ -46,7 +46,7 @@ def test_positions_are_exact_where_anchors_are_evenly_spaced() -> None:
 
 
 def test_where_no_anchor_happens_the_runs_own_pace_decides() -> None:
-    # Nothing between instructions 2000 and 12000, else an anchor every 10; looked at every 200.
+    # Nothing between instructions 2000 and 12000, else a reference event every 10; looked at every 200.
     instructions = np.arange(0, 14_001, 200)
     events = (
         np.where(
@@ -70,13 +70,13 @@ def test_progress_never_decreases_and_lies_where_it_certainly_is(seed: int) -> N
     looks = np.cumsum(rng.integers(1, 100, 60))
     at = np.sort(
         rng.integers(0, looks[-1], int(rng.integers(1, 400)))
-    )  # anchors' instructions, some stretches empty
+    )  # instructions of the reference events, some stretches empty
     curve = EventCurve(np.searchsorted(at, np.append(0, looks), "right"), np.append(0, looks))
     boundaries = np.sort(rng.choice(looks[-1], 20, replace=False))
     run = run_of(np.searchsorted(at, boundaries, "right"), boundaries)
     found = curve.boundaries(run)
     assert (np.diff(found) >= 0).all()
-    counted = anchors_at_boundaries(run)
+    counted = reference_events_at_boundaries(run)
     assert counted is not None
     low, high = curve.bracket(counted)
     for values in (found, boundaries):

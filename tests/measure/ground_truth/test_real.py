@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from emulator.events import BlockFacts, TraceSelection
-from emulator.linux.elf import load_image
+from emulator.linux.loader.elf import load_image
 from emulator.machine import Machine
-from measure.campaign import Campaign, load_campaign
+from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.plan import Plan, make_plan
+from measure.campaign.plan_file import load_plan
+from measure.campaign.run_command import load_results, report_campaign, run_campaign
+from measure.campaign.run_types import BASELINE, BEFORE, PROBE, Run
 from measure.errors import CampaignError
-from measure.ground_truth.anchors import HEAP, candidates, kind_of
 from measure.ground_truth.calibration import calibrate
 from measure.ground_truth.prepare import SAMPLED, load_prepared, prepare
+from measure.ground_truth.reference_events import HEAP, candidates, kind_of
 from measure.ground_truth.sampler import other_mode
 from measure.ground_truth.software import software_column
-from measure.merge.progress import anchors_at_boundaries
-from measure.merge.truth import alignment_error, true_positions
-from measure.plan import Plan, make_plan
-from measure.plan_file import load_plan
-from measure.run_command import load_results, report_campaign, run_campaign
+from measure.merging.program_progress import reference_events_at_boundaries
+from measure.merging.truth import alignment_error, true_positions
 from measure.targets.emulated import EmulatedTarget, program_of
-from measure.types import BASELINE, BEFORE, PROBE, Run
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\
@@ -123,9 +123,9 @@ def test_positions_are_those_found_by_brute_force(results: Path) -> None:
     found = curve.boundaries(heavy)[inside]
     record = np.median(np.diff(baseline.trace.boundaries_instructions))
     error = np.abs(found - expected) / record
-    low, high = curve.bracket(anchors_at_boundaries(heavy)[inside])
+    low, high = curve.bracket(reference_events_at_boundaries(heavy)[inside])
     certain = high - low < record / 4
-    assert 0.3 < certain.mean() < 0.7  # `quiet` runs for 38 records without an anchor
+    assert 0.3 < certain.mean() < 0.7  # `quiet` runs for 38 records without a reference event
     assert error[certain].max() < 0.02
     assert error.max() < 0.25
     assert ((expected >= low) & (expected <= high)).all()
@@ -144,7 +144,7 @@ def test_probes_change_nothing_and_equal_the_counters(results: Path) -> None:
         names = again.trace.metrics
         assert (again.trace.values == run.trace.values[:, : len(names)]).all()
         assert (again.trace.boundaries_instructions == run.trace.boundaries_instructions).all()
-        for metric, _, _ in run.spec.counters:
+        for metric in (counter.metric for counter in run.spec.counters):
             if f"{PROBE}{metric}" not in run.trace.metrics:
                 continue
             counted, probed, before = (
@@ -175,7 +175,7 @@ def test_report_and_summary_have_the_ground_truth(results: Path) -> None:
     for words in (
         "Ground truth",
         "What the sampler itself changes",
-        "How far alignments are off",
+        "Errors of alignments",
         "software – hardware",
     ):
         assert words in page
@@ -219,12 +219,12 @@ def test_anchors_and_their_calibration(tmp_path: Path) -> None:
     assert kind_of(image, ["call next", "store table"]) == (known["call next"][0], known["store table"][1])
     first = calibrate(plain, heavy, [], place=tmp_path)
     again = calibrate(plain, heavy, [], place=tmp_path)
-    assert first.anchors == again.anchors
+    assert first.reference_events == again.reference_events
     assert (first.curve.events == again.curve.events).all()
     assert first.total_events == again.total_events > 60_000
     assert first.out_of_order == 0
     (tmp_path / first.file_name).write_bytes(b"damaged")
-    assert calibrate(plain, heavy, [], place=tmp_path).anchors == first.anchors
+    assert calibrate(plain, heavy, [], place=tmp_path).reference_events == first.reference_events
 
 
 def test_what_has_no_ground_truth(results: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from measure.perturbation import inner_perturbation
+from measure.perturbation.perturbation import inner_perturbation
 from measure.report.model import SoftwareTruth
 from measure.stats.correlation import Correlations, spearman
 from measure.stats.synthetic import UNDISTURBED, Disturbance, synthetic_program

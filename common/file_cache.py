@@ -1,0 +1,199 @@
+"""Keeps files between processes under the user's cache directory; none is trusted, none is necessary.
+
+Translations are kept in two of its folders: ``translations`` has single objects, ``programs`` the translations and
+block tables of whole programs. Together they take at most `limit_bytes` of disk: the least recently used file is
+removed first. Any number of processes may use them at once. Other files in these folders are left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import os
+import re
+import struct
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+DEFAULT_LIMIT_BYTES = 2 << 30
+LIMIT_VARIABLE = "PERTURBATION_CACHE_LIMIT"
+OBJECTS, PROGRAMS = "translations", "programs"
+
+_MAGIC = b"RVKEPT1\n"
+_HEAD = struct.Struct("<8sI")
+_NAME = re.compile(r"[0-9a-f]{62}(\.[a-z]+)?")
+_TEMPORARY = ".new-"
+_ABANDONED_SECONDS = 3600  # a temporary file so old belongs to a process that was killed
+_LEDGER = "translations.size"  # bytes of both folders, under a lock
+_LEFT = 3 / 4  # fraction of the limit that stays in use after files have been removed
+_DISK_BYTES = 4096
+_FACTORS = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class KeptFile(NamedTuple):
+    """A file of this cache. ``kind``: "object" or a kind of program file; ``used``: last use, seconds of the epoch."""
+
+    path: Path
+    kind: str
+    n_bytes: int
+    used: float
+
+
+def cache_directory() -> Path:
+    """The folder of everything compiled (``$XDG_CACHE_HOME/perturbation``)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "perturbation"
+
+
+def limit_bytes() -> int:
+    """Limit of the translations: ``$PERTURBATION_CACHE_LIMIT``, in bytes or as 500M or 4G; 2 GiB by default.
+
+    Raises `ValueError` for text that is no size.
+    """
+    text = os.environ.get(LIMIT_VARIABLE)
+    if not text:
+        return DEFAULT_LIMIT_BYTES
+    digits, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1] in _FACTORS else (text, 1)
+    if not digits.isdecimal():
+        raise ValueError(
+            f"{LIMIT_VARIABLE} is {text!r}: expected bytes, or a number with k, M, G or T, such as 4G"
+        )
+    return int(digits) * factor
+
+
+def read_checked(path: Path) -> bytes | None:
+    """The body that `write_checked` wrote; None for a missing or damaged file. Counts as a use of the file."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            head, body = file.read(_HEAD.size), file.read()
+    except OSError:
+        return None
+    if len(head) < _HEAD.size:
+        return None
+    magic, checksum = _HEAD.unpack(head)
+    if magic != _MAGIC or checksum != zlib.crc32(body):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return body
+
+
+def write_checked(path: Path, body: bytes | Sequence[bytes]) -> None:
+    """Write atomically ``body`` or its parts; does nothing when the cache cannot be written."""
+    parts = [body] if isinstance(body, bytes) else body
+    checksum = functools.reduce(lambda sum_, part: zlib.crc32(part, sum_), parts, 0)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.writelines([_HEAD.pack(_MAGIC, checksum), *parts])
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            return
+        _note(path.parent.parent.parent, _HEAD.size + sum(map(len, parts)))
+    except OSError:
+        return
+
+
+def kept_files(directory: Path | None = None) -> Iterator[KeptFile]:
+    """Every kept translation, in no order."""
+    base = cache_directory() if directory is None else directory
+    for folder in (OBJECTS, PROGRAMS):
+        for entry in _entries(base / folder):
+            if _NAME.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    about = entry.stat(follow_symlinks=False)
+                    kind = "object" if folder == OBJECTS else Path(entry.name).suffix[1:] or "older"
+                    yield KeptFile(
+                        Path(entry.path), kind, max(about.st_size, about.st_blocks * 512), about.st_mtime
+                    )
+
+
+def trim(to_bytes: int, directory: Path | None = None) -> int:
+    """Remove the least recently used translations until the others take at most ``to_bytes``; returns their size."""
+    base = cache_directory() if directory is None else directory
+    _remove_abandoned(base)
+    files = sorted(kept_files(base), key=lambda file: file.used)
+    total = sum(file.n_bytes for file in files)
+    for file in files:
+        if total <= to_bytes:
+            break
+        if _is_ours(file.path):
+            with contextlib.suppress(OSError):
+                file.path.unlink(missing_ok=True)
+                total -= file.n_bytes
+    return total
+
+
+def clear() -> tuple[int, int]:
+    """Remove all translations, and nothing else; returns the number of files and bytes. Running processes go on."""
+    base = cache_directory()
+    files = list(kept_files(base))
+    trim(-1, base)
+    for folder in (OBJECTS, PROGRAMS):
+        for part in (base / folder).glob("??"):
+            with contextlib.suppress(OSError):
+                part.rmdir()  # only when nothing else is in it
+    with contextlib.suppress(OSError):
+        (base / _LEDGER).unlink()
+    removed = [file for file in files if not file.path.exists()]
+    return len(removed), sum(file.n_bytes for file in removed)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Regular files in the subfolders of ``folder`` that are named by two hexadecimal digits."""
+    try:
+        with os.scandir(folder) as parts:
+            inside = [p.path for p in parts if len(p.name) == 2 and p.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for path in inside:
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            yield from (entry for entry in entries if entry.is_file(follow_symlinks=False))
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the file begins like the files of this cache, even if it is damaged or unfinished."""
+    try:
+        with path.open("rb") as file:
+            return _MAGIC.startswith(file.read(len(_MAGIC)))
+    except OSError:
+        return False
+
+
+def _remove_abandoned(base: Path) -> None:
+    """Remove temporary files of processes that were killed while they wrote."""
+    before = time.time() - _ABANDONED_SECONDS
+    for folder in (OBJECTS, PROGRAMS):
+        for entry in _entries(base / folder):
+            if entry.name.startswith(_TEMPORARY):
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        os.unlink(entry.path)
+
+
+def _note(base: Path, n_bytes: int) -> None:
+    """Add written bytes to the ledger, and remove files when the limit is exceeded."""
+    try:
+        limit = limit_bytes()
+    except ValueError:  # not reported here, but by `emulate --cache-stats`
+        limit = DEFAULT_LIMIT_BYTES
+    with (base / _LEDGER).open("a+b") as ledger:
+        fcntl.flock(ledger, fcntl.LOCK_EX)
+        ledger.seek(0)
+        text = ledger.read()
+        if text.isdigit():
+            total = int(text) + -(-n_bytes // _DISK_BYTES) * _DISK_BYTES
+        else:  # the first file ever, or a damaged ledger
+            total = sum(file.n_bytes for file in kept_files(base))
+        if total > limit:
+            total = trim(int(limit * _LEFT), base)
+        ledger.truncate(0)
+        ledger.write(b"%d" % total)

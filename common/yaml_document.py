@@ -1,0 +1,260 @@
+"""Reads YAML files with the line of every key, and validates them by pydantic models.
+
+Every problem has the form ``file:line: key: got ..., expected ...; did you mean ...?``; all are reported at once, one a
+line. The caller passes the class of the exception to raise, so that each package keeps its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticCustomError
+
+Keys = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+_AT_KEYS = "at_keys"
+_MAX_VALUES = 100_000  # of a document with its aliases expanded: nested ones grow exponentially
+_EXPECTED = {
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "string_type": "text",
+    "path_type": "the path of a file",
+    "string_pattern_mismatch": "text that matches '{pattern}'",
+    "string_too_short": "text of at least {min_length} characters",
+    "invalid_key": "text as a key",
+}  # in YAML's terms instead of pydantic's; by type of error, filled in from its context
+
+
+def problem_at(message: str, *keys: str | int) -> PydanticCustomError:
+    """An exception for a model's validator to raise: ``message`` about the value under ``keys``, below the model."""
+    return PydanticCustomError(_AT_KEYS, "{message}", {"message": message, "keys": keys})
+
+
+class YamlDocument:
+    """A parsed YAML text: ``data``, a mapping, and ``lines``, the line of each key and list item by their path.
+
+    ``path``: the file's name in messages; ``error``: class of all exceptions raised, which takes a message. Raises
+    ``error`` for text that is not YAML or no mapping, and for cyclic aliases, aliases that expand without end, keys
+    given twice, and keys that are no scalars.
+    """
+
+    def __init__(self, text: str, path: Path | str, error: type[Exception]) -> None:
+        self.path = Path(path)
+        self.lines: dict[Keys, int] = {}
+        self._error = error
+        loader: Any = None
+        try:
+            loader = yaml.SafeLoader(text)
+            node = loader.get_single_node()
+            if not isinstance(node, yaml.MappingNode):
+                raise error(f"{path}:1: got {_node_kind(node)}, expected a mapping of keys to values")
+            self._report(self._read_lines(node, (), ()))
+            self.data: dict[str, Any] = loader.construct_document(node)
+        except (yaml.YAMLError, ValueError) as problem:  # ValueError: a date that does not exist
+            raise error(_not_yaml(path, text, problem)) from None
+        finally:
+            if loader is not None:
+                loader.dispose()
+
+    @classmethod
+    def read(cls, path: Path, error: type[Exception]) -> YamlDocument:
+        """The document in a file. Raises ``error`` also for a file that cannot be read or is not UTF-8 text."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as problem:
+            raise error(f"{path}: cannot be read: {problem.strerror}") from None
+        except UnicodeDecodeError:
+            raise error(f"{path}: is not UTF-8 text") from None
+        return cls(text, path, error)
+
+    def line(self, keys: Keys) -> int:
+        """The line of a key, or of the nearest key above it."""
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return self.lines.get(keys, 1)
+
+    def where(self, *keys: str | int) -> str:
+        """``file:line`` of a key."""
+        return f"{self.path}:{self.line(keys)}"
+
+    def validate(self, model: type[Model], context: Mapping[str, Any] | None = None) -> Model:
+        """The data as ``model``, validated with ``context``. Raises the document's exception with every problem.
+
+        Fields of models with ``exclude=True`` are not offered as keys in messages.
+        """
+        try:
+            return model.model_validate(self.data, context=dict(context or {}))
+        except ValidationError as error:
+            problems: dict[tuple[int, str], list[str]] = {}
+            for details in error.errors():
+                line, subject, expected = self._problem(model, details)
+                problems.setdefault((line, subject), []).extend([expected] if expected else [])
+        self._report([(line, _joined(subject, expected)) for (line, subject), expected in problems.items()])
+        raise AssertionError("a validation error without problems")
+
+    def _report(self, problems: list[tuple[int, str]]) -> None:
+        """Raise the document's exception for ``problems``, pairs of line and message, if there are any."""
+        if problems:
+            ordered = sorted(set(problems))
+            raise self._error("\n".join(f"{self.path}:{line}: {message}" for line, message in ordered))
+
+    def _read_lines(self, node: yaml.Node, keys: Keys, above: tuple[int, ...]) -> list[tuple[int, str]]:
+        """Fill ``lines`` below ``node``, which is in the nodes ``above`` (by id); returns the problems."""
+        line = node.start_mark.line + 1
+        self.lines.setdefault(keys, line)
+        if id(node) in above:
+            return [(line, _about(keys, "got an alias of a mapping or list that contains it, expected a value"))]
+        if len(self.lines) > _MAX_VALUES:
+            raise self._error(
+                f"{self.path}:{line}: got more than {_MAX_VALUES:,} values when aliases are expanded, expected fewer: "
+                "write out what is meant instead of aliases of aliases"
+            )
+        above = (*above, id(node))
+        problems: list[tuple[int, str]] = []
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                child = (*keys, str(key.value))
+                if not isinstance(key, yaml.ScalarNode):
+                    problems.append((line, _about(keys, f"got {_node_kind(key)} as a key, expected a name")))
+                elif child in self.lines:
+                    problems.append((line, _about(child, f"given twice, first in line {self.lines[child]}")))
+                else:
+                    self.lines[child] = line
+                    problems += self._read_lines(value, child, above)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                problems += self._read_lines(item, (*keys, index), above)
+        return problems
+
+    def _keys(self, details: Any) -> Keys:
+        """The keys of an error's location in the document: without pydantic's own names of validators and types."""
+        keys: list[str | int] = []
+        value: Any = self.data
+        for part in details["loc"]:
+            if isinstance(value, list) and isinstance(part, int) and part < len(value):
+                keys.append(part)
+                value = value[part]
+            elif isinstance(value, dict) and part in value:
+                keys.append(str(part))
+                value = value[part]
+        if details["type"] == "missing":
+            keys.append(str(details["loc"][-1]))
+        elif details["type"] == _AT_KEYS:
+            keys += details["ctx"]["keys"]
+        return tuple(keys)
+
+    def _problem(self, model: type[BaseModel], details: Any) -> tuple[int, str, str]:
+        """Line and message of one of pydantic's errors, without the expectation; and the expectation, or "".
+
+        pydantic reports one error for each alternative of a union; they differ in their expectations only.
+        """
+        keys, kind, expected = self._keys(details), details["type"], ""
+        if kind == "extra_forbidden":
+            message = f"unknown key{_choices(str(keys[-1]), _keys_below(model, keys[:-1]))}"
+        elif kind == "missing":
+            message = "missing; it has no default"
+        elif kind == "value_error":
+            message = str(details["ctx"]["error"])
+        elif kind == _AT_KEYS:
+            message = details["msg"]
+        elif kind == "too_short":
+            sizes = details["ctx"]
+            message = f"got {sizes['actual_length'] or 'none'}, expected at least {sizes['min_length']}"
+        else:
+            message, expected = f"got {_shown(details['input'])}", _expected(details)
+        return self.line(keys), _about(keys, message), expected
+
+
+def _about(keys: Keys, message: str) -> str:
+    return f"{'.'.join(map(str, keys))}: {message}" if keys else message
+
+
+def _node_kind(node: yaml.Node | None) -> str:
+    if node is None:
+        return "nothing"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a scalar"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+
+
+def _expected(details: Any) -> str:
+    """The expected value of a pydantic error, in words."""
+    if details["type"] in _EXPECTED:
+        return _EXPECTED[details["type"]].format(**details.get("ctx", {}))
+    message = str(details["msg"]).split(", unable to")[0].removeprefix("Input should be ")
+    return message[:1].lower() + message[1:]
+
+
+def _joined(subject: str, expected: list[str]) -> str:
+    return f"{subject}, expected {' or '.join(dict.fromkeys(expected))}" if expected else subject
+
+
+def _choices(key: str, names: list[str]) -> str:
+    """The rest of a message about an unknown ``key`` where ``names`` are possible."""
+    found = difflib.get_close_matches(key, names, n=1)
+    hint = f"; did you mean '{found[0]}'?" if found else ""
+    return f", expected one of: {', '.join(names)}{hint}" if names else ""
+
+
+def _keys_below(model: type[BaseModel], keys: Keys) -> list[str]:
+    """The keys that the model at ``keys`` below ``model`` may have; none if no model is there."""
+    annotations: list[Any] = [model]
+    for key in keys:
+        annotations = [inner for one in annotations for inner in _inner(one, key)]
+    models = [kind for one in annotations for kind in _alternatives(one) if _is_model(kind)]
+    return [name for one in models for name, field in one.model_fields.items() if not field.exclude]
+
+
+def _inner(annotation: Any, key: str | int) -> Iterator[Any]:
+    """The annotations of the value under ``key`` of a value with this annotation."""
+    for kind in _alternatives(annotation):
+        origin, arguments = get_origin(kind), get_args(kind)
+        if _is_model(kind) and key in kind.model_fields:
+            yield kind.model_fields[str(key)].annotation
+        elif origin is dict and arguments:
+            yield arguments[1]
+        elif origin in (list, tuple) and arguments:
+            yield arguments[0]
+
+
+def _alternatives(annotation: Any) -> Iterator[Any]:
+    """The members of a union, at any depth; the annotation itself if it is none."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _alternatives(get_args(annotation)[0])
+    elif origin in (Union, UnionType):
+        for argument in get_args(annotation):
+            yield from _alternatives(argument)
+    else:
+        yield annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _not_yaml(path: Path | str, text: str, problem: Exception) -> str:
+    """The message for text that the YAML parser refuses."""
+    mark = getattr(problem, "problem_mark", None)
+    if mark is not None:
+        return f"{path}:{mark.line + 1}: not YAML: {getattr(problem, 'problem', None) or problem}"
+    if isinstance(problem, yaml.reader.ReaderError):
+        return f"{path}:{text.count(chr(10), 0, int(problem.position)) + 1}: not YAML: {problem.reason}"
+    return f"{path}: not YAML: {problem}"

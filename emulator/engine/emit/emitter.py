@@ -1,0 +1,334 @@
+"""Instruction semantics as LLVM IR text: the algebra of `emulator.isa.algebra` over LLVM values.
+
+An integer value is a Python int (a constant, folded here) or the name of an i64; a truth value is a bool or the
+name of an i1; a floating-point value is the name of a double or float. `Emitter` holds what every translation
+shares; its subclasses define how operands are reached, what a memory access records, and how control leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emulator.engine.hart_state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
+from emulator.engine.instrument.line_timestamps import writes_offset
+from emulator.events import TraceSelection
+from emulator.isa.decode import DYNAMIC_ROUNDING
+
+MASK = (1 << 64) - 1
+ADDRESS_LIMIT = (1 << 31) - 1  # the highest guest address
+V = Any
+
+RARELY = "!prof !0"
+DECLARATIONS = """
+declare i64 @llvm.ctlz.i64(i64, i1)
+declare i32 @llvm.ctlz.i32(i32, i1)
+declare i64 @llvm.cttz.i64(i64, i1)
+declare i64 @llvm.ctpop.i64(i64)
+declare i64 @llvm.bswap.i64(i64)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare double @llvm.fabs.f64(double)
+declare double @llvm.copysign.f64(double, double)
+declare double @llvm.experimental.constrained.roundeven.f64(double, metadata)
+declare double @llvm.experimental.constrained.trunc.f64(double, metadata)
+declare double @llvm.experimental.constrained.floor.f64(double, metadata)
+declare double @llvm.experimental.constrained.ceil.f64(double, metadata)
+declare double @llvm.experimental.constrained.nearbyint.f64(double, metadata, metadata)
+declare i64 @llvm.experimental.constrained.fptosi.i64.f64(double, metadata)
+declare double @llvm.experimental.constrained.sitofp.f64.i64(i64, metadata, metadata)
+declare float @llvm.experimental.constrained.sitofp.f32.i64(i64, metadata, metadata)
+declare float @llvm.experimental.constrained.fptrunc.f32.f64(double, metadata, metadata)
+declare double @llvm.experimental.constrained.fpext.f64.f32(float, metadata)
+""" + "\n".join(
+    f"""declare {t} @llvm.experimental.constrained.fadd.{s}({t}, {t}, metadata, metadata)
+declare {t} @llvm.experimental.constrained.fsub.{s}({t}, {t}, metadata, metadata)
+declare {t} @llvm.experimental.constrained.fmul.{s}({t}, {t}, metadata, metadata)
+declare {t} @llvm.experimental.constrained.fdiv.{s}({t}, {t}, metadata, metadata)
+declare {t} @llvm.experimental.constrained.sqrt.{s}({t}, metadata, metadata)
+declare {t} @llvm.experimental.constrained.fma.{s}({t}, {t}, {t}, metadata, metadata)
+declare i1 @llvm.experimental.constrained.fcmp.{s}({t}, {t}, metadata, metadata)
+declare i1 @llvm.experimental.constrained.fcmps.{s}({t}, {t}, metadata, metadata)"""
+    for t, s in (("double", "f64"), ("float", "f32"))
+)
+INVARIANT = "!invariant.load !{}"
+METADATA = '\n!0 = !{!"branch_weights", i32 1, i32 1048576}\n'
+
+
+class Emitter:
+    """Emits into ``lines``; the current instruction's rounding field is in ``rm``."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._count = 0
+        self._copy = 0
+        self.rm = DYNAMIC_ROUNDING
+        self.label = "entry"  # of the LLVM block being filled
+        self.keeps_memory = False  # whether the current instruction's memory value is to be put in `memory_value`
+        self.memory_value: V = 0
+        self.volatile = ""  # "volatile " when accesses must stay between the stores around them
+
+    # --- text
+    def let(self, text: str) -> str:
+        """Emit an instruction with a result; the name of the result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def say(self, text: str) -> None:
+        """Emit a line."""
+        self.lines.append(text)
+
+    def start(self, label: str) -> None:
+        """Begin an LLVM block."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def fresh_label(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def state_pointer(self, field: str) -> str:
+        return self.let(f"getelementptr i8, ptr %st, i64 {OFFSETS[field]}")
+
+    def state_load(self, field: str, llvm_type: str = "i64") -> str:
+        return self.let(f"load {llvm_type}, ptr {self.state_pointer(field)}")
+
+    def state_store(self, field: str, value: V, llvm_type: str = "i64") -> None:
+        self.say(f"store {llvm_type} {value}, ptr {self.state_pointer(field)}")
+
+    def state_store_now(self, field: str, value: V, llvm_type: str = "i64") -> None:
+        """A volatile store: it stays in its place between other volatile accesses."""
+        self.say(f"store volatile {llvm_type} {value}, ptr {self.state_pointer(field)}")
+
+    # --- integers
+    def const(self, value: int) -> int:
+        return value & MASK
+
+    def add(self, a: V, b: V) -> V:
+        if isinstance(b, int):
+            if isinstance(a, int):
+                return (a + b) & MASK
+            if b == 0:
+                return a
+        elif a == 0 and isinstance(a, int):
+            return b
+        return self.let(f"add i64 {a}, {b}")
+
+    def sub(self, a: V, b: V) -> V:
+        if b == 0 and isinstance(b, int):
+            return a
+        return self.let(f"sub i64 {a}, {b}")
+
+    def mul(self, a: V, b: V) -> V:
+        return self.let(f"mul i64 {a}, {b}")
+
+    def mul_high(self, a: V, b: V, a_signed: bool, b_signed: bool) -> V:
+        wide_a = self.let(f"{'sext' if a_signed else 'zext'} i64 {a} to i128")
+        wide_b = self.let(f"{'sext' if b_signed else 'zext'} i64 {b} to i128")
+        product = self.let(f"mul i128 {wide_a}, {wide_b}")
+        high = self.let(f"lshr i128 {product}, 64")
+        return self.let(f"trunc i128 {high} to i64")
+
+    def div_s(self, a: V, b: V) -> V:
+        return self.let(f"sdiv i64 {a}, {b}")
+
+    def div_u(self, a: V, b: V) -> V:
+        return self.let(f"udiv i64 {a}, {b}")
+
+    def rem_s(self, a: V, b: V) -> V:
+        return self.let(f"srem i64 {a}, {b}")
+
+    def rem_u(self, a: V, b: V) -> V:
+        return self.let(f"urem i64 {a}, {b}")
+
+    def and_(self, a: V, b: V) -> V:
+        if isinstance(a, int) and isinstance(b, int):
+            return a & b
+        return self.let(f"and i64 {a}, {b}")
+
+    def or_(self, a: V, b: V) -> V:
+        if b == 0 and isinstance(b, int):
+            return a
+        return self.let(f"or i64 {a}, {b}")
+
+    def xor(self, a: V, b: V) -> V:
+        return self.let(f"xor i64 {a}, {b}")
+
+    def shl(self, a: V, amount: V) -> V:
+        return self.let(f"shl i64 {a}, {amount}")
+
+    def shr_u(self, a: V, amount: V) -> V:
+        return self.let(f"lshr i64 {a}, {amount}")
+
+    def shr_s(self, a: V, amount: V) -> V:
+        return self.let(f"ashr i64 {a}, {amount}")
+
+    def sext(self, a: V, bits: int) -> V:
+        if isinstance(a, int):
+            a &= (1 << bits) - 1
+            return (a - (1 << bits) if a >> (bits - 1) else a) & MASK
+        low = self.let(f"trunc i64 {a} to i{bits}")
+        return self.let(f"sext i{bits} {low} to i64")
+
+    def zext(self, a: V, bits: int) -> V:
+        if isinstance(a, int):
+            return a & ((1 << bits) - 1)
+        return self.let(f"and i64 {a}, {(1 << bits) - 1}")
+
+    def count_leading_zeros(self, a: V, bits: int) -> V:
+        if bits == 64:
+            return self.let(f"call i64 @llvm.ctlz.i64(i64 {a}, i1 false)")
+        low = self.zext(a, bits)
+        count = self.let(f"call i64 @llvm.ctlz.i64(i64 {low}, i1 false)")
+        return self.sub(count, 64 - bits)
+
+    def count_trailing_zeros(self, a: V, bits: int) -> V:
+        if bits < 64:
+            a = self.let(f"or i64 {a}, {1 << bits}")
+        return self.let(f"call i64 @llvm.cttz.i64(i64 {a}, i1 false)")
+
+    def count_ones(self, a: V) -> V:
+        return self.let(f"call i64 @llvm.ctpop.i64(i64 {a})")
+
+    def byte_swap(self, a: V) -> V:
+        return self.let(f"call i64 @llvm.bswap.i64(i64 {a})")
+
+    # --- truth values
+    def eq(self, a: V, b: V) -> V:
+        return self.let(f"icmp eq i64 {a}, {b}")
+
+    def ne(self, a: V, b: V) -> V:
+        return self.let(f"icmp ne i64 {a}, {b}")
+
+    def lt_s(self, a: V, b: V) -> V:
+        return self.let(f"icmp slt i64 {a}, {b}")
+
+    def lt_u(self, a: V, b: V) -> V:
+        return self.let(f"icmp ult i64 {a}, {b}")
+
+    def not_(self, a: V) -> V:
+        return self.let(f"xor i1 {a}, true")
+
+    def both(self, a: V, b: V) -> V:
+        return self.let(f"and i1 {a}, {b}")
+
+    def either(self, a: V, b: V) -> V:
+        return self.let(f"or i1 {a}, {b}")
+
+    def flag(self, a: V) -> V:
+        return self.let(f"zext i1 {a} to i64")
+
+    def select(self, condition: V, a: V, b: V) -> V:
+        return self.let(f"select i1 {condition}, i64 {a}, i64 {b}")
+
+    def count_at(self, pointer: V) -> None:
+        """Add one to the 64-bit counter at ``pointer``, a host address."""
+        before = self.let(f"load i64, ptr {pointer}")
+        self.say(f"store i64 {self.let(f'add i64 {before}, 1')}, ptr {pointer}")
+
+    def touch(self, address: V, time: V, is_store: bool, selection: TraceSelection) -> None:
+        """Store ``time`` (an i32) as the timestamp of the line at ``address``, also of its write if ``is_store``, and
+        count the reuse time if it is selected.
+
+        The address may lie in a guard when the access is about to fault: the table covers all of 32 bits.
+        """
+        low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
+        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.line_bits}')} to i64")
+        table = self.let(f"load ptr, ptr {self.state_pointer('line_timestamps')}, {INVARIANT}")
+        place = self.let(f"getelementptr i32, ptr {table}, i64 {line}")
+        if is_store:
+            offset = writes_offset(selection.line_bits)
+            self.say(f"store i32 {time}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 {offset}')}")
+        if not selection.reuse_times:
+            self.say(f"store i32 {time}, ptr {place}")
+            return
+        before = self.let(f"load i32, ptr {place}")
+        self.say(f"store i32 {time}, ptr {place}")
+        zeros = self.let(f"call i32 @llvm.ctlz.i32(i32 {self.let(f'sub i32 {time}, {before}')}, i1 false)")
+        # Neighbouring accesses count in different copies: increments of one word would wait for each other.
+        self._copy = (self._copy + 1) % REUSE_COPIES
+        offset = REUSE_OFFSET + 8 * REUSE_BINS * self._copy
+        histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
+        self.count_at(
+            self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}")
+        )
+
+    def time_before(self, budget: V) -> str:
+        """The time (an i32) of the instruction at which ``budget`` instructions may still run."""
+        end = self.let(f"load i64, ptr {self.state_pointer('touch_time')}, {INVARIANT}")
+        return self.let(f"trunc i64 {self.let(f'sub i64 {end}, {budget}')} to i32")
+
+    # --- memory
+    def check_address(self, base: V, address: V) -> None:
+        """Raise a fault unless ``base`` lies in the guest address space (the guards cover offsets)."""
+        raise NotImplementedError
+
+    def fault_if(self, condition: V, address: V) -> None:
+        """Raise a fault at ``address`` if ``condition`` holds."""
+        raise NotImplementedError
+
+    def require_aligned(self, address: V, size_bytes: int) -> None:
+        low = self.and_(address, size_bytes - 1)
+        if low != 0:
+            self.fault_if(self.let(f"icmp ne i64 {low}, 0"), address)
+
+    def record_access(self, address: V) -> None:
+        """Put the effective address in the dynamic record and the line timestamps, if they are selected."""
+        raise NotImplementedError
+
+    def load(self, base: V, offset: V, size_bytes: int, signed: bool) -> V:
+        address = self.add(base, offset)
+        self.check_address(base, address)
+        self.record_access(address)
+        pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
+        if size_bytes == 8:
+            self.memory_value = self.let(f"load {self.volatile}i64, ptr {pointer}, align 1")
+            return self.memory_value
+        bits = 8 * size_bytes
+        value = self.let(f"load {self.volatile}i{bits}, ptr {pointer}, align 1")
+        if self.keeps_memory:
+            self.memory_value = self.let(f"zext i{bits} {value} to i64")
+        return self.let(f"{'sext' if signed else 'zext'} i{bits} {value} to i64")
+
+    def store(self, base: V, offset: V, size_bytes: int, value: V, same_access: bool = False) -> None:
+        address = self.add(base, offset)
+        self.check_address(base, address)
+        if not same_access:
+            self.record_access(address)
+            if self.keeps_memory:
+                self.memory_value = self.zext(value, 8 * size_bytes) if size_bytes < 8 else value
+        pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
+        bits = 8 * size_bytes
+        if size_bytes < 8:
+            value = (
+                value & ((1 << bits) - 1)
+                if isinstance(value, int)
+                else self.let(f"trunc i64 {value} to i{bits}")
+            )
+        self.say(f"store {self.volatile}i{bits} {value}, ptr {pointer}, align 1")
+
+    def reservation(self) -> V:
+        return self.state_load("reservation")
+
+    def set_reservation(self, address: V) -> None:
+        self.state_store("reservation", address)
+
+    # --- slow instructions: the oracle executes them for every engine, and a translation ends before them
+    def _slow(self) -> Any:
+        raise AssertionError("slow instructions are never translated")
+
+    def ecall(self) -> None:
+        self._slow()
+
+    def ebreak(self) -> None:
+        self._slow()
+
+    def instruction_fence(self) -> None:
+        self._slow()
+
+    def csr_read(self) -> V:
+        return self._slow()
+
+    def csr_write(self, value: V) -> None:
+        self._slow()

@@ -1,0 +1,526 @@
+"""Emission of a region - many blocks with loops, one or more entries - as one LLVM function.
+
+Guest registers are LLVM values throughout the region and reach the state buffer only where control leaves. Control
+reaches a block inside the region by a branch, a block outside through the dispatch table.
+
+For a guest that catches its memory faults (`TraceSelection.exact_faults`), registers and the pc are stored before each
+access that may fault: the state buffer is exact there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.emit.dataflow import Dataflow, accesses
+from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
+from emulator.engine.emit.indirect_targets import IndirectTargets, branch_to
+from emulator.engine.emit.registers import BOX, RegisterEmitter
+from emulator.engine.emit.volatile_loads import volatile_loads
+from emulator.engine.hart_state import COUNTS_OFFSET, Exit
+from emulator.engine.instrument.columns import BlockColumns
+from emulator.engine.instrument.inline_functions import Inline, address_of, calls_of, emit_call
+from emulator.engine.instrument.line_timestamps import timestamped_accesses
+from emulator.events import ACCESS_STORE, ColumnSet, InlineCall, OpClass, TraceSelection
+from emulator.isa.decode import Instruction
+
+V = Any
+PASSED = frozenset(PINNED)  # registers passed from one translation to the next in host registers
+
+
+class RegionEmitter(RegisterEmitter):
+    """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may enter from outside;
+    ``indirect_targets``: targets of computed jumps inside the region."""
+
+    def __init__(
+        self,
+        blocks: dict[int, Block],
+        entries: list[int],
+        indirect_targets: IndirectTargets,
+        selection: TraceSelection,
+        name: str,
+        locate: bool = False,
+    ) -> None:
+        # Inline functions that may change registers find them in the state buffer.
+        registers_change = any("registers" in one.fields for one in selection.inline)
+        super().__init__(resident=registers_change)
+        self._locate = locate
+        self._locations: dict[int, int] = {}  # guest pc to metadata number
+        self._exact_faults = selection.exact_faults
+        self.blocks = blocks
+        self.entries = entries
+        self._indirect_targets = indirect_targets
+        self._constants: list[str] = []
+        self.selection = selection
+        self.function = name
+        self._columns = {
+            place: BlockColumns(self, place, one)
+            for place, one in enumerate(selection.inline)
+            if isinstance(one, ColumnSet)
+        }
+        self._recorded = False  # whether the current block is in the record
+        self._record_base = ""
+        self._time = ""  # of the block's first instruction
+        self._timestamped: list[bool] = []  # which of its accesses get line timestamps
+        self._place_in_block = 0
+        self._accesses = 0
+        self._faults: list[tuple[str, V, int]] = []  # label of the check, address, pc
+        self._returns: list[tuple[str, V, int, set[int]]] = []  # to Python: label, pc, reason, registers to spill
+        self._exit_stubs: list[tuple[str, int, int]] = []  # exit stubs: label, from block, target pc
+        self._shared: list[tuple[str, int]] = []  # exit stubs that share the code that leaves: label, target pc
+        self._target: V = None
+        self._condition: V = None
+        self._dataflow = Dataflow(blocks, entries, indirect_targets, selection, self._resident, registers_change)
+
+    # --- the function
+    def emit(self) -> str:
+        """The IR text of the function.
+
+        With ``locate`` every guest access carries a debug location whose line is the guest pc, so that the
+        line table of the object tells which instruction a host address belongs to.
+        """
+        self._prologue()
+        for pc in self.blocks:
+            self._block(self.blocks[pc])
+        for label, source, target in self._exit_stubs:
+            self._exit_stub(label, source, target)
+        self._epilogue()
+        debug = "!dbg !3 " if self._locate else ""
+        head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
+        return "".join(self._constants) + head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
+
+    def _metadata(self) -> list[str]:
+        """The debug information of the module; none without ``locate``."""
+        if not self._locate:
+            return []
+        return [
+            "!llvm.dbg.cu = !{!1}",
+            "!llvm.module.flags = !{!4, !5}",
+            "!1 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: LineTablesOnly)",
+            '!2 = !DIFile(filename: "guest", directory: "")',
+            f'!3 = distinct !DISubprogram(name: "{self.function}", file: !2, line: 1, type: !6, unit: !1, '
+            "spFlags: DISPFlagDefinition)",
+            '!4 = !{i32 2, !"Debug Info Version", i32 3}',
+            '!5 = !{i32 7, !"Dwarf Version", i32 4}',
+            "!6 = !DISubroutineType(types: !7)",
+            "!7 = !{}",
+            *(f"!{n} = !DILocation(line: {pc}, scope: !3)" for pc, n in self._locations.items()),
+        ]
+
+    def _number(self, what: str, block: Block) -> str:
+        """The symbol of a number that `numbers_of` gives for the block; filled in when the code is loaded."""
+        name = f"@{what}.{block.pc:x}"
+        self._constants.append(
+            f"{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n"
+        )
+        return name
+
+    def _mark_accesses(self, first_line: int) -> None:
+        """Give the lines from ``first_line`` on, which make up a guest access, the current pc as debug location.
+
+        All of them, not the load alone: a load and its sign extension may become one host instruction, which gets the
+        location of the extension.
+        """
+        number = self._locations.setdefault(self._pc, 10 + len(self._locations))
+        for n in range(first_line, len(self.lines)):
+            if not self.lines[n].endswith(":"):
+                self.lines[n] += f", !dbg !{number}"
+
+    def _prologue(self) -> None:
+        """Emit the entry of the function: load registers, check the budget, and branch to the entry at pc."""
+        self.start("entry")
+        self.say("%vb = alloca i64")
+        self.say("%vr = alloca ptr")
+        self.say("store i64 %budget, ptr %vb")
+        self.say("store ptr %rec, ptr %vr")
+        for columns in self._columns.values():
+            columns.prologue()
+        if self._resident:
+            for n in PINNED:
+                self.say(f"store i64 %p{n}, ptr {self._place(n)}")
+        else:
+            self._load_registers()
+        pc = self.state_load("pc") if len(self.entries) > 1 else self.entries[0]
+        if not self.selection.exact_stop:
+            spent = self.let("icmp slt i64 %budget, 1")
+            leave = self._label_of_return(pc, Exit.BUDGET)
+            self.say(f"br i1 {spent}, label %{leave}, label %enter, {RARELY}")
+            self.start("enter")
+        expected = {entry: self._dataflow.nan_boxed_in[entry] for entry in self.entries}
+        labels = {entry: f"{'e' if expected[entry] else 'b'}{entry:x}" for entry in self.entries}
+        first = labels.pop(self.entries[0])
+        if labels:
+            cases = " ".join(f"i64 {entry}, label %{label}" for entry, label in labels.items())
+            self.say(f"switch i64 {pc}, label %{first} [ {cases} ]")
+        else:
+            self.say(f"br label %{first}")
+        for entry, registers in expected.items():
+            if registers:
+                self._expect_nan_boxed(entry, registers)
+        if any(expected.values()):
+            self.start("refuse")
+            fallback = self.state_load("fallback", "ptr")
+            passed = arguments("%budget", "%rec", {n: f"%p{n}" for n in PINNED})
+            self.say(f"musttail call {CONVENTION} void {fallback}({passed})")
+            self.say("ret void")
+
+    def _expect_nan_boxed(self, entry: int, registers: set[int]) -> None:
+        """Go on at ``entry`` if these registers are NaN-boxed; otherwise the fallback runs that block."""
+        self.start(f"e{entry:x}")
+        other: V = "false"
+        for n in sorted(registers):
+            raw = self.let(f"bitcast double {self.let(f'load double, ptr %r{n}')} to i64")
+            other = self.let(f"or i1 {other}, {self.let(f'icmp ult i64 {raw}, {BOX}')}")
+        self.say(f"br i1 {other}, label %refuse, label %b{entry:x}, {RARELY}")
+
+    def _load_registers(self) -> None:
+        """Emit variables for the registers of the region, with their values."""
+        for n in self._dataflow.used:
+            kind = "i64" if n < 32 else "double"
+            self.say(f"%r{n} = alloca {kind}")
+            if n in PINNED:
+                self.say(f"store i64 %p{n}, ptr %r{n}")
+            else:
+                pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
+                self.say(f"store {kind} {self.let(f'load {kind}, ptr {pointer}')}, ptr %r{n}")
+
+    def _block(self, block: Block) -> None:
+        """Emit one block: budget, counts, record, its instructions, and its end."""
+        self.start(f"b{block.pc:x}")
+        self._forget()
+        self._unsynced = set() if self._resident else set(self._dataflow.dirty_in[block.pc])
+        self._checked_registers = set(self._dataflow.checked_bases_in[block.pc])
+        self._known_boxed = set(self._dataflow.nan_boxed_in[block.pc])
+        budget = self.let("load i64, ptr %vb")
+        if block.pc in self._dataflow.checks:
+            out = self.let(f"icmp slt i64 {budget}, 1")
+            go = self.fresh_label("go")
+            leave = self._label_of_return(block.pc, Exit.BUDGET, self._dataflow.dirty_in[block.pc])
+            self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
+            self.start(go)
+        left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
+        self.say(f"store i64 {left}, ptr %vb")
+        if self.selection.counts:
+            place = self._number("counter", block)
+            self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
+        self._accesses = 0
+        self._timestamped = timestamped_accesses(block.instructions) if self.selection.line_bits else []
+        if any(self._timestamped):
+            self._time = self.time_before(budget)
+        self._recorded = self.selection.blocks
+        if self._recorded:
+            self._record_base = self.let("load ptr, ptr %vr")
+            number = self._number("number", block)
+            self.say(f"store i32 ptrtoint (ptr {number} to i32), ptr {self._record_base}")
+        if (self._exact_faults or self.selection.delivers) and accesses(block):
+            self._store_fault_state(left)
+        instructions = block.instructions
+        if block.slow:
+            instructions = instructions[:-1]
+        self._target = self._condition = None
+        self.unsuitable = False
+        inline = calls_of(self.selection.inline, block) if self.selection.inline else []
+        self._begin_columns(block, instructions, inline)
+        volatile = volatile_loads(block.instructions)
+        for self._place_in_block, (self._pc, self.instruction) in enumerate(
+            zip(block.pcs, instructions, strict=False)
+        ):
+            self.rm = self.instruction.rm
+            if self._exact_faults and self.instruction.row.access:
+                self._sync_state()
+            self.volatile = "volatile " if self._exact_faults or volatile[self._place_in_block] else ""
+            before = len(self.lines)
+            if inline:
+                kind, calls = inline[self._place_in_block]
+                self._with_calls(kind, block.words[self._place_in_block], calls)
+            else:
+                self._execute()
+            if self._locate and self.instruction.row.access:
+                self._mark_accesses(before)
+        if block.slow and self.selection.addresses and block.last.row.access:
+            raise AssertionError("no slow instruction accesses memory")
+        for columns in self._columns.values():
+            columns.end()
+        if self._recorded:
+            words = 1 + (self._accesses if self.selection.addresses else 0)
+            after = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * words}")
+            self.say(f"store ptr {after}, ptr %vr")
+        self._flush()
+        if not self._resident:
+            self._store(self._dataflow.stored[block.pc])
+        self._terminate(block)
+
+    def _store_fault_state(self, budget: V) -> None:
+        """Store the budget and the end of the record for a fault in this block: the block counts as executed, and is
+        not in the record. So observers see everything that the guest did up to the fault."""
+        self.state_store_now("budget", budget)
+        if self.selection.blocks:
+            self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")
+
+    def _begin_columns(
+        self,
+        block: Block,
+        executed: Sequence[Instruction],
+        inline: list[tuple[int, list[tuple[int, Inline]]]],
+    ) -> None:
+        """Begin the events of the columns that select some of the ``executed`` instructions."""
+        for place, columns in self._columns.items():
+            selected = {}
+            for n, (instruction, (kind, calls)) in enumerate(zip(executed, inline, strict=False)):
+                if any(number == place for number, _ in calls):
+                    static = {
+                        "pc": block.pcs[n],
+                        "word": block.words[n],
+                        "opcode": instruction.row.index,
+                        "class": kind,
+                    }
+                    selected[n] = instruction, static
+            columns.begin(selected)
+
+    def _with_calls(self, kind: int, word: int, calls: list[tuple[int, Inline]]) -> None:
+        """Emit the current instruction, of class ``kind``, between its inline calls."""
+        row = self.instruction.row
+        wanted = {name for _, call in calls for name in call.fields}
+        known: dict[str, V] = {"pc": self._pc, "word": word, "opcode": row.index, "class": kind}
+        known.update(self._operands(wanted))
+        if self._make_calls(calls, False, known):
+            known.update(self._operands(wanted))
+        for columns in self._columns.values():
+            columns.put(self._place_in_block, known, after=False)
+        self.keeps_memory = bool("value" in wanted and row.access)
+        self._execute()
+        self.keeps_memory = False
+        known["value"] = self.memory_value if row.access else 0
+        if "rd" in wanted:
+            has_rd = row.register_kinds[0] != "-"
+            known["rd"] = self._register_value(row.register_kinds[0], self.instruction.rd) if has_rd else 0
+        known["target"] = known["taken"] = 0
+        if self._target is not None:
+            if "target" in wanted:
+                known["target"] = self._goes_to()
+            if "taken" in wanted:
+                known["taken"] = self._is_taken()
+        for columns in self._columns.values():
+            columns.put(self._place_in_block, known, after=True)
+        self._make_calls(calls, True, known)
+
+    def _operands(self, wanted: set[str]) -> dict[str, V]:
+        """The fields in ``wanted`` that are known before the current instruction."""
+        row, instruction = self.instruction.row, self.instruction
+        numbers = {"rs1": instruction.rs1, "rs2": instruction.rs2, "rs3": instruction.rs3}
+        found: dict[str, V] = {
+            name: 0 if kind == "-" else self._register_value(kind, numbers[name])
+            for name, kind in zip(numbers, row.register_kinds[1:], strict=True)
+            if name in wanted
+        }
+        if "address" in wanted:
+            found["address"] = address_of(self, row) if row.access else 0
+        return found
+
+    def _make_calls(self, calls: list[tuple[int, Inline]], after: bool, known: dict[str, V]) -> bool:
+        """Emit the inline calls before or after the current instruction; returns whether registers may have changed."""
+        changed = False
+        for place, call in calls:
+            if not isinstance(call, InlineCall) or call.after != after:
+                continue
+            changes = "registers" in call.fields
+            if changes:
+                self._flush()
+            emit_call(self, place, call, known, direct=True)
+            if changes:
+                self._forget()
+            changed |= changes
+        return changed
+
+    def _goes_to(self) -> V:
+        """The address that the block's control transfer goes to."""
+        if self._condition is None:
+            return self._target
+        return self.select(self._condition, self._target, self.next_pc())
+
+    def _is_taken(self) -> V:
+        """Whether the block's control transfer goes elsewhere than to the next instruction, as an i64."""
+        if isinstance(self._target, int):
+            if self._target == self.next_pc():
+                return 0
+            return 1 if self._condition is None else self.flag(self._condition)
+        return self.flag(self.ne(self._target, self.next_pc()))
+
+    def _execute(self) -> None:
+        """Emit the semantics of the current instruction."""
+        semantics = self.instruction.row.semantics
+        if self.instruction.static_rounding:
+            self.with_rounding_mode(self.instruction.rm, lambda: semantics(self))
+        else:
+            semantics(self)
+
+    def _terminate(self, block: Block) -> None:
+        """Emit the end of the block: a branch inside the region, an exit, or a return to Python."""
+        if block.slow:
+            leave = self._label_of_return(block.pcs[-1], Exit.SLOW, self._dataflow.dirty_out[block.pc])
+            self.say(f"br label %{leave}")
+        elif self._condition is not None:
+            taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
+            self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
+        elif self.unsuitable is not False:
+            leave = self._label_of_return(block.end_pc, Exit.ROUNDING, self._dataflow.dirty_out[block.pc])
+            self.say(
+                f"br i1 {self.unsuitable}, label %{leave}, label %{self._goto(block, block.end_pc)}, {RARELY}"
+            )
+        elif self._target is None:
+            self.say(f"br label %{self._goto(block, block.end_pc)}")
+        elif isinstance(self._target, int):
+            self.say(f"br label %{self._goto(block, self._target)}")
+        else:
+            self._indirect(block, self._target)
+
+    def _goto(self, block: Block, target: int) -> str:
+        """The label to branch to for ``target``: a block of this region or an exit stub."""
+        if target in self._dataflow.successors[block.pc]:
+            return f"b{target:x}"
+        label = self.fresh_label("exit")
+        self._exit_stubs.append((label, block.pc, target))
+        return label
+
+    # --- leaving
+    def _spill(self, registers: Collection[int]) -> None:
+        """Store these registers in the state buffer."""
+        if self._resident:
+            return  # they are in the state buffer already
+        for n in sorted(registers):
+            kind = "i64" if n < 32 else "double"
+            value = self.let(f"load {kind}, ptr %r{n}")
+            pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
+            self.say(f"store {kind} {value}, ptr {pointer}")
+
+    def _tail_call(self, function: str) -> None:
+        """Tail-call the host function with the pinned registers, budget and record."""
+        pinned = {n: self.let(f"load i64, ptr {self._place(n)}") for n in PINNED}
+        budget = self.let("load i64, ptr %vb")
+        record = self.let("load ptr, ptr %vr")
+        self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
+        self.say("ret void")
+
+    def _label_of_return(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
+        """A label that returns to Python at ``pc`` with ``reason``. Each has code of its own: a join of values in
+        shared code would cost LLVM more."""
+        label = self.fresh_label("leave")
+        self._returns.append((label, pc, reason, registers))
+        return label
+
+    def _dispatch(self, pc: V) -> None:
+        """Leave the region for ``pc`` through the dispatch table; a miss goes to the dispatch-miss function."""
+        self.state_store("pc", pc)
+        offset = 4 * pc if isinstance(pc, int) else self.let(f"shl i64 {pc}, 2")
+        entry = self.let(f"getelementptr i8, ptr {self.state_load('dispatch_table', 'ptr')}, i64 {offset}")
+        function = self.let(f"load ptr, ptr {entry}")
+        unknown = self.let(f"icmp eq ptr {function}, null")
+        miss = self.state_load("dispatch_miss", "ptr")
+        self._tail_call(self.let(f"select i1 {unknown}, ptr {miss}, ptr {function}"))
+
+    def _exit_stub(self, label: str, source: int, target: int) -> None:
+        """Emit the exit stub for a static target. Calls leave directly; other exits, which are rare, share the code
+        that leaves, which would otherwise be half of LLVM's work for a region."""
+        self.start(label)
+        if not 0 <= target <= ADDRESS_LIMIT:
+            self.say(f"br label %{self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[source])}")
+        else:
+            self._spill(self._dataflow.dirty_out[source] - PASSED)
+            if self.blocks[source].last.op_class is OpClass.CALL:
+                self._dispatch(target)
+            else:
+                self._shared.append((label, target))
+                self.say("br label %out")
+
+    def _indirect(self, block: Block, target: V) -> None:
+        """Go on at a computed address; outside the region the dispatch table is a perfect indirect-branch cache."""
+        indirect_targets = self._indirect_targets.get(block.pc)
+        if indirect_targets:
+            other = self.fresh_label("other")
+            labels = [f"b{pc:x}" for pc in indirect_targets]
+            self._constants.append(branch_to(self, target, indirect_targets, labels, other))
+            self.start(other)
+        bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
+        good = self.fresh_label("good")
+        leave = self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[block.pc])
+        self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
+        self.start(good)
+        self._spill(self._dataflow.dirty_out[block.pc] - PASSED)
+        self._dispatch(target)
+
+    def _epilogue(self) -> None:
+        """Emit the shared exit, the returns to Python, and the fault exit."""
+        if self._shared:
+            self.start("out")
+            self._dispatch(self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._shared)))
+        for label, pc, reason, registers in self._returns:
+            self.start(label)
+            self._spill(registers | PASSED)
+            self.state_store("pc", pc)
+            self.state_store("reason", int(reason))
+            self._return()
+        if self._faults:
+            # If the guest catches faults, its registers are in the state buffer; otherwise the fault ends it.
+            self.start("fault")
+            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
+            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
+            address, pc = self.let(f"phi i64 {addresses}"), self.let(f"phi i64 {pcs}")
+            self.state_store("fault_address", address)
+            self.state_store("fault_pc", pc)
+            self.state_store("reason", int(Exit.FAULT))
+            self._return()
+
+    def _return(self) -> None:
+        """Return to Python; registers are stored already."""
+        self.state_store("budget", self.let("load i64, ptr %vb"))
+        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
+        self.say("ret void")
+
+    # --- memory and control
+    def check_address(self, base: V, address: V) -> None:
+        if base in self._checked or self.instruction.rs1 in self._checked_registers:
+            return
+        self._checked.add(base)
+        self.fault_if(self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}"), address)
+
+    def fault_if(self, condition: V, address: V) -> None:
+        fine = self.fresh_label("at")
+        self._faults.append((self.label, address, self._pc))
+        self.say(f"br i1 {condition}, label %fault, label %{fine}, {RARELY}")
+        self.start(fine)
+
+    def record_access(self, address: V) -> None:
+        if self.selection.line_bits and self._timestamped[self._place_in_block]:
+            time = self.let(f"add i32 {self._time}, {self._place_in_block}")
+            is_store = bool(self.instruction.row.access & ACCESS_STORE)
+            self.touch(address, time, is_store, self.selection)
+        self._accesses += 1
+        if not (self._recorded and self.selection.addresses):
+            return
+        low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
+        pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
+        self.say(f"store i32 {low}, ptr {pointer}")
+
+    def jump(self, target: V) -> None:
+        self._target = target
+
+    def branch(self, condition: V, target: V) -> None:
+        self._condition, self._target = condition, target
+
+
+def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:
+    """The symbols that a region is loaded with: for the blocks at ``pcs``, their numbers and the offsets of their
+    execution counters. They are not in the code, which is saved for processes that number blocks differently."""
+    found = {}
+    for pc in pcs:
+        number = cache.number_at(pc)
+        found[f"number.{pc:x}"] = number
+        found[f"counter.{pc:x}"] = COUNTS_OFFSET + 8 * number
+    return found
+
+
+def contains_numbers(selection: TraceSelection) -> bool:
+    """Whether translations for ``selection`` contain numbers of blocks."""
+    return selection.blocks or selection.counts

@@ -1,0 +1,203 @@
+"""The guest hart's state in one flat buffer that Python and translated code share.
+
+`OFFSETS` is the layout, the only definition of it. Python sees registers as numpy views.
+"""
+
+from __future__ import annotations
+
+import mmap
+from enum import IntEnum
+
+import numpy as np
+
+_FIELDS = (
+    # name, bytes
+    ("x", 256),
+    ("f", 256),
+    ("scratch", 8),  # register number 64: where the interpreter's writes to x0 go
+    ("pc", 8),
+    ("budget", 8),  # instructions that may still run; negative when a block ran past it
+    ("record", 8),  # where the next word of the dynamic record goes (host address)
+    ("reason", 8),  # why execution came back: `Exit`
+    ("fault_pc", 8),
+    ("fault_address", 8),
+    ("reservation", 8),
+    ("fflags", 8),  # flags raised by other means than the host's sticky bits
+    ("frm", 8),
+    ("host_mxcsr", 4),  # saved while the guest's runs
+    ("guest_mxcsr", 4),
+    ("return_slot", 8),  # where the return address of `enter`'s call lies, for the fault handler
+    ("frame_pointer", 8),
+    ("dispatch_table", 8),  # host address of the dispatch table: host functions by pc / 2
+    ("block_index", 8),  # table of interpreter block numbers, indexed by pc / 2
+    ("blocks", 8),  # interpreter block descriptors
+    ("operation", 8),  # the interpreter's current operation, for faults
+    ("memory", 8),  # host address of guest address 0
+    ("memory_end", 8),  # host address after the guest address space
+    ("memory_start", 8),  # host address of the guard before it
+    ("host_pc", 8),  # where the host faulted
+    ("dispatch_miss", 8),  # the host function for a pc without an entry: returns to Python, or discovers the block
+    ("fallback", 8),  # the interpreter, for a block that a region's entry refuses to run
+    ("line_timestamps", 8),  # table of u32: when each line was touched last
+    ("discover", 8),  # the discovery kernel, 0 while discovery is left to Python
+    ("discovery", 8),  # its argument
+    ("inline", 8),  # table of functions called by translations: host addresses of their code and of their states
+    ("inline_map", 8),  # table of u64, by pc / 2: which inline functions take the instruction, and its static fields
+    ("inline_failed", 8),  # not 0 when an inline function has raised an exception
+    ("touch_time", 8),  # `TOUCH_EPOCH` + the instructions that will have been executed when the budget is 0
+)  # fmt: skip
+
+# Fields that hold host addresses: they belong to this process, not to the guest.
+HOST_FIELDS = (
+    "record", "dispatch_table", "block_index", "blocks", "memory", "memory_start", "memory_end", "dispatch_miss",
+    "fallback", "line_timestamps", "inline", "inline_map", "discover", "discovery",
+)  # fmt: skip
+
+OFFSETS: dict[str, int] = {}
+_position = 0
+for _name, _size in _FIELDS:
+    OFFSETS[_name] = _position
+    _position += _size
+STATE_BYTES = _position
+_PC, _BUDGET, _FRM, _FFLAGS, _REASON, _TOUCH_TIME, _RESERVATION = (
+    OFFSETS[name] >> 3 for name in ("pc", "budget", "frm", "fflags", "reason", "touch_time", "reservation")
+)
+_GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
+
+# Histogram of reuse times: accesses (u64) by the leading zeros of the 32-bit time since the line's last access; the sum
+# of several copies counts.
+REUSE_OFFSET = 2048
+REUSE_BINS = 33
+REUSE_COPIES = 4
+# The time of the first instruction: a line that was never touched, 0 in the table, looks half of all time old.
+TOUCH_EPOCH = 1 << 31
+
+# Behind the state, where translated code reaches it without another pointer: executions of blocks, by number.
+COUNTS_OFFSET = 4096
+MAX_BLOCKS = 1 << 21
+
+CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
+
+# x86 MXCSR: all exceptions masked; rounding control in bits 13-14; sticky flags in bits 0-5.
+MXCSR_MASKED = 0x1F80
+# RISC-V frm 0..3 (RNE, RTZ, RDN, RUP) as MXCSR rounding control.
+MXCSR_ROUNDING = {0: 0 << 13, 1: 3 << 13, 2: 1 << 13, 3: 2 << 13}
+MXCSR_ROUNDING_BITS = 3 << 13
+
+
+def flags_from_mxcsr(mxcsr: int) -> int:
+    """RISC-V fflags (NX=1 UF=2 OF=4 DZ=8 NV=16) from the host's sticky bits (IE DE ZE OE UE PE)."""
+    if not mxcsr & 63:
+        return 0
+    return (
+        (mxcsr >> 5 & 1)  # precision
+        | (mxcsr >> 4 & 1) << 1  # underflow
+        | (mxcsr >> 3 & 1) << 2  # overflow
+        | (mxcsr >> 2 & 1) << 3  # divide by zero
+        | (mxcsr & 1) << 4  # invalid
+    )
+
+
+class Exit(IntEnum):
+    """Why translated or interpreted code returned to Python."""
+
+    BUDGET = 0  # the instruction budget is used up
+    MISS = 1  # dispatch miss: no host function for pc
+    SLOW = 2  # the oracle must execute the instruction at pc (ecall, fence.i, a counter, a rounding mode)
+    HOT = 3  # the block at pc has reached its hotness threshold
+    FAULT = 4  # a guest access failed: fault_address, host_pc or fault_pc
+    ILLEGAL_PC = 5  # control went to an odd address or beyond the address space
+    HOOK = 6  # the block at pc has an instruction with a hook: Python executes the block
+    ROUNDING = 7  # the guest has chosen a rounding mode that the host does not have
+
+
+class Hart:
+    """The architectural state: ``x`` and ``f`` are uint64[32] views, ``f`` raw (NaN-boxed) patterns.
+
+    ``registers``: x, then f, as a memory view, which gives single registers several times as fast as numpy.
+    ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
+    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it;
+    ``reuses``: (REUSE_COPIES, REUSE_BINS) int64, accesses by leading zeros of the time since the line's last one.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = mmap.mmap(-1, COUNTS_OFFSET + 8 * MAX_BLOCKS)  # only what is touched takes memory
+        self.everything = everything = np.frombuffer(self._buffer, np.uint8)
+        self.address = everything.ctypes.data
+        self.counts = everything[COUNTS_OFFSET:].view(np.int64)
+        self.reuses = everything[REUSE_OFFSET:].view(np.int64)
+        self.reuses = self.reuses[: REUSE_COPIES * REUSE_BINS].reshape(REUSE_COPIES, REUSE_BINS)
+        view = everything[:STATE_BYTES]
+        self.words = view.view(np.uint64)
+        # A memory view gives single words faster than numpy.
+        state = memoryview(self._buffer)[:STATE_BYTES]
+        self._words, self._signed_words, self._half_words = state.cast("Q"), state.cast("q"), state.cast("I")
+        self.x = self.words[OFFSETS["x"] // 8 :][:32]
+        self.f = self.words[OFFSETS["f"] // 8 :][:32]
+        self.registers = self._words[:64]
+        self.set("reservation", CANONICAL_EMPTY_RESERVATION)
+        self.fcsr = 0
+
+    def get(self, name: str) -> int:
+        return self._words[OFFSETS[name] >> 3]
+
+    def set(self, name: str, value: int) -> None:
+        self._words[OFFSETS[name] >> 3] = value & 0xFFFF_FFFF_FFFF_FFFF
+
+    @property
+    def pc(self) -> int:
+        return self._words[_PC]
+
+    @pc.setter
+    def pc(self, value: int) -> None:
+        """Clears bit 0 (Volume II, "sepc"): the value may come from the guest."""
+        self._words[_PC] = value & 0xFFFF_FFFF_FFFF_FFFE
+
+    @property
+    def budget(self) -> int:
+        return self._signed_words[_BUDGET]
+
+    @budget.setter
+    def budget(self, value: int) -> None:
+        self._signed_words[_BUDGET] = value
+
+    @property
+    def reason(self) -> int:
+        """Why execution returned to Python: an `Exit`."""
+        return self._words[_REASON]
+
+    def empty_reservation(self) -> None:
+        """Make the next store-conditional fail."""
+        self._words[_RESERVATION] = CANONICAL_EMPTY_RESERVATION
+
+    def enter_trap(self, pc: int) -> None:
+        """Enter a system call or a trap that returns to ``pc``: the reservation is lost."""
+        self._words[_PC] = pc & 0xFFFF_FFFF_FFFF_FFFE
+        self._words[_RESERVATION] = CANONICAL_EMPTY_RESERVATION
+
+    def begin_run(self, budget: int, instructions: int) -> None:
+        """Set the budget of the next run, which begins after ``instructions`` executed so far."""
+        self._signed_words[_BUDGET] = budget
+        self._words[_TOUCH_TIME] = TOUCH_EPOCH + instructions + budget
+
+    @property
+    def frm(self) -> int:
+        return self._words[_FRM]
+
+    @property
+    def fcsr(self) -> int:
+        """Accrued flags in bits 0-4, rounding mode in bits 5-7."""
+        words = self._words
+        return words[_FRM] << 5 | words[_FFLAGS] | flags_from_mxcsr(self._half_words[_GUEST_MXCSR])
+
+    @fcsr.setter
+    def fcsr(self, value: int) -> None:
+        frm = value >> 5 & 7
+        self._words[_FRM] = frm
+        self._words[_FFLAGS] = value & 31
+        self._half_words[_GUEST_MXCSR] = MXCSR_MASKED | MXCSR_ROUNDING.get(frm, 0)
+
+    @property
+    def host_rounding(self) -> bool:
+        """Whether the host's instructions have the current rounding mode."""
+        return self._words[_FRM] in MXCSR_ROUNDING

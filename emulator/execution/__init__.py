@@ -1,0 +1,1 @@
+"""Running a guest: address spaces, engines, observers, deadlines, the run loop. `emulator.machine` composes them."""

@@ -1,0 +1,89 @@
+"""Guest faults: made from memory faults and host faults, and explained in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emulator.engine.hart_state import Hart
+from emulator.errors import GuestFault, misaligned_text
+from emulator.events import OpClass
+from emulator.isa.decode import decode
+from emulator.isa.disassemble import disassemble
+from emulator.linux.abi.numbers import Signal, signal_name
+from emulator.linux.loader.process_image import ProcessImage
+from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_SHIFT, READ, GuestMemory, MemoryFault
+
+_SEGV_MAPERR, _SEGV_ACCERR, _ILL_ILLOPC, _TRAP_BRKPT, _BUS_ADRALN = 1, 2, 1, 1, 1
+_KINDS = {READ: "load from", EXEC: "jump to"}
+
+
+def fault_of(fault: MemoryFault, pc: int) -> GuestFault:
+    """The guest fault for a `MemoryFault`, which `GuestMemory` raised in Python code; ``pc``: the guest's instruction.
+    """
+    why = "not allowed there" if fault.mapped else "nothing is mapped there"
+    text = f"{_KINDS.get(fault.access, 'store to')} {fault.address:#x}: {why}"
+    found = GuestFault(text, Signal.SIGSEGV, pc, fault.address)
+    found.mapped = fault.mapped
+    return found
+
+
+def reported_fault(
+    hart: Hart, memory: GuestMemory, fetch: Callable[[int], int], guest_pc_of: Callable[[int], int | None]
+) -> GuestFault:
+    """The fault that a translation or the interpreter left in the state of ``hart``; sets the hart's pc if known."""
+    host_pc, address = hart.get("host_pc"), hart.get("fault_address")
+    pc: int | None = hart.get("fault_pc")
+    if host_pc:
+        hart.set("host_pc", 0)
+        pc = guest_pc_of(host_pc)
+    mapped = address < ADDRESS_SPACE_BYTES and bool(memory.perm[address >> PAGE_SHIFT])
+    kind = "access to"
+    if pc is not None:
+        hart.pc = pc
+        instruction = decode(fetch(pc))
+        if instruction is not None:
+            kind = "store to" if instruction.row.access & 2 else "load from"
+            size = instruction.row.access_bytes
+            if instruction.op_class == OpClass.ATOMIC and address % size:
+                return GuestFault(misaligned_text(address, size), Signal.SIGBUS, pc, address)
+    why = "the page does not allow it" if mapped else "nothing is mapped there"
+    fault = GuestFault(f"{kind} {address:#x}: {why}", Signal.SIGSEGV, hart.pc if pc is None else pc, address)
+    fault.mapped = mapped
+    return fault
+
+
+def signal_code(fault: GuestFault) -> int:
+    """``si_code`` of the signal that the guest gets for the fault."""
+    return {Signal.SIGILL: _ILL_ILLOPC, Signal.SIGTRAP: _TRAP_BRKPT, Signal.SIGBUS: _BUS_ADRALN}.get(
+        Signal(fault.signal), _SEGV_ACCERR if fault.mapped else _SEGV_MAPERR
+    )
+
+
+def place_of(process: ProcessImage, pc: int, file_at: Callable[[int], str | None]) -> str:
+    """A code address as text. In a function of the program: with its name and source line. Elsewhere: with the mapped
+    file from ``file_at``, if there is one."""
+    mapped = None if process.image.function_at(pc) else file_at(pc)
+    if mapped is not None:
+        return f"{pc:#x} {mapped}"
+    line = process.image.source_line(pc)
+    return f"{pc:#x} {process.image.symbolize(pc)}" + (f" ({line[0]}:{line[1]})" if line else "")
+
+
+def explain(
+    fault: GuestFault,
+    process: ProcessImage,
+    fetch: Callable[[int], int],
+    file_at: Callable[[int], str | None],
+) -> str:
+    """The message of a fault: what happened, where, and at which instruction."""
+    try:
+        code = disassemble(fetch(fault.pc), fault.pc)
+    except MemoryFault:
+        code = "(no code there)"
+    what = str(fault)
+    if fault.address is not None and process.is_stack_overflow(fault.address):
+        what += (
+            f"; the stack of {process.layout.stack_bytes >> 20} MiB has overflowed "
+            "(endless recursion, or a large local array)"
+        )
+    return f"{signal_name(fault.signal)}: {what}\n  at {place_of(process, fault.pc, file_at)}: {code}"

@@ -1,0 +1,119 @@
+"""The guest on the hart: the current process, its kernel and address space, and the other address spaces.
+
+The scheduler decides which task runs; `Guest` switches the hart to that task's address space. Faults go to the guest's
+own handlers where it has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from emulator.engine.hart_state import Hart
+from emulator.errors import GuestFault
+from emulator.execution.address_space import AddressSpace, AddressSpaces
+from emulator.execution.faults import explain, fault_of, place_of, signal_code
+from emulator.linux.abi.numbers import Signal
+from emulator.linux.kernel.hart_protocol import GuestExit
+from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.loader.process_image import ProcessImage
+from emulator.memory import GuestMemory, MemoryFault
+
+
+class Guest:
+    """The guest. ``kernel``, ``address_space``: of the current process; ``address_spaces``: of all processes.
+
+    ``needs_service``: whether a system call or a switch has happened since `Deadlines.service_guest`.
+    """
+
+    def __init__(self, hart: Hart, space: AddressSpace, kernel: LinuxKernel) -> None:
+        self.hart = hart
+        self.address_space = space
+        self.address_spaces = AddressSpaces(space)
+        self.kernel = kernel
+        self.scheduler = kernel.scheduler
+        self.scheduler.on_fork, self.scheduler.on_switch = self.address_spaces.fork, self._switched
+        self.needs_service = False
+        self.on_change: Callable[[], None] | None = None
+        """Called when another process runs, or when the process changes which faults it catches."""
+        self.on_enter: Callable[[AddressSpace, bool], None] | None = None
+        """Called with the address space that the hart enters, and whether a new program begins there."""
+        hart.pc = kernel.process.entry
+        hart.x[2] = kernel.process.stack_pointer
+        space.enter(hart)
+
+    @property
+    def process(self) -> ProcessImage:
+        return self.kernel.process
+
+    @property
+    def memory(self) -> GuestMemory:
+        return self.address_space.memory
+
+    # --- processes
+    def changed(self) -> None:
+        """Report that translations for this process may have to emit something else now."""
+        if self.on_change is not None:
+            self.on_change()
+
+    def _switched(self) -> None:
+        """Follow the scheduler: another thread has the hart, or the current one has executed another program."""
+        self.hart.empty_reservation()
+        self.needs_service = True
+        kernel = self.scheduler.current.process.kernel
+        if kernel is not self.kernel:
+            self.kernel = kernel
+            self.changed()
+        if kernel.memory is not self.address_space.memory:
+            self._enter(kernel.memory)
+
+    def _enter(self, memory: GuestMemory) -> None:
+        """Switch the hart to the address space of ``memory``, and close those that no process uses."""
+        space = self.address_spaces.get(memory)
+        begins = space is None
+        if space is None:
+            space = self.address_spaces.add(memory, self.address_space)
+        self.address_space = space
+        if self.on_enter is not None:
+            self.on_enter(space, begins)
+        space.enter(self.hart)
+        used = {process.kernel.memory for process in self.scheduler.processes.values() if process.threads}
+        self.address_spaces.keep_only(used)
+
+    # --- faults
+    def attempt(self, action: Callable[..., None], *arguments: int) -> bool:
+        """Call ``action`` and `deliver` its fault, if any; returns whether there was none."""
+        try:
+            action(*arguments)
+        except (MemoryFault, GuestFault) as fault:
+            self.deliver(fault)
+            return False
+        return True
+
+    def deliver(self, fault: MemoryFault | GuestFault) -> None:
+        """Deliver the fault's signal to the process, which ends without a handler. Raises `GuestFault` if the first
+        process ends."""
+        if isinstance(fault, MemoryFault):
+            fault = fault_of(fault, self.hart.pc)
+        self.hart.pc = fault.pc
+        code, address = signal_code(fault), fault.address or fault.pc
+        if not self.kernel.deliver_fault(self.hart, fault.signal, code, address):
+            if self.kernel.owner.parent is None:
+                raise fault
+            self.kernel.exit_process(self.hart, GuestExit(128 + fault.signal, fault.signal))
+
+    # --- messages
+    def place(self) -> str:
+        """The current pc as text, with function and source line."""
+        return place_of(self.process, self.hart.pc, self._file_at)
+
+    def explain(self, fault: GuestFault) -> str:
+        """The message of a fault that has ended the guest."""
+        return explain(fault, self.process, self.address_space.fetch, self._file_at)
+
+    def _file_at(self, address: int) -> str | None:
+        return self.kernel.memory_calls.file_at(address)
+
+
+def caught_faults(kernel: LinuxKernel) -> tuple[bool, bool]:
+    """Whether the process catches SIGSEGV, and SIGBUS: then registers have to be exact at accesses that may fault."""
+    return kernel.signals.is_caught(Signal.SIGSEGV), kernel.signals.is_caught(Signal.SIGBUS)

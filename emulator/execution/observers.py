@@ -1,0 +1,99 @@
+"""The observers of a guest: consumers of the record, hooks on instructions, line timestamps; and the union of their
+selections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.engine.hart_state import TOUCH_EPOCH, Hart
+from emulator.engine.instrument.line_timestamps import LineTimestamps
+from emulator.engine.oracle import Hooks
+from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
+from emulator.execution.record import Record
+from emulator.memory import MAPPED, PAGE_SHIFT
+
+
+class Observers:
+    """The observers of one guest.
+
+    ``core``: the timing core, a consumer that `observe` does not replace; ``facts``: of the blocks in the record.
+    ``selection``: the union of all selections; ``line_timestamps``: None until they are selected.
+    """
+
+    def __init__(
+        self, hart: Hart, facts: BlockFacts, core: Consumer | None, consumers: Sequence[Consumer]
+    ) -> None:
+        self.record = Record(hart)
+        self.line_timestamps: LineTimestamps | None = None
+        self.hooks: Hooks | None = None
+        self.on_change: Callable[[], None] | None = None
+        """Called when the selection changes."""
+        self._hart = hart
+        self._facts = facts
+        self._core = core
+        self._hook_selection = NOTHING
+        self._set_consumers(NOTHING, consumers)
+
+    @property
+    def consumers(self) -> tuple[Consumer, ...]:
+        """The consumers of the record without the timing core."""
+        return tuple(consumer for consumer in self._consumers if consumer is not self._core)
+
+    @property
+    def is_unobserved(self) -> bool:
+        """Whether the guest runs without observers: without record, hooks and inline functions."""
+        return not (
+            self._consumers or self.selection.hooks or self.selection.inline or self.record.is_limited
+        )
+
+    def observe(self, selection: TraceSelection, consumers: Sequence[Consumer]) -> None:
+        """Replace the consumers of the record, and select ``selection`` beside their selections."""
+        self.drain()
+        self._set_consumers(selection, consumers)
+        self._changed()
+
+    def call_hooks(self, hooks: Hooks | None, where: TraceSelection) -> None:
+        """Set the hooks; ``where`` selects their instructions beside the hooks of the consumers' selections."""
+        self.hooks, self._hook_selection = hooks, where
+        self.selection = self._consumer_selection | where
+        self._changed()
+
+    def drain(self) -> None:
+        """Pass the record so far to the consumers, who may call `observe` meanwhile."""
+        self.record.pass_on(self._facts, self._consumers)
+
+    def touched_lines(
+        self, instructions: int, perm: NDArray[np.uint8], at_most: int
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+        """`Machine.touched_lines`, after ``instructions``, with the page table ``perm``."""
+        from emulator.execution.line_ages_kernel import recent_lines
+
+        addresses, ages, written = (np.zeros(at_most, np.uint32) for _ in range(3))
+        if self.line_timestamps is None:
+            return addresses[:0], ages[:0], written[:0]
+        bits, (touches, writes) = self.line_timestamps.line_bits, self.line_timestamps.times
+        found = recent_lines(
+            touches, writes, perm.view(np.uint64), MAPPED, 1 << (PAGE_SHIFT - bits),
+            (instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, written, np.empty(len(perm), np.int64),
+        )  # fmt: skip
+        return addresses[:found] << np.uint32(bits), ages[:found], written[:found]
+
+    def _set_consumers(self, selection: TraceSelection, consumers: Sequence[Consumer]) -> None:
+        """Set the consumers and the selection, and allocate line timestamps if they are selected."""
+        self._consumers = [*consumers] if self._core is None else [self._core, *consumers]
+        for consumer in self._consumers:
+            selection |= consumer.selection
+        self._consumer_selection = selection
+        self.selection = selection | self._hook_selection
+        self.record.select(self.selection)
+        bits = self.selection.line_bits
+        if bits and (self.line_timestamps is None or self.line_timestamps.line_bits != bits):
+            self.line_timestamps = LineTimestamps(self._hart, bits)
+            self._hart.reuses[:] = 0
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()

@@ -1,0 +1,1 @@
+"""Numbers of the riscv64 Linux ABI."""

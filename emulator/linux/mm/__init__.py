@@ -1,0 +1,1 @@
+"""Memory of files: the page cache behind shared mappings."""

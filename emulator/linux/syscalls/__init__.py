@@ -1,0 +1,1 @@
+"""System calls, one module a family."""

@@ -1,0 +1,1 @@
+"""System calls that few programs use: System V IPC, inotify, signalfd, pidfd."""

@@ -1,0 +1,1 @@
+"""The virtual file system: paths, mounts, inodes, open files and descriptors."""

@@ -1,0 +1,1 @@
+"""Builds executables from sources: the cross-compiler, single programs, and projects with their own build."""

@@ -1,0 +1,385 @@
+"""Builds an ELF program from sources and metrics; builds are kept on disk by content."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from common.source_digest import source_digest
+from common.suggestions import nearest
+from instrumenter.building.toolchain import (
+    GUEST_TARGET,
+    Toolchain,
+    cache_directory,
+    compiler_version,
+    without_preprocessor_flags,
+)
+from instrumenter.errors import SourceError, SpecError
+from instrumenter.find.sites import Events
+from instrumenter.rewrite.counter_layout import CounterLayout, CounterLocation, Placement
+from instrumenter.rewrite.rewriter import rewrite
+from instrumenter.spec.software_metrics import MetricSpec
+
+PACKAGE = Path(__file__).parents[1]
+RUNTIME = PACKAGE / "runtime"
+RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
+DEFAULT_FLAGS = ("-O2",)
+MAX_HARDWARE_COUNTERS = 29
+MOST_NAMED_SOURCES = 6  # in a message
+PADDING = "__measure_padding"  # the function that moves all other functions
+# Debug information is for probes and messages; warnings are off, since they belong to the program's own build.
+BUILD_FLAGS = ("-g", "-w")
+
+
+@dataclass(frozen=True)
+class SamplerConfig:
+    """The in-guest sampler: processor time between signals, and the number of hpmcounter3.. that it reads."""
+
+    interval_nanoseconds: int
+    hardware_counters: int
+    buffer_records: int = 64
+
+    def __post_init__(self) -> None:
+        if self.interval_nanoseconds < 1:
+            raise SpecError(f"a sampling interval of {self.interval_nanoseconds} ns, expected at least 1")
+        if not 0 <= self.hardware_counters <= MAX_HARDWARE_COUNTERS:
+            raise SpecError(
+                f"{self.hardware_counters} hardware counters, expected 0 to {MAX_HARDWARE_COUNTERS}"
+            )
+        if self.buffer_records < 1:
+            raise SpecError(f"a buffer of {self.buffer_records} records, expected at least 1")
+
+    def defines(self, layout: CounterLayout) -> list[str]:
+        """The sampler's configuration as compiler flags."""
+        return [
+            f"-DMEASURE_INTERVAL_NANOSECONDS={self.interval_nanoseconds}",
+            f"-DMEASURE_HARDWARE_COUNTERS={self.hardware_counters}",
+            f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics)}",
+            f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
+            f"-DMEASURE_BUFFER_RECORDS={self.buffer_records}",
+        ]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """The C files of a build by name, with the sites and warnings of the instrumentation."""
+
+    files: dict[str, str]
+    layout: CounterLayout
+    sites: dict[str, int]
+    warnings: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A built program.
+
+    ``counters``: location of each metric's counter; ``sites``: number of its sites in the source; ``places``: by
+    metric, ``file:line`` to the number of its sites there;
+    ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
+    ``warnings``: events that the counters may miss.
+    """
+
+    elf_path: Path
+    key: str
+    counters: dict[str, CounterLocation]
+    sites: dict[str, int]
+    text_bytes: int
+    static_instructions: int
+    warnings: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
+    """Each source after the preprocessor. Raises `SourceError`."""
+    if not sources:
+        raise SourceError("no source files given, expected at least one")
+    return {Path(source): toolchain.preprocess(Path(source), flags) for source in sources}
+
+
+def generate(
+    preprocessed: Mapping[Path, str],
+    flags: Sequence[str],
+    metrics: Mapping[str, MetricSpec],
+    *,
+    placement: Placement = "packed",
+    volatile: bool = True,
+    target: str | None = GUEST_TARGET,
+) -> Generated:
+    """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
+    layout = CounterLayout(tuple(metrics), placement, volatile)
+    results = {
+        source: rewrite(text, str(source), metrics, layout, target, flags)
+        for source, text in preprocessed.items()
+    }
+    sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
+    for metric, spec in metrics.items():
+        if not sites[metric]:
+            events = {str(source): result.events for source, result in results.items()}
+            raise SpecError(explain_no_events(metric, spec, events), metric)
+    files = {f"{n}_{source.stem}.c": result.text for n, (source, result) in enumerate(results.items())}
+    if metrics:
+        files["measure_counters.c"] = layout.definition()
+    warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
+    places: dict[str, dict[str, int]] = {metric: {} for metric in metrics}
+    for metric, result in product(metrics, results.values()):
+        add_places(places[metric], result.places(metric))
+    return Generated(files, layout, sites, tuple(warnings), places)
+
+
+def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add the sites of another source to ``total``, by ``file:line``; both sources may include the same header."""
+    for place, number in more.items():
+        total[place] = total.get(place, 0) + number
+
+
+def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Events]) -> str:
+    """Why a metric has no event: an unknown name, with the nearest one, or an event that never happens.
+
+    ``events_of``: the events and names of each source, by the source's name.
+    """
+    few = len(events_of) <= MOST_NAMED_SOURCES
+    where = ", ".join(events_of) if few else f"the program's {len(events_of)} sources"
+    events = list(events_of.values())
+    names_of = {
+        "function": set().union(*(e.functions for e in events)),
+        "callee": set().union(*(e.callees for e in events)),
+        "variable": set().union(*(e.variables for e in events)),
+        "field": set().union(*(e.fields for e in events)),
+    }
+    files = {Path(file).name for e in events for file in e.files}
+    if spec.file is not None and Path(spec.file).name not in files:
+        return f"metric '{metric}': no functions come from a file '{spec.file}'{nearest(spec.file, files, most=3)}"
+    for key, names in names_of.items():
+        value = getattr(spec, key)
+        if value is None or value.rpartition(".")[2] in names:
+            continue
+        if key == "function" and value in names_of["callee"]:
+            return (
+                f"metric '{metric}': function '{value}' is declared but has no body in {where}; "
+                f"its calls can be counted: {{event: call, callee: {value}}}"
+            )
+        return f"metric '{metric}': no {key} '{value}' in {where}{nearest(value, names, most=3)}"
+    if spec.event == "write" and spec.variable and spec.function is None:
+        return (
+            f"metric '{metric}': nothing writes a global or static variable '{spec.variable}' by name in {where}; "
+            "for a local variable say in which `function:`"
+        )
+    return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A program without its metrics: made once, built with many sets of metrics.
+
+    ``preprocessed``: each source and its text after the preprocessor.
+    """
+
+    preprocessed: dict[Path, str]
+    flags: tuple[str, ...] = DEFAULT_FLAGS
+    libraries: tuple[str, ...] = ()
+    sampler: SamplerConfig | None = None
+    placement: Placement = "packed"
+    volatile: bool = True
+    target: str | None = GUEST_TARGET
+
+    def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
+        """The program from the cache, or None if it was not built yet."""
+        return load_build(self._cache_path(metrics, code_offset_bytes), self._layout(metrics))
+
+    def build(
+        self,
+        metrics: Mapping[str, MetricSpec],
+        code_offset_bytes: int = 0,
+        notify: Callable[[str], None] | None = None,
+    ) -> Build:
+        """Instrument, compile and link; see `build_program`."""
+        place, layout = self._cache_path(metrics, code_offset_bytes), self._layout(metrics)
+        build = load_build(place, layout)
+        if build is None:
+            generated = generate(
+                self.preprocessed, self.flags, metrics,
+                placement=self.placement, volatile=self.volatile, target=self.target,
+            )  # fmt: skip
+            if code_offset_bytes:
+                files = {"layout.c": padding_source(code_offset_bytes), **generated.files}
+                generated = replace(generated, files=files)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            own_flags = [*without_preprocessor_flags(self.flags), *BUILD_FLAGS]
+            toolchain = Toolchain(self.target, notify)
+            _build_into(place, generated, own_flags, self.libraries, self.sampler, toolchain)
+            build = load_build(place, layout)
+            assert build is not None
+        return build
+
+    def _layout(self, metrics: Mapping[str, MetricSpec]) -> CounterLayout:
+        return CounterLayout(tuple(metrics), self.placement, self.volatile)
+
+    def _cache_path(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> Path:
+        """Path of the program in the cache, a hash of everything that the build depends on."""
+        identity = {
+            "generator": generator_digest(),
+            "sources": [[source.stem, text] for source, text in self.preprocessed.items()],
+            "metrics": [[name, spec.model_dump()] for name, spec in metrics.items()],
+            "placement": self.placement, "volatile": self.volatile, "flags": list(self.flags),
+            "libraries": list(self.libraries), "code_offset_bytes": code_offset_bytes, "target": self.target,
+            "compiler": compiler_version(),
+            "sampler": self.sampler.defines(self._layout(metrics)) if self.sampler else None,
+        }  # fmt: skip
+        text = json.dumps(identity, sort_keys=True)
+        key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return cache_directory() / "builds" / key
+
+
+def build_program(
+    sources: Sequence[Path],
+    flags: Sequence[str] = DEFAULT_FLAGS,
+    metrics: Mapping[str, MetricSpec] | None = None,
+    *,
+    sampler: SamplerConfig | None = None,
+    libraries: Sequence[str] = (),
+    placement: Placement = "packed",
+    volatile: bool = True,
+    target: str | None = GUEST_TARGET,
+    code_offset_bytes: int = 0,
+    notify: Callable[[str], None] | None = None,
+) -> Build:
+    """Instrument, compile and link; a build of the same content is taken from the cache.
+
+    Without metrics and sampler it is the program as its own build would make it. ``code_offset_bytes`` puts this
+    much unused code before it, which moves all code to other addresses. Raises `SourceError` (the source does not
+    compile or cannot be instrumented), `SpecError` (a metric without events) and `ToolchainError`.
+    """
+    recipe = Recipe(
+        preprocess_all(sources, flags, Toolchain(target, notify)),
+        tuple(flags), tuple(libraries), sampler, placement, volatile, target,
+    )  # fmt: skip
+    return recipe.build(metrics or {}, code_offset_bytes, notify)
+
+
+def padding_source(code_offset_bytes: int) -> str:
+    """The C source of the function that moves all other code by ``code_offset_bytes``."""
+    return (
+        f"__attribute__((used, retain, noinline)) void {PADDING}(void)\n"
+        f'{{\n    __asm__ volatile(".skip {code_offset_bytes}");\n}}\n'
+    )
+
+
+@functools.cache
+def generator_digest() -> str:
+    """Hash of the sources that generate the C code, so that old builds are not reused after a change."""
+    here = PACKAGE / "building"
+    return source_digest(
+        [PACKAGE / "find", PACKAGE / "rewrite", PACKAGE / "spec", RUNTIME,
+         here / "program_build.py", here / "toolchain.py"]
+    )
+
+
+def load_build(place: Path, layout: CounterLayout) -> Build | None:
+    """The build in the cache, or None if it is missing or damaged."""
+    program = place / "program"
+    try:
+        facts: dict[str, Any] = json.loads((place / "build.json").read_text("utf-8"))
+        if program.stat().st_size != facts["program_bytes"]:
+            return None
+        return Build(
+            program, place.name, layout.locations(), facts["sites"],
+            facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _build_into(
+    place: Path,
+    generated: Generated,
+    flags: Sequence[str],
+    libraries: Sequence[str],
+    sampler: SamplerConfig | None,
+    toolchain: Toolchain,
+) -> None:
+    """Build in a directory beside ``place`` and move the result there."""
+    temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix="building-"))
+    try:
+        for name, text in generated.files.items():
+            (temporary / name).write_text(text, "utf-8", "surrogateescape")
+        inputs = [temporary / name for name in generated.files]
+        if sampler:
+            # Compiled separately, so that its cost does not depend on the program's flags.
+            inputs.append(temporary / "sampler.o")
+            machine = [flag for flag in flags if flag.startswith("-m")]
+            toolchain.compile(
+                RUNTIME / "sampler.c",
+                [*RUNTIME_FLAGS, *machine, *sampler.defines(generated.layout)],
+                inputs[-1],
+            )
+        program = temporary / "program"
+        toolchain.link(inputs, [*flags, *libraries], program)
+        write_facts(temporary, generated.sites, generated.places, generated.warnings)
+        keep_build(temporary, place, generated.layout)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_facts(
+    folder: Path, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], warnings: Sequence[str]
+) -> None:
+    """Write the facts that `load_build` reads beside ``folder``/program."""
+    program = folder / "program"
+    text_bytes, instructions = code_size(program)
+    facts = {
+        "sites": sites, "places": places, "warnings": warnings, "text_bytes": text_bytes,
+        "static_instructions": instructions, "program_bytes": program.stat().st_size,
+    }  # fmt: skip
+    (folder / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
+
+
+def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
+    """Move a complete build to its place in the cache."""
+    try:
+        os.rename(temporary, place)
+    except OSError:
+        if load_build(place, layout) is None:  # a damaged build is replaced, that of another process is not
+            shutil.rmtree(place, ignore_errors=True)
+            os.rename(temporary, place)
+
+
+def code_size(elf_path: Path) -> tuple[int, int]:
+    """Bytes of code of a program, and the number of RISC-V instructions in its functions (0 for other machines).
+
+    Padding between functions is not counted, nor is the code that only moves other code: both differ between code
+    layouts.
+    """
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    with elf_path.open("rb") as file:
+        elf = ELFFile(file)
+        section = elf.get_section_by_name(".text")
+        code = section.data() if section is not None else b""
+        symbols = elf.get_section_by_name(".symtab")
+        if elf["e_machine"] != "EM_RISCV" or section is None or not isinstance(symbols, SymbolTableSection):
+            return len(code), 0
+        start = section["sh_addr"]
+        functions = sorted(
+            (symbol["st_value"] - start, symbol["st_value"] - start + symbol["st_size"])
+            for symbol in symbols.iter_symbols()
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name != PADDING
+        )
+    count = position = 0
+    for begin, end in functions:
+        position = max(position, begin)  # several names may share a function
+        while position < min(end, len(code)):
+            position += 4 if code[position] & 3 == 3 else 2
+            count += 1
+    return len(code), count

@@ -1,0 +1,355 @@
+"""Builds programs by a project's own build command, which runs with the wrapper as compiler in a copy of the project.
+
+A `ProjectRecipe` is used like a `Recipe` of sources (`instrumenter.building.program_build`). Each set of metrics has
+its own copy, kept in the cache for a day. For other code layouts the program is only linked again, by the command
+that linked it. If that is impossible (the build changed the program after linking it), the whole build is repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from common.source_digest import source_digest
+from instrumenter.building.program_build import (
+    PACKAGE,
+    Build,
+    SamplerConfig,
+    add_places,
+    explain_no_events,
+    generator_digest,
+    keep_build,
+    load_build,
+    write_facts,
+)
+from instrumenter.building.project_tree import (
+    build_environment,
+    copy_tree,
+    run_command,
+    tree_digest,
+    write_compilers,
+)
+from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
+from instrumenter.errors import InstrumenterError, SourceError, SpecError
+from instrumenter.find.events import find_events
+from instrumenter.find.sites import Events
+from instrumenter.rewrite.counter_layout import SYMBOL, Placement
+from instrumenter.spec.software_metrics import MetricSpec
+from instrumenter.wrapper.arguments import read_command_line
+from instrumenter.wrapper.compile_call import Wrapper
+from instrumenter.wrapper.environment_spec import (
+    LOG_VARIABLE,
+    SPEC_VARIABLE,
+    SamplerSpec,
+    WrapperSpec,
+    read_listing,
+    read_sites,
+)
+
+_KEPT_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Project:
+    """A directory, the shell command that builds it, and the resulting program (relative to the directory)."""
+
+    directory: Path
+    command: str
+    binary: str
+
+
+@dataclass(frozen=True)
+class ProjectRecipe:
+    """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory."""
+
+    project: Project
+    tree: str
+    sampler: SamplerConfig | None = None
+    placement: Placement = "packed"
+    volatile: bool = True
+
+    @classmethod
+    def of(cls, project: Project, sampler: SamplerConfig | None = None, placement: Placement = "packed",
+           volatile: bool = True) -> ProjectRecipe:  # fmt: skip
+        """The recipe of a project in its present state. Raises `SourceError` if it cannot be read."""
+        return cls(project, tree_digest(project.directory), sampler, placement, volatile)
+
+    def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
+        """The program from the cache, or None if it was not built yet."""
+        spec = self._spec(metrics, code_offset_bytes)
+        return load_build(self._cache_path(spec), spec.layout)
+
+    def build(
+        self,
+        metrics: Mapping[str, MetricSpec],
+        code_offset_bytes: int = 0,
+        notify: Callable[[str], None] | None = None,
+    ) -> Build:
+        """Run the build command if necessary, and link with the code offset.
+
+        Raises `SourceError` when the command fails or does not make the program, `SpecError` for a metric without
+        events in the whole program, and `ToolchainError`.
+        """
+        found = self.find(metrics, code_offset_bytes)
+        if found is not None:
+            return found
+        notify = notify or (lambda message: None)
+        Toolchain(GUEST_TARGET, notify).prepare()  # first, since otherwise several compilers would wait for it
+        spec = self._spec(metrics, code_offset_bytes)
+        made = self._make_tree(self._spec(metrics, 0), notify)
+        if code_offset_bytes and made.link is None:
+            made = self._make_tree(spec, notify)
+        return self._keep(spec, made)
+
+    def _spec(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> WrapperSpec:
+        sampler = SamplerSpec(**vars(self.sampler)) if self.sampler else None
+        return WrapperSpec(
+            metrics=dict(metrics), placement=self.placement, volatile=self.volatile, sampler=sampler,
+            code_offset_bytes=code_offset_bytes,
+        )  # fmt: skip
+
+    def _key(self, spec: WrapperSpec) -> str:
+        identity = {
+            "tree": self.tree, "command": self.project.command, "binary": self.project.binary,
+            "spec": spec.model_dump(mode="json"), "order": list(spec.metrics), "generator": generator_digest(),
+            "wrapper": _wrapper_digest(),
+            "compiler": compiler_version(),
+        }  # fmt: skip
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+    def _cache_path(self, spec: WrapperSpec) -> Path:
+        return cache_directory() / "builds" / self._key(spec)
+
+    def _make_tree(self, spec: WrapperSpec, notify: Callable[[str], None]) -> _Tree:
+        """The project built with ``spec``, by this process or, while it waits, by another one."""
+        tree = _Tree(cache_directory() / "projects" / self._key(spec), self.project)
+        with tree.locked():
+            if not tree.is_whole():
+                _remove_old_trees(tree.folder.parent, tree.folder)
+                notify(f"Building the project by its own command: {self.project.command}")
+                tree.make(spec)
+        return tree
+
+    def _keep(self, spec: WrapperSpec, tree: _Tree) -> Build:
+        """Put the program of ``spec`` from the built ``tree`` into the cache of builds."""
+        place = self._cache_path(spec)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix="building-"))
+        try:
+            with tree.locked(shared=True):
+                tree.write_program(temporary / "program", spec)
+                sites, places, warnings = tree.check_counts(spec, temporary / "program")
+            write_facts(temporary, sites, places, warnings)
+            keep_build(temporary, place, spec.layout)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        build = load_build(place, spec.layout)
+        assert build is not None
+        return build
+
+
+@functools.cache
+def _wrapper_digest() -> str:
+    here = Path(__file__).parent
+    return source_digest([PACKAGE / "wrapper", here / "project.py", here / "project_tree.py"])
+
+
+def _remove_old_trees(folder: Path, but: Path) -> None:
+    for marker in folder.glob("*/built.json"):
+        if marker.parent != but and time.time() - marker.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(marker.parent, ignore_errors=True)
+
+
+class _Tree:
+    """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success."""
+
+    def __init__(self, folder: Path, project: Project) -> None:
+        self.folder, self.project = folder, project
+        self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
+        self._binary = self._tree / project.binary
+        self._marker = folder / "built.json"
+
+    @contextlib.contextmanager
+    def locked(self, shared: bool = False) -> Iterator[None]:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with self.folder.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            yield
+
+    def is_whole(self) -> bool:
+        return self._marker.is_file() and self._binary.is_file()
+
+    @property
+    def link(self) -> dict[str, Any] | None:
+        """The listing's entry of the command that linked the program; None if the program was changed afterwards."""
+        content = hashlib.sha256(self._binary.read_bytes()).hexdigest()
+        links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
+        return next((each for each in reversed(links) if each["sha256"] == content), None)
+
+    def make(self, spec: WrapperSpec) -> None:
+        """Copy and build. Raises `SourceError`, and then leaves only the command's output."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        output = self.folder.with_suffix(".log")
+        try:
+            copy_tree(self.project.directory, self._tree)
+            write_compilers(self.folder / "bin")
+            environment = self._write_spec(spec, "spec.json")
+            run_command(self.project.command, self._tree, environment, output)
+            self._check_binary()
+            self._marker.write_text("{}\n")
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        output.unlink()
+
+    def _write_spec(self, spec: WrapperSpec, name: str) -> dict[str, str]:
+        """Write ``spec`` to a file, and return the environment in which the wrapper uses it."""
+        path = self.folder / name
+        path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
+        own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
+        return build_environment(self.folder / "bin", own)
+
+    def _check_binary(self) -> None:
+        """Raise `SourceError` unless the build made a linked RISC-V program at the expected path."""
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+
+        name = self.project.binary
+        if not self._binary.is_file():
+            links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
+            made = {Path(each["output"]) for each in links}
+            inside = sorted(
+                str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.exists()
+            )
+            linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
+            raise SourceError(
+                f"the build command ended well but left no file '{name}'{linked}. Say in `binary:` what it makes"
+            )
+        try:
+            with self._binary.open("rb") as file:
+                elf = ELFFile(file)
+                machine, kind = elf["e_machine"], elf["e_type"]
+        except ELFError:
+            raise SourceError(
+                f"'{name}' is no program (no ELF file): perhaps a script of the build"
+            ) from None
+        if machine != "EM_RISCV":
+            raise SourceError(
+                f"'{name}' is for {machine.removeprefix('EM_')}, expected RISC-V: the build did not use $CC "
+                "(instrument-cc), or the directory has files of an earlier build. Try `make clean && make CC=$CC ...`"
+            )
+        if kind not in ("ET_EXEC", "ET_DYN"):
+            raise SourceError(f"'{name}' is an object file, expected a linked program")
+
+    def write_program(self, to: Path, spec: WrapperSpec) -> None:
+        """Write the program of ``spec`` to ``to``: as built, or linked again with its code offset."""
+        link = self.link
+        built = WrapperSpec.model_validate_json((self.folder / "spec.json").read_text("utf-8"))
+        self._marker.touch()
+        if built.code_offset_bytes == spec.code_offset_bytes or link is None:
+            shutil.copy2(self._binary, to)
+            return
+        spec = spec.model_copy(update={"root": str(self._tree)})
+        line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]))
+        wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(GUEST_TARGET), link["driver"])
+        wrapper.listed = False
+        if wrapper.run():
+            raise SourceError(
+                f"'{self.project.binary}' cannot be linked again: its build removes what it was linked from"
+            )
+
+    # --- sites
+    def check_counts(
+        self, spec: WrapperSpec, program: Path
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]], list[str]]:
+        """Sites and places of each metric in the program, and events that counters may miss. Raises `SpecError`."""
+        if not spec.metrics:
+            return {}, {}, []
+        units = [each for each in read_listing(self._listing) if each["kind"] == "unit"]
+        # Programs with which a configure script tried the compiler do not exist any more.
+        units = [each for each in units if (Path(each["directory"]) / each["source"]).is_file()]
+        for each in units:
+            each["name"] = os.path.relpath(Path(each["directory"]) / each["source"], self._tree)
+        units.sort(key=lambda each: str(each["name"]))  # the order of make -j is random
+        wrong = next((each for each in units if each.get("wrong_spec")), None)
+        if wrong is not None:
+            raise SpecError(wrong["reason"], wrong.get("metric"))
+        notes = read_sites(program)
+        sites = {name: sum(note["sites"].get(name, 0) for note in notes) for name in spec.metrics}
+        places: dict[str, dict[str, int]] = {name: {} for name in spec.metrics}
+        for name, note in product(spec.metrics, notes):
+            add_places(places[name], note["places"].get(name, {}))
+        left_out = _left_out(units)
+        for metric, number in sites.items():
+            if not number:
+                raise SpecError(self._explain(metric, spec.metrics[metric], units, left_out), metric)
+        if not _has_symbol(program):
+            raise SourceError(
+                f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
+            )
+        warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
+        return sites, places, list(dict.fromkeys([*warnings, *left_out]))
+
+    def _explain(
+        self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str]
+    ) -> str:
+        """Why a metric has no site in the program."""
+        elsewhere = [each["name"] for each in units if each["instrumented"] and metric in each["sites"]]
+        if elsewhere:
+            return (
+                f"metric '{metric}' counts in {', '.join(dict.fromkeys(elsewhere))}, but '{self.project.binary}' is "
+                "linked without it: is it another program's?"
+            )
+        found: dict[str, Events] = {}
+        for each in units:
+            if each["instrumented"]:
+                with contextlib.suppress(InstrumenterError):
+                    found[each["name"]] = _events(each, metric, spec)
+        message = explain_no_events(metric, spec, found)
+        return "\n".join([message, *(["Not instrumented:", *left_out] if left_out else [])])
+
+
+def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec) -> Events:
+    """The events of a unit, for an explanation."""
+    directory = Path(unit["directory"])
+    line = read_command_line(unit["words"], directory, unit["driver"] == "c++")
+    wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(GUEST_TARGET), unit["driver"])
+    source = next(token for token in line.sources if token.words[0] == unit["source"])
+    text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")
+    return find_events(text, unit["source"], {metric: spec}, GUEST_TARGET, line.compile_words())
+
+
+def _left_out(units: list[dict[str, Any]]) -> list[str]:
+    """A sentence for each reason why units are not instrumented, with their names."""
+    by_reason: dict[str, list[str]] = {}
+    for each in units:
+        if not each["instrumented"]:
+            by_reason.setdefault(each["reason"], []).append(each["name"])
+    found = []
+    for reason, sources in by_reason.items():
+        names = list(dict.fromkeys(sources))
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        found.append(f"{', '.join(names[:5])}{more}: not instrumented: {reason}")
+    return found
+
+
+def _has_symbol(program: Path) -> bool:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    with program.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".symtab")
+        return isinstance(symbols, SymbolTableSection) and bool(symbols.get_symbol_by_name(SYMBOL))

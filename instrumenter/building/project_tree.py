@@ -1,0 +1,134 @@
+"""Prepares and runs a project's own build: a copy of its directory, the compilers, and the build command.
+
+The user's directory is only read. Compilers are found by name on PATH, as names with spaces do not survive makefiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from instrumenter.building.toolchain import GUEST_TARGET
+from instrumenter.errors import SourceError
+
+_COMMANDS = {"instrument-cc": "main_cc", "instrument-c++": "main_cplusplus",
+             "instrument-ar": "main_ar", "instrument-ranlib": "main_ranlib"}  # fmt: skip
+_NOT_COPIED = frozenset((".git", ".hg", ".svn"))
+# Variables that would make the program depend on the user's environment.
+_NOT_INHERITED = (
+    "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS", "LIBS", "CPP", "LD", "MAKEFLAGS", "MFLAGS", "MAKELEVEL",
+    "MAKEFILES", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "CONFIG_SITE",
+    "CROSS_COMPILE", "ARCH", "DESTDIR", "PKG_CONFIG_PATH",
+)  # fmt: skip
+_LAST_LINES = 15
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """Files and links below ``directory``, sorted; directories of version control left out."""
+    for folder, folders, files in os.walk(directory):
+        folders[:] = sorted(name for name in folders if name not in _NOT_COPIED)
+        links = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in sorted([*files, *links]):
+            path = Path(folder) / name
+            if path.is_symlink() or path.is_file():
+                yield path
+
+
+def tree_digest(directory: Path) -> str:
+    """Hash of names, contents and executable bits of all files. Raises `SourceError`."""
+    if not directory.is_dir():
+        raise SourceError(f"{directory}: no such directory")
+    digest = hashlib.sha256()
+    for path in _walk(directory):
+        digest.update(os.fsencode(path.relative_to(directory)) + b"\0")
+        if path.is_symlink():
+            digest.update(b"link " + os.fsencode(os.readlink(path)) + b"\0")
+            continue
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").digest()
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
+        digest.update(b"file " + str(os.access(path, os.X_OK)).encode() + content)
+    return digest.hexdigest()
+
+
+def copy_tree(directory: Path, to: Path) -> None:
+    """Copy a project with its file times, which make needs; the copies are writable. Raises `SourceError`."""
+    to.mkdir()
+    for path in _walk(directory):
+        target = to / path.relative_to(directory)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copy2(path, target, follow_symlinks=False)
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be copied: {error.strerror}") from None
+        if not target.is_symlink():
+            target.chmod(target.stat().st_mode | 0o200)
+
+
+def write_compilers(folder: Path) -> None:
+    """Write the compiler commands and their description for cmake into ``folder``."""
+    folder.mkdir()
+    package = Path(__file__).parents[2]
+    for command, function in _COMMANDS.items():
+        code = (
+            f"import sys; sys.path.insert(0, {str(package)!r}); "
+            f"from instrumenter.wrapper.cli import {function}; {function}()"
+        )
+        script = folder / command
+        script.write_text(
+            f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(code)} "$@"\n', "utf-8"
+        )
+        script.chmod(0o755)
+    (folder / "toolchain.cmake").write_text(
+        "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR riscv64)\n"
+        "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
+        f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
+        f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
+        f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
+        + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE")),
+        "utf-8",
+    )
+
+
+def build_environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a build command: the compilers of ``folder``, none of this machine's libraries."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {
+        **kept, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "LC_ALL": "C",
+        "CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib",
+        "CMAKE_TOOLCHAIN_FILE": str(folder / "toolchain.cmake"), "PKG_CONFIG_LIBDIR": str(folder / "target"),
+        "HOST": GUEST_TARGET, "SOURCE_DATE_EPOCH": "1000000000", **own,
+    }  # fmt: skip
+
+
+def run_command(command: str, directory: Path, environment: Mapping[str, str], output: Path) -> None:
+    """Run a build command by the shell; its output goes to the file ``output``. Raises `SourceError`."""
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command], cwd=directory, env=dict(environment),
+            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = process.wait()
+        finally:
+            if process.poll() is None:  # after Ctrl-C: make has children
+                os.killpg(process.pid, signal.SIGTERM)
+                process.wait()
+    if status:
+        lines = output.read_text("utf-8", "replace").strip().splitlines()
+        last_lines = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
+        how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
+        raise SourceError(
+            f"the build command {how}: {command}\nIts last lines (all of them: {output}):\n{last_lines}\n"
+            f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
+            f"--host={GUEST_TARGET}, and libraries that are not part of the project are not there"
+        )

@@ -1,0 +1,187 @@
+"""The cross-compiler: `zig cc` from the ziglang wheel, for riscv64-linux-musl or for the host.
+
+The first program for a target needs that target's C library, which zig builds from its sources; ``notify`` gets a
+message about it. zig's own caches are in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from common.file_cache import cache_directory
+from instrumenter.errors import SourceError, ToolchainError
+
+GUEST_TARGET = "riscv64-linux-musl"
+TIMEOUT_SECONDS = 600
+# zig adds run-time checks to unoptimised code; the program must have only its own code.
+ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
+# Flags for comments in the preprocessor's output, and for output without line markers.
+_UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
+# Flags of the preprocessor, with their value attached or in the next argument.
+_PREPROCESSOR_FLAG = re.compile(r"-(D|U|I|include|imacros|isystem|iquote|idirafter|iprefix|iwithprefix)(.*)")
+
+
+@functools.cache
+def compiler_version() -> str:
+    """The version of the ziglang wheel."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ziglang")
+    except PackageNotFoundError:
+        raise ToolchainError(
+            "the cross-compiler is not installed: expected the Python package 'ziglang'; pip install ziglang"
+        ) from None
+
+
+def without_preprocessor_flags(flags: Sequence[str]) -> list[str]:
+    """``flags`` for a preprocessed source: without definitions and includes, which must not be applied again."""
+    kept: list[str] = []
+    rest = iter(flags)
+    for flag in rest:
+        match = _PREPROCESSOR_FLAG.fullmatch(flag)
+        if match is None:
+            kept.append(flag)
+        elif not match[2]:
+            next(rest, None)
+    return kept
+
+
+class Toolchain:
+    """Runs the compiler for one target; ``target`` None means the host."""
+
+    def __init__(
+        self,
+        target: str | None = GUEST_TARGET,
+        notify: Callable[[str], None] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self.target = target
+        self.notify = notify or (lambda message: None)
+        self.timeout_seconds = timeout_seconds
+        self._zig = cache_directory() / "zig"
+
+    def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
+        """The command line that compiles for the target; ``driver``: ``cc`` or ``c++``."""
+        target = ["-target", self.target] if self.target else []
+        return [*self.tool(driver), *target, *arguments]
+
+    def tool(self, name: str) -> list[str]:
+        """The command line of one of the compiler's tools, such as ``ar``."""
+        # -P: files in the directory of the program being compiled must not be taken for Python modules.
+        return [sys.executable, "-P", "-m", "ziglang", name]
+
+    def environment(self) -> dict[str, str]:
+        """The environment in which the compiler runs."""
+        return {
+            **os.environ,
+            "ZIG_GLOBAL_CACHE_DIR": str(self._zig / "global"),
+            "ZIG_LOCAL_CACHE_DIR": str(self._zig / "local"),
+        }
+
+    def run(
+        self, arguments: Sequence[str], directory: Path, driver: str = "cc", *, reads_input: bool = False
+    ) -> tuple[int, bytes, bytes]:
+        """Exit status, standard output and standard error of the compiler. Raises `ToolchainError`.
+
+        ``reads_input``: it reads this process's standard input.
+        """
+        compiler_version()
+        try:
+            process = subprocess.Popen(
+                self.command(arguments, driver), cwd=directory, env=self.environment(),
+                stdin=None if reads_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise ToolchainError(f"the compiler cannot be started: {error}") from None
+        try:
+            out, err = process.communicate(timeout=self.timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise ToolchainError(
+                f"the compiler did not finish within {self.timeout_seconds:g} s: zig cc {' '.join(arguments)}"
+            ) from None
+        finally:
+            if process.poll() is None:  # after a timeout or Ctrl-C: the compiler has children
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+        return process.returncode, out, err
+
+    def preprocess(self, source: Path, flags: Sequence[str]) -> str:
+        """The source after the preprocessor, with its line markers. Raises `SourceError`."""
+        if not source.is_file():
+            raise SourceError(f"{source}: no such source file")
+        full = source.resolve()
+        wanted = [flag for flag in flags if flag not in _UNWANTED_OUTPUT]
+        status, out, err = self.run(["-E", *ALWAYS, *wanted, str(full)], full.parent)
+        if status:
+            raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
+        return out.decode("utf-8", "surrogateescape")
+
+    def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
+        """Compile one source into the object file ``output``. Raises `SourceError`."""
+        self._checked([*ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent)
+
+    def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path) -> None:
+        """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
+        self.prepare()
+        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
+
+    def prepare(self) -> None:
+        """Build the target's C library on all processors, with a message, if no program was linked for it yet.
+
+        A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
+        Raises `ToolchainError` as `run`.
+        """
+        ready = self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
+        if ready.exists():
+            return
+        self.notify(
+            f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
+            "which takes about half a minute on two processors and is kept."
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "empty.c"
+            source.write_text("int main(void) { return 0; }\n")
+            # The driver build-exe takes a number of jobs, cc does not; both find the same library afterwards.
+            # zig runs two compilers fewer at once than the number says.
+            jobs = (os.cpu_count() or 1) + 2
+            static = ["-static"] if self.target else []
+            arguments = [f"-j{jobs}", "-lc", *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
+            status, _, _ = self.run(arguments, Path(folder), driver="build-exe")
+        if status == 0:
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            ready.touch()
+
+    def link_arguments(self, inputs: Sequence[str], flags: Sequence[str], output: str) -> list[str]:
+        """The compiler's arguments that link a program for this target."""
+        return [*ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
+
+    def _checked(self, arguments: Sequence[str], directory: Path) -> None:
+        # The directory of the compilation must not be in the program: same content, same bytes.
+        status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
+        if status:
+            raise SourceError(_first_errors(err, "the program does not compile"))
+
+
+_ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
+_LINK_ERROR = re.compile(r"^(?:ld\.lld|lld|zig)?:? ?error: (.*)$", re.MULTILINE)
+
+
+def _first_errors(stderr: bytes, what: str) -> str:
+    """The compiler's errors, or its first lines; thanks to the line markers, places are in the user's files.
+
+    Columns are left out, since they are those of the preprocessed line.
+    """
+    text = stderr.decode("utf-8", "replace")
+    found = [f"  {place}: {message}" for place, message in _ERROR_LINE.findall(text)]
+    found = found or [f"  {message}" for message in _LINK_ERROR.findall(text)]
+    return f"{what}:\n" + "\n".join(found[:5] or [f"  {line}" for line in text.strip().splitlines()[:8]])

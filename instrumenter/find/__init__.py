@@ -1,0 +1,1 @@
+"""Finds where in a program events happen: in C sources by libclang, in ELF files by debug information."""

@@ -1,0 +1,53 @@
+"""Sites: the places of a program text at which metrics count; and the names and warnings found with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from instrumenter.find.line_markers import Place
+
+
+class Form(Enum):
+    """How the text at a site can be changed to count."""
+
+    EXPRESSION = "before the value of the expression [start, end)"
+    STATEMENT = "before the statement [start, end)"
+    POINT = "at offset start, between statements"
+    CONDITION = "when the condition [start, end) is true"
+    SHORT_CONDITION = "when the operand [start, end) of `?:` without a middle is true"
+    CALLEE = "in a function that stands in for the callee [start, end)"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place at which a metric counts.
+
+    ``start``, ``end``: byte offsets in the preprocessed text. ``probed_start``, ``probed_end``: where a probe may be
+    put, the text whose machine code runs exactly once per event; both equal: unknown. ``name``: the allocator, for
+    `Form.CALLEE`.
+    """
+
+    metric: str
+    form: Form
+    start: int
+    end: int
+    place: Place
+    function: str
+    probed_start: int = 0
+    probed_end: int = 0
+    name: str = ""
+
+
+@dataclass
+class Events:
+    """The sites of one source in program order, and the names in it, for suggestions."""
+
+    sites: list[Site] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    recursive: set[str] = field(default_factory=set)  # functions that name themselves
+    variables: set[str] = field(default_factory=set)
+    fields: set[str] = field(default_factory=set)
+    callees: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)

@@ -1,0 +1,1 @@
+"""Writes counters into preprocessed C."""

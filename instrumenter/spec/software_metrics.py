@@ -1,0 +1,152 @@
+"""Specification of software metrics: the event, its place, and the amount that it adds to its counter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from instrumenter.rewrite.counter_layout import Placement
+
+Event = Literal["call", "entry", "exit", "write", "loop", "branch", "alloc", "alloc_bytes"]
+
+# The keys that name the subject of each event; all other keys only narrow it down.
+_SUBJECT: dict[str, tuple[str, ...]] = {
+    "call": ("callee",),
+    "entry": ("function",),
+    "exit": ("function",),
+    "write": ("variable", "field"),
+    "loop": ("function",),
+    "branch": ("function",),
+    "alloc": (),
+    "alloc_bytes": (),
+}
+
+
+class MetricSpec(BaseModel):
+    """One software metric: a counter that grows when its event happens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event: Event = Field(
+        description="call: a direct call of `callee`; entry, exit: of `function`; write: an assignment, ++ or -- to "
+        "`variable` (or any part of it) or to a struct `field`; loop: an iteration of a loop of `function`; "
+        "branch: an if or ?: of `function` whose condition is true; alloc, alloc_bytes: calls of "
+        "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for"
+    )
+    function: str | None = Field(
+        None,
+        description="Function the event is about (entry, exit, loop, branch), or in which it must happen",
+    )
+    callee: str | None = Field(None, description="Function whose calls are counted (event: call)")
+    variable: str | None = Field(
+        None, description="Variable whose writes are counted: a global, a static, or a local of `function`"
+    )
+    field: str | None = Field(
+        None,
+        description="Struct field whose writes are counted: `name`, or `struct_tag.name` if several have it",
+    )
+    file: str | None = Field(
+        None, description="Count only events in this source file (name without directories)"
+    )
+    line: int | None = Field(None, ge=1, description="Count only events that begin on this source line")
+    add: str | None = Field(
+        None,
+        coerce_numbers_to_str=True,
+        description="C expression added instead of 1; evaluated where the event happens, before it: for `call` in the "
+        "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> MetricSpec:
+        subjects = _SUBJECT[self.event]
+        given = [name for name in subjects if getattr(self, name) is not None]
+        if subjects and len(given) != 1 and not (self.event in ("loop", "branch") and self.line):
+            wanted = " or ".join(f"`{name}:`" for name in subjects)
+            got = " and ".join(f"`{name}:`" for name in given) or "none of them"
+            raise ValueError(f"event `{self.event}` needs exactly one of {wanted}, got {got}")
+        for name in ("callee", "variable", "field"):
+            if getattr(self, name) is not None and name not in subjects:
+                raise ValueError(f"`{name}:` means nothing for event `{self.event}`")
+        if self.event == "alloc_bytes" and self.add is not None:
+            raise ValueError("`add:` means nothing for event `alloc_bytes`: it adds the bytes asked for")
+        return self
+
+    @field_validator("callee", "function", "variable")
+    @classmethod
+    def _identifier(cls, value: str | None) -> str | None:
+        return _check_identifiers(value, 1)
+
+    @field_validator("field")
+    @classmethod
+    def _qualified(cls, value: str | None) -> str | None:
+        return _check_identifiers(value, 2)
+
+    @field_validator("add")
+    @classmethod
+    def _one_expression(cls, value: str | None) -> str | None:
+        if value is not None:
+            problem = _problem_with(value)
+            if problem is not None:
+                raise ValueError(f"got {value!r}, expected one C expression{problem}")
+        return value
+
+    def describe(self) -> str:
+        """The metric in words, for reports."""
+        about = self.callee or self.function or self.variable or self.field or "heap"
+        return f"{self.event} {about}" + (f" += {self.add}" if self.add else "")
+
+
+def _problem_with(expression: str) -> str | None:
+    """Why a text cannot be put between parentheses as one C expression, "" without a detail; None if it can."""
+    bare = re.sub(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"", "0", expression)
+    if not bare.strip() or re.search(r"[;{}#\n'\"]|//|/\*", bare):
+        return ""
+    depth = 0
+    for bracket in re.findall(r"[()\[\]]", bare):
+        depth += 1 if bracket in "([" else -1
+        if depth < 0:
+            break
+    return ": its parentheses do not match" if depth else None
+
+
+def _check_identifiers(value: str | None, most: int) -> str | None:
+    if value is not None:
+        parts = value.split(".")
+        if len(parts) > most or not all(re.fullmatch(r"[A-Za-z_$]\w*", part) for part in parts):
+            wanted = "a C identifier" if most == 1 else "a field's name, or `struct_tag.name`"
+            raise ValueError(f"got {value!r}, expected {wanted}")
+    return value
+
+
+def check_metric_names(value: dict[str, MetricSpec]) -> dict[str, MetricSpec]:
+    """``value`` if its keys can be names of metrics. Raises ValueError."""
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+            raise ValueError(f"got the metric name {name!r}, expected letters, digits, '_', '.' and '-'")
+    return value
+
+
+class InstrumentSpec(BaseModel):
+    """A file for the ``instrument`` command: a program, and the metrics to count in it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sources: tuple[Path, ...] = Field(min_length=1, description="C files, relative to this file")
+    flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
+    libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
+    metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")
+    placement: Placement = Field(
+        "packed", description="packed: counters in one array; cache_line: each on a 64-byte line of its own"
+    )
+    volatile: bool = Field(
+        True, description="Count where the event is; without it the optimiser moves counts out of loops"
+    )
+    target: str = Field(
+        "riscv64-linux-musl",
+        description="What to compile for; `host`: this machine. Default: riscv64-linux-musl",
+    )
+
+    _names = field_validator("metrics")(check_metric_names)

@@ -1,0 +1,1 @@
+"""The compiler wrapper that a project's own build calls as its compiler."""

@@ -1,0 +1,104 @@
+"""The commands ``instrument-cc``, ``instrument-c++``, ``instrument-ar`` and ``instrument-ranlib``.
+
+They take a compiler's place in a build, so they accept its options. They add one that no compiler has:
+``--instrumented PROGRAM`` lists the metrics that are counted in a program. `instrumenter.wrapper.environment_spec`
+describes the environment variables that they read.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+USAGE_ERROR, WORK_FAILED, TERMINATED, INTERRUPTED = 2, 1, 143, 130
+
+
+def main_cc() -> None:
+    """``instrument-cc``: takes gcc's and clang's command line, for the emulated machine."""
+    raise SystemExit(compile_and_link(sys.argv[1:], "cc"))
+
+
+def main_cplusplus() -> None:
+    """``instrument-c++``: as `main_cc` for C++, which is compiled without counters."""
+    raise SystemExit(compile_and_link(sys.argv[1:], "c++"))
+
+
+def main_ar() -> None:
+    """``instrument-ar``: makes archives of the emulated machine's objects."""
+    _exec_tool("ar")
+
+
+def main_ranlib() -> None:
+    """``instrument-ranlib``: makes the index of such an archive."""
+    _exec_tool("ranlib")
+
+
+def _exec_tool(tool: str) -> None:
+    from instrumenter.wrapper.compile_call import guest_toolchain
+
+    toolchain = guest_toolchain()
+    command = [*toolchain.tool(tool), *sys.argv[1:]]
+    os.execve(command[0], command, toolchain.environment())
+
+
+def compile_and_link(arguments: Sequence[str], driver: str) -> int:
+    """Execute a command line in the current directory; the exit status is the compiler's."""
+    from instrumenter.errors import InstrumenterError, SpecError
+    from instrumenter.wrapper.arguments import read_command_line
+    from instrumenter.wrapper.compile_call import Wrapper, guest_toolchain
+    from instrumenter.wrapper.environment_spec import WrapperSpec, spec_from_environment
+
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+    try:
+        if arguments[:1] == ["--instrumented"]:
+            return list_instrumented([Path(argument) for argument in arguments[1:]])
+        line = read_command_line(arguments, Path.cwd(), driver == "c++")
+        toolchain = guest_toolchain()
+        spec = spec_from_environment()
+        if line.stage == "ask" or (spec is None and line.stage == "compile" and len(line.sources) == 1):
+            command = toolchain.command(line.plain_words(), driver)
+            sys.stdout.flush()
+            os.execve(command[0], command, toolchain.environment())
+        return Wrapper(line, Path.cwd(), spec or WrapperSpec(), toolchain, driver).run()
+    except SpecError as error:
+        return _complain(error, USAGE_ERROR)
+    except (InstrumenterError, OSError) as error:
+        return _complain(error, WORK_FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def list_instrumented(programs: Sequence[Path]) -> int:
+    """Print the sites of each metric in programs; returns 1 if a metric of the spec is counted in none of them."""
+    from instrumenter.errors import SpecError
+    from instrumenter.wrapper.environment_spec import read_sites, spec_from_environment
+
+    if not programs:
+        raise SpecError("--instrumented: expected a program after it")
+    spec = spec_from_environment()
+    metrics = list(spec.metrics) if spec is not None else []
+    totals = dict.fromkeys(metrics, 0)
+    for program in programs:
+        for note in sorted(read_sites(program), key=lambda note: str(note["source"])):
+            counted = ", ".join(f"{metric} at {number}" for metric, number in sorted(note["sites"].items()))
+            sys.stdout.write(f"{program}: {note['source']}: {counted}\n")
+            for metric, number in note["sites"].items():
+                totals[metric] = totals.get(metric, 0) + number
+    nowhere = [metric for metric, number in totals.items() if not number]
+    for metric in nowhere:
+        sys.stderr.write(f"instrument-cc: error: metric '{metric}' is counted nowhere in the program\n")
+    return WORK_FAILED if nowhere else 0
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(TERMINATED)  # as an exception, so that temporary files are removed
+
+
+def _complain(error: Exception, status: int) -> int:
+    for line in str(error).splitlines():
+        sys.stderr.write(f"instrument-cc: error: {line}\n")
+    return status

@@ -1,0 +1,297 @@
+"""One call of the compiler wrapper: compiles like the compiler, and adds the spec's counters.
+
+Each source is first compiled unchanged, which gives the compiler's own diagnostics, exit status and dependency file,
+and an object to fall back on. If the source has sites, it is then preprocessed, rewritten
+(`instrumenter.rewrite.rewriter`) and compiled again, and the new object replaces the first one. Objects only refer to
+the counters; links add an object that defines them, the sampler, and the code that moves all other code. Outputs are
+moved to their places when they are complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.source_digest import source_digest
+from instrumenter.building.program_build import RUNTIME, RUNTIME_FLAGS, add_places, padding_source
+from instrumenter.building.toolchain import (
+    ALWAYS,
+    GUEST_TARGET,
+    Toolchain,
+    cache_directory,
+    compiler_version,
+    without_preprocessor_flags,
+)
+from instrumenter.errors import SourceError, SpecError
+from instrumenter.rewrite.rewriter import rewrite
+from instrumenter.wrapper.arguments import CommandLine, Kind, Token
+from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note, write_entry
+
+_ENDINGS = {"compile": ".o", "assembly": ".s", "check": ".o"}
+
+
+class Wrapper:
+    """Executes one command line in ``directory``; ``driver``: ``cc`` or ``c++``."""
+
+    def __init__(
+        self, line: CommandLine, directory: Path, spec: WrapperSpec, toolchain: Toolchain, driver: str = "cc"
+    ) -> None:
+        self.line, self.directory, self.spec, self.toolchain, self.driver = (
+            line, directory, spec, toolchain, driver,
+        )  # fmt: skip
+        self._output = directory / (line.output or "a.out")
+        self.listed = True  # whether to write entries to the listing
+        self._prefix_map = [f"-ffile-prefix-map={spec.root}=."] if spec.root else []
+
+    def run(self) -> int:
+        """Execute it; returns the exit status. Raises `ToolchainError` when the compiler cannot be started."""
+        if self.line.stage == "link":
+            return self._link()
+        sources = self.line.sources
+        if self.line.output is not None and len(sources) > 1:
+            sys.stderr.write(
+                f"instrument-cc: error: -o {self.line.output} is one file, but {len(sources)} are compiled\n"
+            )
+            return 1
+        for source in sources:
+            status = self._compile_to_place(source)
+            if status:
+                return status
+        return 0
+
+    def _call(self, arguments: Sequence[str], names: Mapping[Path, str]) -> int:
+        """Run the compiler and pass its output on; ``names``: the user's names of temporary files."""
+        stdin = "-" in names.values()
+        status, out, err = self.toolchain.run(arguments, self.directory, self.driver, reads_input=stdin)
+        for path, name in names.items():
+            err = err.replace(os.fsencode(path), os.fsencode(name))
+        for stream, output in ((sys.stdout, out), (sys.stderr, err)):
+            stream.buffer.write(output)
+            stream.flush()
+        return status
+
+    # --- compiling
+    def _compile_to_place(self, source: Token) -> int:
+        """Compile one source to the output of the command line."""
+        stage, stem = self.line.stage, Path(source.words[0]).stem
+        name = self.line.output or ("-" if stage == "check" else f"{stem}{_ENDINGS[stage]}")
+        place = self._output = self.directory / name
+        elsewhere = name == "-" or stage == "check" or (place.exists() and not place.is_file())
+        folder = None if elsewhere else place.parent
+        try:
+            temporary = Path(tempfile.mkdtemp(prefix=".instrument-", dir=folder))
+        except OSError as error:
+            sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
+            return 1
+        try:
+            made = temporary / f"{stem}{_ENDINGS[stage]}"
+            if elsewhere:
+                place = self.directory / made.name
+            counted = not elsewhere and bool(self.spec.metrics)
+            status = self._compile(source, made, str(place), name, counted=counted)
+            if status == 0 and not elsewhere:
+                os.replace(made, place)
+            elif status == 0 and name == "-" and stage == "assembly":
+                sys.stdout.buffer.write(made.read_bytes())
+            return status
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _compile(self, source: Token, made: Path, place: str, target: str, *, counted: bool) -> int:
+        """Compile one source into ``made``, with counters if ``counted``.
+
+        ``place``, ``target``: for the dependency file, the final path of the result and its name.
+        """
+        stage = "-S" if made.suffix == ".s" else "-c"
+        words = [*ALWAYS, *self._prefix_map, *self.line.compile_words()]
+        dependencies = self.line.dependency_words(place, target)
+        arguments = [*words, stage, *dependencies, "-o", str(made), *self._input(source)]
+        status = self._call(arguments, {made: source.words[0]})
+        if status == 0 and counted:
+            self._compile_with_counters(source, made, stage, words)
+        return status
+
+    def _write_entry(self, entry: Mapping[str, Any]) -> None:
+        if self.listed:
+            write_entry(self._output, entry)
+
+    def _input(self, source: Token) -> list[str]:
+        name = source.words[0]
+        if any(token.kind is Kind.LANGUAGE for token in self.line.tokens):
+            given = [t for t in self.line.tokens[: self.line.tokens.index(source)] if t.kind is Kind.LANGUAGE]
+            if given:
+                return [*given[-1].words, name]
+        return [name]
+
+    def _compile_with_counters(self, source: Token, made: Path, stage: str, words: list[str]) -> None:
+        """Compile a source again with its counters into ``made``, or list the reason why that is impossible."""
+        name = source.words[0]
+        entry = {"kind": "unit", "source": name, "directory": str(self.directory), "driver": self.driver}
+        if source.kind is Kind.OTHER_SOURCE:
+            reason = f"{source.language}: only C is instrumented"
+            self._write_entry({**entry, "instrumented": False, "reason": reason})
+            return
+        try:
+            text = self.preprocessed(source)
+            rewritten = rewrite(text, name, self.spec.metrics, self.spec.layout, self.toolchain.target, words)
+        except (SourceError, SpecError) as error:
+            wrong: dict[str, Any] = {"reason": str(error), "wrong_spec": isinstance(error, SpecError)}
+            if isinstance(error, SpecError) and error.metric is not None:
+                wrong["metric"] = error.metric
+            self._write_entry({**entry, "instrumented": False, **wrong})
+            return
+        sites = {metric: rewritten.count_sites(metric) for metric in self.spec.metrics}
+        sites = {metric: number for metric, number in sites.items() if number}
+        unit = {"sites": sites, "warnings": rewritten.events.warnings, "words": self.line.all_words()}
+        if sites:
+            places = {metric: self._relative_to_root(rewritten.places(metric)) for metric in sites}
+            note = sites_note(name, sites, places)
+            problem = self._compile_counted(f"{note} {rewritten.text}", name, made, stage)
+            if problem is not None:
+                reason = f"with its counts it does not compile: {problem}"
+                self._write_entry({**entry, "instrumented": False, "reason": reason})
+                return
+        self._write_entry({**entry, "instrumented": True, **unit})
+
+    def preprocessed(self, source: Token) -> str:
+        """The source after the preprocessor. Raises `SourceError`."""
+        if source.kind is Kind.PREPROCESSED:
+            path = self.directory / source.words[0]
+            return path.read_bytes().decode("utf-8", "surrogateescape")
+        words = self.line.words(Kind.PREPROCESSOR, Kind.OTHER)
+        words = [
+            word for word in words if word not in ("-C", "-CC", "-P", "-H") and not word.startswith("-d")
+        ]
+        arguments = ["-E", *ALWAYS, *self._prefix_map, *words, *self._input(source)]
+        status, out, err = self.toolchain.run(arguments, self.directory, self.driver)
+        if status:
+            lines = err.decode("utf-8", "replace").strip().splitlines()
+            raise SourceError(f"{source.words[0]} cannot be preprocessed: {lines[0] if lines else status}")
+        return out.decode("utf-8", "surrogateescape")
+
+    def _relative_to_root(self, places: Mapping[str, int]) -> dict[str, int]:
+        """The places relative to the project's root, if there is one, instead of the copy that is built."""
+        root = f"{self.spec.root}/" if self.spec.root else ""
+        relative: dict[str, int] = {}
+        add_places(relative, {place.removeprefix(root).removeprefix("./"): n for place, n in places.items()})
+        return relative
+
+    def _compile_counted(self, text: str, name: str, made: Path, stage: str) -> str | None:
+        """Compile the rewritten text over ``made``; returns the compiler's first error, or None."""
+        folder = made.parent / f"counted-{made.stem}"
+        folder.mkdir()
+        file, result = folder / f"{Path(name).stem}.c", folder / made.name
+        file.write_text(text, "utf-8", "surrogateescape")
+        flags = without_preprocessor_flags(self.line.words(Kind.OTHER))
+        same = [*self._prefix_map, f"-ffile-prefix-map={folder}=."]
+        arguments = [*ALWAYS, *same, *flags, "-w", stage, "-o", str(result), str(file)]
+        status, _, err = self.toolchain.run(arguments, self.directory, self.driver)
+        if status:
+            errors = [line for line in err.decode("utf-8", "replace").splitlines() if "error:" in line]
+            return errors[0] if errors else f"exit status {status}"
+        os.replace(result, made)
+        return None
+
+    # --- linking
+    def _link(self) -> int:
+        """Compile the sources of a link command, and link; returns the exit status."""
+        name = self.line.output or "a.out"
+        place = self.directory / name
+        try:
+            temporary = Path(tempfile.mkdtemp(prefix=".instrument-", dir=place.parent))
+        except OSError as error:
+            sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
+            return 1
+        try:
+            inputs: list[str] = []
+            names: dict[Path, str] = {}
+            single = len(self.line.sources) == 1
+            for number, token in enumerate(self.line.tokens):
+                if token.kind in (Kind.C, Kind.PREPROCESSED, Kind.OTHER_SOURCE):
+                    source = Path(token.words[0])
+                    folder = temporary / str(number)
+                    folder.mkdir()
+                    made = folder / f"{source.stem}.o"
+                    target = name if single else f"{name}-{source.stem}"
+                    status = self._compile(
+                        token, made, str(place.parent / target), f"{source.stem}.o",
+                        counted=bool(self.spec.metrics),
+                    )  # fmt: skip
+                    if status:
+                        return status
+                    inputs.append(str(made))
+                    names[made] = token.words[0]
+                elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
+                    inputs += token.words
+            return self._link_inputs(inputs, temporary, place, names)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _link_inputs(self, inputs: list[str], temporary: Path, place: Path, names: Mapping[Path, str]) -> int:
+        """Link ``inputs`` with the runtime objects, and list the program; returns the exit status."""
+        made = temporary / "program"
+        static = [] if self.line.shared or self.line.relocatable else ["-static"]
+        first, last = ([], []) if self.line.relocatable else self._runtime()
+        if not any(word.startswith("-O") for word in self.line.words(Kind.OTHER)):
+            # For an unoptimised link zig builds its own run-time library unoptimised, too, and links all of it. Build
+            # systems give -O only when they compile.
+            inputs = [*inputs, "-O2"]
+        self.toolchain.prepare()
+        status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)
+        if status:
+            return status
+        digest = hashlib.sha256(made.read_bytes()).hexdigest()
+        os.replace(made, place)
+        if static:
+            kinds = [kind for kind in Kind if kind not in (Kind.OUTPUT, Kind.LEFT_OUT)]
+            words = self.line.words(*kinds)
+            entry = {"kind": "link", "output": str(place), "directory": str(self.directory)}
+            self._write_entry({**entry, "driver": self.driver, "words": words, "sha256": digest})
+        return 0
+
+    def _runtime(self) -> tuple[list[str], list[str]]:
+        """Objects to link before and after the program's own; they are kept in the cache by content."""
+        layout, sampler, offset = self.spec.layout, self.spec.sampler_config, self.spec.code_offset_bytes
+        position = [word for word in self.line.words(Kind.OTHER) if word.startswith("-m")]
+        if self.line.shared:
+            position.append("-fPIC")
+        texts = {}
+        if offset:
+            texts["layout"] = (padding_source(offset), ["-O2", *position])
+        if layout.metrics:
+            texts["counters"] = (layout.definition(), ["-O2", *position])
+        if sampler and not self.line.shared:
+            flags = [*RUNTIME_FLAGS, *position, *sampler.defines(layout), f"-I{RUNTIME}"]
+            texts["sampler"] = ((RUNTIME / "sampler.c").read_text("utf-8"), flags)
+        made = {part: str(self._runtime_object(part, *text)) for part, text in texts.items()}
+        return [made[n] for n in ("layout",) if n in made], [
+            made[n] for n in ("counters", "sampler") if n in made
+        ]
+
+    def _runtime_object(self, part: str, text: str, flags: list[str]) -> Path:
+        identity = json.dumps([part, text, flags, compiler_version(), source_digest([RUNTIME])])
+        place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
+        if not place.is_file():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+                source = Path(folder) / f"{part}.c"
+                source.write_text(text)
+                self.toolchain.compile(source, flags, source.with_suffix(".o"))
+                os.replace(source.with_suffix(".o"), place)
+        return place
+
+
+def guest_toolchain() -> Toolchain:
+    """The compiler for the emulated machine; its messages go to standard error."""
+    return Toolchain(GUEST_TARGET, _print_message)
+
+
+def _print_message(message: str) -> None:
+    sys.stderr.write(f"instrument-cc: {message}\n")

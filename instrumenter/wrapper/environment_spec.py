@@ -1,0 +1,129 @@
+"""The compiler wrapper's input from the environment, and the listing that it writes.
+
+``INSTRUMENT_SPEC`` names a YAML file (`WrapperSpec`); without it programs are only compiled. ``INSTRUMENT_LOG`` names
+the listing: one JSON object per line for each source that was instrumented or could not be, and for each program that
+was linked. Each instrumented object file also contains its sites, in a section that is never loaded. The linker keeps
+the section, so `read_sites` finds them in the program even if the objects came from archives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from common.yaml_document import YamlDocument
+from instrumenter.building.program_build import MAX_HARDWARE_COUNTERS, SamplerConfig
+from instrumenter.errors import SpecError
+from instrumenter.rewrite.counter_layout import CounterLayout, Placement
+from instrumenter.spec.software_metrics import MetricSpec, check_metric_names
+
+SPEC_VARIABLE = "INSTRUMENT_SPEC"
+LOG_VARIABLE = "INSTRUMENT_LOG"
+LOG_NAME = "instrument-cc.jsonl"
+SITES_SECTION = ".measure.sites"
+
+
+class SamplerSpec(BaseModel):
+    """The in-guest sampler that is linked into programs; see `SamplerConfig`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    interval_nanoseconds: int = Field(ge=1, description="Processor time between records, in ns")
+    hardware_counters: int = Field(
+        default=0, ge=0, le=MAX_HARDWARE_COUNTERS, description="How many of hpmcounter3.. it reads"
+    )
+    buffer_records: int = Field(default=64, ge=1, description="Records held in memory")
+
+
+class WrapperSpec(BaseModel):
+    """The metrics to count in every program that is built, and how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")
+    placement: Placement = Field(default="packed", description="packed, or cache_line: a 64-byte line each")
+    volatile: bool = Field(default=True, description="Count where the event is")
+    sampler: SamplerSpec | None = Field(default=None, description="Sampler to link into programs")
+    code_offset_bytes: int = Field(default=0, ge=0, description="Unused code put before the program's")
+    root: str | None = Field(
+        default=None, description="Directory whose name must not occur in programs: it becomes `.`"
+    )
+
+    _names = field_validator("metrics")(check_metric_names)
+
+    @property
+    def layout(self) -> CounterLayout:
+        """The layout of the counters."""
+        return CounterLayout(tuple(self.metrics), self.placement, self.volatile)
+
+    @property
+    def sampler_config(self) -> SamplerConfig | None:
+        """The sampler in the form that the build needs."""
+        return SamplerConfig(**self.sampler.model_dump()) if self.sampler else None
+
+
+def spec_from_environment() -> WrapperSpec | None:
+    """The specification that ``INSTRUMENT_SPEC`` names, None without one. Raises `SpecError`."""
+    name = os.environ.get(SPEC_VARIABLE)
+    if not name:
+        return None
+    path = Path(name)
+    if not path.is_absolute() and not path.exists():
+        raise SpecError(
+            f"{SPEC_VARIABLE}={name}: no such file in {Path.cwd()}; builds change directories: give the whole path"
+        )
+    return YamlDocument.read(path, SpecError).validate(WrapperSpec)
+
+
+# --- the listing
+def write_entry(output: Path, entry: Mapping[str, Any]) -> None:
+    """Add a line to the listing: that of ``INSTRUMENT_LOG``, or one beside ``output``. Safe under ``make -j``."""
+    path = Path(os.environ.get(LOG_VARIABLE) or output.parent / LOG_NAME)
+    line = json.dumps(entry, sort_keys=True) + "\n"
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(line.encode())
+
+
+def read_listing(path: Path) -> list[dict[str, Any]]:
+    """The entries of a listing in their order; none if there is no file."""
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+# --- the sites section of an object
+def sites_note(source: str, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]]) -> str:
+    """C text, without a line break, that puts a source's sites into the object's `SITES_SECTION`."""
+    text = json.dumps({"source": source, "sites": dict(sites), "places": dict(places)}, sort_keys=True)
+    quoted = _quote(f'.pushsection {SITES_SECTION},"",@progbits\n.asciz "{_quote(text)}"\n.popsection')
+    return f'__asm__("{quoted}");'
+
+
+def _quote(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def read_sites(elf_path: Path) -> list[dict[str, Any]]:
+    """The sites in a program: ``source``, ``sites`` and ``places`` of each instrumented unit.
+
+    ``sites``: metric to number; ``places``: metric to ``file:line`` to number. Raises `SpecError` for a file that is
+    no program.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with elf_path.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(SITES_SECTION)
+            data = section.data() if section is not None else b""
+    except (OSError, ELFError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no ELF file"
+        raise SpecError(f"{elf_path}: cannot be read: {reason}") from None
+    return [json.loads(note) for note in data.split(b"\0") if note]

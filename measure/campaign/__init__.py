@@ -1,0 +1,1 @@
+"""Campaigns: from the YAML file to stored runs and their analysis."""

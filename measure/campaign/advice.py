@@ -1,0 +1,118 @@
+"""Advises on a variant that perturbs: which of its software metrics cause it, and the command to run next.
+
+Sentences state only what the runs show: that a smaller set changes nothing, and which metrics' counters add most of
+the instructions. Neither proves a cause: counters also move code and data.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure.perturbation.wording import percent
+from measure.report.model import VariantReport
+
+_MOST_SHARE = 0.8
+"""Metrics are named, the most frequent first, until they have this fraction of the events."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Counts of a variant's counters in a run, means over its runs.
+
+    ``events``: by metric that counts events; ``sums``: metrics that add up an expression, whose counter does not show
+    how often it grew. ``added_instructions``: over the mean baseline.
+    """
+
+    events: Mapping[str, float]
+    sums: tuple[str, ...]
+    added_instructions: float
+
+
+def advice(
+    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str
+) -> list[str]:
+    """Sentences for the smallest perturbed variants: the metrics that cause it, then the command; empty without any.
+
+    A variant that adds metrics to a perturbed one is left out, since the smaller one is more specific.
+    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown.
+    """
+    all_perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    perturbed = _smallest(all_perturbed)
+    sentences = []
+    for variant in perturbed:
+        sentences += [
+            f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])
+        ]
+    if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
+        sentences.append(
+            f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
+            "perturb nothing."
+        )
+    for variant in perturbed:
+        if len(variant.software_metrics) == 1:
+            sentences.append(
+                f"{variant.name} collects one metric only, which cannot be split: count a rarer event, or fewer places "
+                f"of this one (`function:`, `file:`, `line:`); `measure run --counts {shown_path(campaign_file)}` "
+                "shows how often each happens."
+            )
+    return sentences
+
+
+def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:
+    """The variants whose metrics include those of no other variant; of equal ones the first."""
+    sets = [frozenset(variant.software_metrics) for variant in variants]
+    return [
+        variant
+        for n, variant in enumerate(variants)
+        if not any(other < sets[n] for other in sets) and sets[n] not in sets[:n]
+    ]
+
+
+def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], counted: Counted) -> list[str]:
+    """Sentences on the metrics of a perturbed ``variant`` that most likely cause its perturbation."""
+    sentences = []
+    mine = set(variant.software_metrics)
+    smaller = [
+        one for one in variants if one.verdict == "equivalent" and set(one.software_metrics) < mine
+    ]  # fmt: skip
+    if smaller:
+        nearest = max(smaller, key=lambda one: len(one.software_metrics))
+        more = [metric for metric in variant.software_metrics if metric not in nearest.software_metrics]
+        sentences.append(
+            f"{nearest.name} collects all of its metrics but {', '.join(more)}, and is equivalent: what "
+            f"{'this metric adds' if len(more) == 1 else 'these metrics add'} perturbs."
+        )
+    overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
+    total = sum(counted.events.values())
+    if total > 0 and counted.added_instructions > 0:
+        most, covered = [], 0.0
+        for metric, events in sorted(counted.events.items(), key=lambda item: -item[1]):
+            if covered >= _MOST_SHARE * total:
+                break
+            most.append(metric)
+            covered += events
+        rest = f" ({', '.join(counted.sums)} not counted: they add up values)" if counted.sums else ""
+        cost = counted.added_instructions / total
+        each = f", about {cost:.1f} instructions an event" if not counted.sums else ""
+        sentences.append(
+            f"most of its {overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} events "
+            f"that its counters count in a run{rest}{each}."
+        )
+    elif not total and not counted.sums:
+        sentences.append(
+            f"its counters counted no event, so its {overhead} and the perturbation come from code and data that "
+            "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."
+        )
+    return sentences
+
+
+def shown_path(path: str) -> str:
+    """A path for a command line: relative to the current directory if that is shorter, else the whole path."""
+    if not path:
+        return "CAMPAIGN.yaml"
+    near = os.path.relpath(path)
+    return shlex.quote(near if len(near) < len(path) and Path(near).exists() else path)

@@ -1,0 +1,384 @@
+"""Analyses the runs of a campaign: correlations, perturbation of each variant, overhead, findings."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from measure.campaign.advice import Counted, advice, shown_path
+from measure.campaign.executor import Outcome
+from measure.campaign.plan import Plan
+from measure.campaign.run_types import BASELINE, Run
+from measure.errors import MeasureError
+from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
+from measure.perturbation.wording import percent
+from measure.report.model import ReportData, Signals, VariantReport
+from measure.stats.correlation import Correlations, spearman
+
+SUMMARY_SCHEMA = 1
+
+
+def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None) -> ReportData:
+    """Compare every variant with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
+    campaign = plan.campaign
+    hardware = campaign.hardware_metrics
+    baselines = _group(outcome.runs, BASELINE)
+    if len(baselines) < 2:
+        raise MeasureError(
+            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with"
+        )
+    baseline_correlations = [_correlations(run, hardware) for run in baselines]
+    baseline_values = [run.trace.columns(hardware) for run in baselines]
+    uninformative = _metric_findings(plan, outcome)
+    variants = []
+    aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
+    for name, metrics in campaign.variant_sets().items():
+        runs = _group(outcome.runs, name)
+        if not runs:
+            continue
+        progress(f"{name}: within runs")
+        correlations = [_correlations(run, hardware) for run in runs]
+        inner = inner_perturbation(
+            baseline_correlations,
+            correlations,
+            delta=campaign.delta,
+            alpha=campaign.alpha,
+            seed=campaign.seed,
+        )
+        outer: dict[bool, Perturbation | None] = {False: None, True: None}
+        if campaign.outer:
+            for held_out in (False, True):
+                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
+                outer[held_out] = outer_perturbation(
+                    baseline_values, [run.trace.columns(hardware) for run in runs], hardware,
+                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=aligned,
+                )  # fmt: skip
+        variants.append(
+            VariantReport(
+                name=name,
+                software_metrics=metrics,
+                descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
+                rho=np.array([one.rho for one in correlations]),
+                instructions_percent=_percent(runs, baselines, "total_instructions"),
+                cycles_percent=_percent(runs, baselines, "total_cycles"),
+                code_percent=_code_percent(plan, name),
+                inner=inner,
+                outer_joint=outer[False],
+                outer_held_out=outer[True],
+                example=_signals(name, runs[0]),
+                metric_findings=findings_of_variant(uninformative, name),
+            )
+        )
+    length, unit = campaign.sampling.interval
+    counts = f"{len(baselines)} baselines, {campaign.replicates} runs of each variant"
+    records = int(np.median([run.trace.n_records for run in outcome.runs]))
+    return ReportData(
+        title=campaign.name,
+        subtitle=f"{counts}; about {records:,} records of {length:,} {unit} a run, {campaign.sampling.mode} sampling",
+        hardware_metrics=hardware,
+        baseline_rho=np.array([one.rho for one in baseline_correlations]),
+        baseline_example=_signals("baseline", baselines[0]),
+        variants=tuple(variants),
+        findings=_findings(variants, uninformative, plan, outcome),
+        provenance=_provenance(plan, outcome),
+        interval=f"{length:,} {unit}",
+        metric_findings=uninformative,
+    )
+
+
+def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
+    """The findings on metrics that concern the verdict of ``variant``: found in its runs or in the baselines."""
+    return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)
+
+
+def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
+    """Findings on uninformative hardware and software metrics, the gravest first."""
+    sets = plan.campaign.variant_sets()
+    by_group = {group: _group(outcome.runs, group) for group in (BASELINE, *sets)}
+    by_group = {group: runs for group, runs in by_group.items() if runs}
+    hardware = plan.campaign.hardware_metrics
+    tables = {group: [run.trace.columns(hardware) for run in runs] for group, runs in by_group.items()}
+    found = metric_findings(tables, hardware, "hardware")
+    for metric in plan.campaign.software_metrics:
+        counted = {
+            group: [run.trace.columns((metric,)) for run in runs]
+            for group, runs in by_group.items()
+            if metric in sets.get(group, ())
+        }
+        found += metric_findings(counted, (metric,), "software")
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
+    """The counts of each variant's counters, by variant."""
+    specs = plan.campaign.software_metrics
+    baseline = float(np.mean([run.total_instructions for run in _group(outcome.runs, BASELINE)]))
+    found = {}
+    for variant, metrics in plan.campaign.variant_sets().items():
+        runs = _group(outcome.runs, variant)
+        sums = tuple(m for m in metrics if specs[m].add is not None or specs[m].event == "alloc_bytes")
+        events = {
+            metric: float(np.mean([run.trace.columns((metric,)).sum() for run in runs]))
+            for metric in metrics
+            if runs and metric not in sums
+        }
+        added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
+        found[variant] = Counted(events, sums, added)
+    return found
+
+
+def _group(runs: Sequence[Run], group: str) -> list[Run]:
+    return sorted((run for run in runs if run.spec.group == group), key=lambda run: run.spec.replicate)
+
+
+def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
+    return spearman(run.trace.columns(hardware), hardware)
+
+
+def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
+    mean = np.mean([getattr(run, attribute) for run in baselines])
+    return 100 * (np.array([getattr(run, attribute) for run in runs]) / mean - 1)
+
+
+def _code_percent(plan: Plan, variant: str) -> float:
+    before = plan.builds[BASELINE][0].static_instructions
+    return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
+
+
+def _signals(label: str, run: Run) -> Signals:
+    return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
+
+
+def _findings(
+    variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome
+) -> tuple[str, ...]:
+    """Sentences, the gravest first, each with the next step."""
+    sentences = []
+    if not plan.campaign.variant_sets():
+        sentences.append(
+            "No software metrics are given, so there is nothing to compare the baselines with: add some."
+        )
+    if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
+        sentences.append(
+            f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
+            "would count: give the program an input that gets there, or take them out."
+        )
+    for verdict in ("perturbed", "inconclusive", "equivalent"):
+        for variant in variants:
+            for perturbation in (variant.inner, variant.outer_held_out):
+                if perturbation is None or perturbation.verdict != verdict:
+                    continue
+                where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
+                overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
+                sentences += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
+        if verdict == "perturbed":
+            sentences += advice(variants, _counted(plan, outcome), plan.campaign_file)
+    sentences += [f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]]
+    missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
+    sentences += [f"A counter may miss events: {warning}" for warning in missed]
+    sentences += outcome.warnings
+    return tuple(sentences)
+
+
+def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
+    """Pairs of name and text: program, machine, settings, builds, runs and software versions."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    campaign = plan.campaign
+
+    def installed(name: str) -> str:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            return f"{name} (not installed)"
+
+    program = campaign.program
+    source = program.catalogue or ", ".join(
+        p.name for p in ([program.source] if program.source else program.sources)
+    )
+    how = " ".join(program.flags)
+    if program.build is not None and program.directory is not None:
+        source, how = f"{program.directory.name}/{program.binary}", program.build
+    simulated = sum(run.total_instructions for run in outcome.runs)
+    return (
+        ("program", f"{source} {' '.join(str(a) for a in program.args)} ({how})"),
+        ("machine", f"{campaign.machine.name}, {plan.clock_hz / 1e6:g} MHz"),
+        ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
+        ("seed", str(campaign.seed)),
+        ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
+        ("builds", ", ".join(f"{group} {layouts[0].key[:12]}" for group, layouts in plan.builds.items())),
+        ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
+        (
+            "simulated",
+            f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time",
+        ),
+        ("delta, alpha", f"{campaign.delta}, {campaign.alpha}"),
+        (
+            "software",
+            ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy"))),
+        ),
+        ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
+    )
+
+
+def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
+    """The analysis as plain JSON types, nan as null (see `SUMMARY_JSON_SCHEMA`)."""
+    return {
+        "schema": SUMMARY_SCHEMA,
+        "campaign": data.title,
+        "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
+        "hardware_metrics": list(data.hardware_metrics),
+        "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
+        "failures": [
+            {"group": f.spec.group, "replicate": f.spec.replicate, "reason": f.reason}
+            for f in outcome.failures
+        ],
+        "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
+        "findings": [*(one.text for one in data.metric_findings), *data.findings],
+        "provenance": dict(data.provenance),
+    }
+
+
+def _variant_summary(variant: VariantReport) -> dict[str, Any]:
+    """The entry of one variant in summary.json."""
+    compared = ("inner", "outer_joint", "outer_held_out")
+    found = {kind: getattr(variant, kind) for kind in compared}
+    return {
+        "verdict": variant.verdict,
+        "caveat": variant.caveat or None,
+        "in_words": {kind: variant.in_words(one) if one else None for kind, one in found.items()},
+        "software_metrics": list(variant.software_metrics),
+        "overhead_percent": {
+            "instructions": _plain(variant.instructions_percent.mean()),
+            "cycles": _plain(variant.cycles_percent.mean()),
+            "code": _plain(variant.code_percent),
+        },
+        **{kind: _plain(asdict(one)) if one else None for kind, one in found.items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON types; JSON has no nan, so null stands for undefined values."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    if isinstance(value, np.integer | np.bool_):
+        return value.item()
+    return value
+
+
+_PERTURBATION_JSON = {
+    "type": ["object", "null"],
+    "description": "kind, verdict (perturbed | equivalent | inconclusive), p_value (familywise over all pairs), "
+    "delta, alpha, run counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with "
+    "ci, p_adjusted, q_value, detectable_dz (found in 80% of such campaigns), verdict, note",
+    "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
+}
+SUMMARY_JSON_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "summary.json of a campaign",
+    "type": "object",
+    "required": [
+        "schema",
+        "campaign",
+        "metric_findings",
+        "hardware_metrics",
+        "runs",
+        "variants",
+        "findings",
+        "provenance",
+    ],
+    "properties": {
+        "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
+        "campaign": {"type": "string"},
+        "metric_findings": {
+            "type": "array",
+            "description": "Metrics that tell little, to be read before any verdict, the gravest first",
+            "items": {
+                "type": "object",
+                "required": [
+                    "metric",
+                    "kind",
+                    "problem",
+                    "groups",
+                    "share",
+                    "runs",
+                    "records",
+                    "events",
+                    "text",
+                ],
+                "properties": {
+                    "metric": {"type": "string"},
+                    "kind": {"enum": ["hardware", "software"]},
+                    "problem": {
+                        "enum": ["no events", "constant", "tied"],
+                        "description": "no events: 0 in every record; constant: one value in all records of a run; "
+                        f"tied: one value in more than {TIED:.0%} of the records, in the mean over a group's runs",
+                    },
+                    "groups": {"type": "array", "items": {"type": "string"}},
+                    "share": {
+                        "type": "number",
+                        "description": "Of records that hold the most frequent value",
+                    },
+                    "runs": {"type": "integer", "description": "Number of runs of these groups"},
+                    "records": {"type": "integer", "description": "Number of records in these runs"},
+                    "events": {"type": "number", "description": "Sum over these records"},
+                    "text": {"type": "string"},
+                },
+            },
+        },
+        "hardware_metrics": {"type": "array", "items": {"type": "string"}},
+        "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
+        "failures": {"type": "array", "description": "Group, replicate and reason of each failed run"},
+        "variants": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "required": [
+                    "verdict",
+                    "caveat",
+                    "in_words",
+                    "software_metrics",
+                    "overhead_percent",
+                    "inner",
+                ],
+                "properties": {
+                    "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
+                    "caveat": {
+                        "type": ["string", "null"],
+                        "description": "To be read beside an equivalent verdict: metrics without events, constant or "
+                        "tied that it leaves out, rests on or collects",
+                    },
+                    "in_words": {
+                        "type": "object",
+                        "description": "Each comparison's verdict as the report says it",
+                    },
+                    "software_metrics": {"type": "array", "items": {"type": "string"}},
+                    "overhead_percent": {
+                        "type": "object",
+                        "description": "Percent of the mean baseline; null: unknown",
+                    },
+                    "inner": _PERTURBATION_JSON,
+                    "outer_joint": _PERTURBATION_JSON,
+                    "outer_held_out": _PERTURBATION_JSON,
+                },
+            },
+        },
+        "findings": {"type": "array", "items": {"type": "string"}},
+        "provenance": {"type": "object"},
+        "ground_truth": {
+            "type": "object",
+            "description": "With `ground_truth: true`: the sampler's own perturbation, pairs with software metrics by "
+            "variant, errors of alignments in records",
+        },
+    },
+}

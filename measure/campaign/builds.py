@@ -1,0 +1,229 @@
+"""Builds the programs of a campaign: each group's, in the code layouts that its runs use, several at once.
+
+`measure.campaign.plan` draws the layout of each run; `instrumenter` builds a program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from common.suggestions import nearest
+from common.yaml_document import YamlDocument
+from measure.campaign.campaign_file import Campaign, Program
+from measure.campaign.run_types import BASELINE
+from measure.console.interrupts import TERMINATED, Terminated, terminable
+from measure.console.worker_pool import end_now, worker_pool
+from measure.errors import CampaignError, MeasureError
+
+if TYPE_CHECKING:
+    from instrumenter.building.program_build import Build, Recipe, SamplerConfig
+    from instrumenter.building.project import Project, ProjectRecipe
+    from instrumenter.spec.software_metrics import MetricSpec
+    from measure.programs.catalogue import ProgramSpec
+
+_TOO_FEW_FOR_PROCESSES = 4
+
+
+@dataclass(frozen=True)
+class BuildFacts:
+    """Facts about a built program for the report. ``warnings``: events that its counters may miss."""
+
+    key: str
+    static_instructions: int
+    warnings: tuple[str, ...] = ()
+
+
+def catalogue_entry(program: Program) -> ProgramSpec:
+    """The catalogue's entry of a program. Raises `CampaignError` for an unknown name."""
+    from measure.programs.catalogue import load_catalogue
+
+    assert program.catalogue_file is not None
+    catalogue = load_catalogue(program.catalogue_file)
+    if program.catalogue not in catalogue:
+        hint = nearest(str(program.catalogue), catalogue)
+        raise CampaignError(f"{program.catalogue_file}: no program '{program.catalogue}'{hint}")
+    return catalogue[program.catalogue]
+
+
+def code_offsets(campaign: Campaign) -> list[int]:
+    """Code offsets in bytes, one per layout: the first 0, the others even and below 4 KiB."""
+    rng = np.random.default_rng([campaign.seed, 2])
+    return [0, *(2 * (1 + rng.permutation(2046)[: campaign.noise.code_layouts - 1])).tolist()]
+
+
+class Builds:
+    """The programs of one campaign; each is built on first use and kept in the cache of builds.
+
+    ``begin`` is called before the first program is built that the cache does not have.
+    """
+
+    def __init__(
+        self, campaign: Campaign, document: YamlDocument, clock_hz: int, notify: Callable[[str], None],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
+        self._recipe = _recipe(campaign, document, clock_hz, notify)
+        self._offsets = code_offsets(campaign)
+        self._metrics = {BASELINE: (), **campaign.variant_sets()}
+        self._made: dict[tuple[str, int], Build] = {}
+
+    def __getitem__(self, wanted: tuple[str, int]) -> Build:
+        """The program of a group in a layout. Raises as `make`."""
+        if wanted not in self._made:
+            self.make([wanted])
+        return self._made[wanted]
+
+    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
+        """Build those of ``wanted``, pairs of group and layout, that are not in the cache.
+
+        Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
+        """
+        missing = []
+        for group, layout in dict.fromkeys(wanted):
+            found = self._recipe.find(self._specs(group), self._offsets[layout])
+            if found is None:
+                missing.append((group, layout))
+            else:
+                self._made[group, layout] = found
+        if not missing:
+            return
+        self._begin()
+        # The first alone: it shows most mistakes, and builds the C library if that is missing.
+        self._collect([missing[0]], [lambda: self._recipe.build(*self._ordered(missing[0]), self._notify)])
+        others = missing[1:]
+        if len(others) < _TOO_FEW_FOR_PROCESSES:
+            self._collect(others, [partial(self._recipe.build, *self._ordered(one)) for one in others])
+            return
+        self._notify(f"Building {len(missing)} programs, one for each set of counters and code layout")
+        count = min(len(others), workers or os.cpu_count() or 1)
+        with worker_pool(count, _prepare_worker, (self._recipe,)) as pool:
+            try:
+                self._collect(others, [pool.submit(_build, *self._ordered(one)).result for one in others])
+            except Exception:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            except BaseException:
+                end_now(pool)
+                raise
+
+    def _specs(self, group: str) -> dict[str, MetricSpec]:
+        return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[group]}
+
+    def _ordered(self, wanted: tuple[str, int]) -> tuple[dict[str, MetricSpec], int]:
+        return self._specs(wanted[0]), self._offsets[wanted[1]]
+
+    def _collect(self, wanted: Sequence[tuple[str, int]], builds: Sequence[Callable[[], Build]]) -> None:
+        """Collect the built programs; raise a failure in the campaign's terms, with file and line."""
+        from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
+
+        for (group, layout), build in zip(wanted, builds, strict=True):
+            try:
+                self._made[group, layout] = build()
+            except SpecError as error:
+                metric = error.metric
+                where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
+                raise CampaignError(f"{where}: {error}") from None
+            except ToolchainError as error:
+                raise MeasureError(str(error)) from None
+            except InstrumenterError as error:
+                raise CampaignError(f"{self._where_program()}: {error}") from None
+            except BrokenProcessPool:
+                raise MeasureError("a build process was ended from outside: start again") from None
+
+    def _where_program(self) -> str:
+        """``file:line`` of the campaign's description of the build."""
+        build = ("build",) if self._campaign.program.build is not None else ()
+        return self._document.where("program", *build)
+
+    def facts(self) -> dict[str, tuple[BuildFacts, ...]]:
+        """For each group, the facts of each layout that was built."""
+        found: dict[str, list[BuildFacts]] = {group: [] for group in self._metrics}
+        for (group, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
+            found[group].append(BuildFacts(build.key, build.static_instructions, build.warnings))
+        return {group: tuple(facts) for group, facts in found.items()}
+
+
+_worker_recipe: Recipe | ProjectRecipe | None = None
+
+
+def _prepare_worker(recipe: Recipe | ProjectRecipe) -> None:
+    global _worker_recipe
+    _worker_recipe = recipe
+
+
+def _build(metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
+    assert _worker_recipe is not None
+    try:
+        with terminable():  # SIGTERM must end the compiler, too
+            return _worker_recipe.build(metrics, code_offset_bytes)
+    except Terminated:
+        os._exit(TERMINATED)  # the pool's next build in this process is not wanted either
+
+
+def _recipe(
+    campaign: Campaign, document: YamlDocument, clock_hz: int, notify: Callable[[str], None]
+) -> Recipe | ProjectRecipe:
+    """The recipe of the campaign's program: a project with its own build, or a list of sources."""
+    from instrumenter.building.program_build import SamplerConfig
+    from instrumenter.building.project import ProjectRecipe
+    from instrumenter.errors import InstrumenterError, ToolchainError
+
+    sampler = None
+    if campaign.sampling.mode == "signal":
+        nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
+        sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
+    try:
+        project = _project(campaign.program)
+        if project is not None:
+            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile)
+        return _recipe_of_sources(campaign, sampler, notify)
+    except ToolchainError as error:
+        raise MeasureError(str(error)) from None
+    except InstrumenterError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+
+
+def _project(program: Program) -> Project | None:
+    """The program as a project with its own build command, or None if it is a list of sources."""
+    from instrumenter.building.project import Project
+    from measure.programs.catalogue import ensure_project
+
+    if program.build is not None:
+        assert program.directory is not None
+        assert program.binary is not None
+        return Project(program.directory, program.build, program.binary)
+    entry = catalogue_entry(program) if program.catalogue else None
+    if entry is None or entry.build is None:
+        return None
+    return Project(ensure_project(entry)[0], entry.build.command, entry.build.binary)
+
+
+def _recipe_of_sources(
+    campaign: Campaign, sampler: SamplerConfig | None, notify: Callable[[str], None]
+) -> Recipe:
+    """The recipe of a program given by its C files or by a catalogue entry with sources."""
+    from instrumenter.building.program_build import Recipe, preprocess_all
+    from instrumenter.building.toolchain import Toolchain
+
+    program = campaign.program
+    flags, libraries = list(program.flags), [f"-l{name}" for name in program.libraries]
+    if program.catalogue:
+        from measure.programs.catalogue import ensure_sources
+
+        entry = catalogue_entry(program)
+        sources = ensure_sources(entry)
+        flags += entry.compiler_flags()
+        libraries += entry.linker_flags()
+    else:
+        sources = [program.source] if program.source else list(program.sources)
+    preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
+    return Recipe(
+        preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile
+    )

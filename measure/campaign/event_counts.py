@@ -1,0 +1,195 @@
+"""`measure run --counts`: counts how often each software metric of a campaign fires, before its long runs.
+
+One program with the counters of all software metrics runs once, without a timing model, and its counters are read at
+the end. The campaign's whole runs have the same counts, unless the program reads the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from common.yaml_document import YamlDocument
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.errors import CampaignError, RunError
+
+_EVERYTHING = "everything"
+_CLOCK_HZ = 1_000_000_000  # any value: nothing is sampled
+_MOST_PLACES = 3
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The counts of one software metric in a whole run.
+
+    ``events``: number of its events; ``total``: value of its counter, which differs from ``events`` if it adds up an
+    expression (``adds``); ``sites``: number of places in the source that count; ``places``: ``file:line`` to the
+    number of sites there.
+    """
+
+    metric: str
+    description: str
+    events: int
+    total: int
+    adds: bool
+    sites: int
+    places: Mapping[str, int]
+
+    @property
+    def where(self) -> str:
+        """Its places in words, those with most sites first."""
+        ordered = sorted(self.places.items(), key=lambda item: (-item[1], item[0]))
+        shown = [
+            f"{_short(place)}{f' ({number} sites)' if number > 1 else ''}"
+            for place, number in ordered[:_MOST_PLACES]
+        ]
+        more = len(ordered) - _MOST_PLACES
+        return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+@dataclass(frozen=True)
+class CountedRun:
+    """``metrics``: in the campaign's order; ``instructions``: of the run, with those of its counters; ``seconds``:
+    duration of the run.
+    """
+
+    metrics: tuple[Counts, ...]
+    instructions: int
+    seconds: float
+
+
+def count_events(
+    campaign: Campaign, document: YamlDocument, notify: Callable[[str], None] = lambda text: None
+) -> CountedRun:
+    """Build the campaign's program with all software metrics and run it once, without a timing model.
+
+    Raises `CampaignError` for a campaign without software metrics or a metric without a site, `RunError` when the
+    program fails, and as `measure.campaign.builds.Builds`.
+    """
+    from measure.campaign.builds import Builds
+
+    if not campaign.software_metrics:
+        raise CampaignError(f"{document.path}: has no software_metrics, so nothing to count")
+    specs, twins = _with_events(campaign.software_metrics)
+    changes = {
+        "software_metrics": specs,
+        "variants": {_EVERYTHING: tuple(specs)},
+        "cumulative": None,
+        "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
+    }
+    builds = Builds(campaign.model_copy(update=changes), document, _CLOCK_HZ, notify)
+    build = builds[_EVERYTHING, 0]
+    started = time.perf_counter()
+    values, instructions = _run(
+        campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()}
+    )
+    found = tuple(
+        Counts(
+            metric, spec.describe(), values[twins.get(metric, metric)], values[metric], metric in twins,
+            build.sites[metric], build.places[metric],
+        )
+        for metric, spec in campaign.software_metrics.items()
+    )  # fmt: skip
+    return CountedRun(found, instructions, time.perf_counter() - started)
+
+
+def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpec], dict[str, str]]:
+    """The metrics, and for each that adds up an expression a twin that counts its events; and twins by metric."""
+    specs, twins = dict(metrics), {}
+    for metric, spec in metrics.items():
+        if spec.add is None and spec.event != "alloc_bytes":
+            continue
+        twin = f"{metric}.events"
+        while twin in specs:
+            twin += "_"
+        event = "alloc" if spec.event == "alloc_bytes" else spec.event
+        specs[twin] = spec.model_copy(update={"add": None, "event": event})
+        twins[metric] = twin
+    return specs, twins
+
+
+def _run(
+    campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, int], int]:
+    """The counters' values at the end of a run, and the instructions that it executed."""
+    from emulator.errors import EmulatorError
+    from emulator.linux.vfs.files import VirtualFiles
+    from emulator.machine import Machine
+    from measure.campaign.plan import program_input
+    from measure.targets.emulated import check_ending
+
+    stdin, arguments, mapped = program_input(campaign.program)
+    files = VirtualFiles(mapped=mapped, stdin=Path(stdin).read_bytes() if stdin else b"", seed=campaign.seed)
+    try:
+        with Machine(
+            program, arguments, files=files, seed=campaign.seed, keep_translations=True,
+            limit_instructions=campaign.limits.instructions,
+        ) as machine:  # fmt: skip
+            image = machine.image
+            machine.run()
+            check_ending(machine, files)
+            values = {}
+            for metric, (symbol, offset) in counters.items():
+                place = image.find_symbol(symbol)
+                if place is None:
+                    raise RunError(f"the program has no symbol {symbol}: its counters cannot be read")
+                values[metric] = machine.memory.read_int(place.address + offset, 8)
+            return values, machine.instructions
+    except EmulatorError as error:
+        raise RunError(str(error)) from error
+
+
+def print_counts(path: Path, console: Console) -> None:
+    """Count the events of the campaign in ``path`` and print them; first a warning for each metric that never fires."""
+    from measure.programs.catalogue import ProgramError
+
+    campaign, document = load_campaign(path)
+    try:
+        counted = count_events(campaign, document, lambda text: console.print(text, style="dim"))
+    except ProgramError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+    for one in counted.metrics:
+        if not one.events:
+            at = document.where("software_metrics", one.metric)
+            console.print(
+                f"! {escape(one.metric)} never fires: 0 events at {one.sites} "
+                f"place{'' if one.sites == 1 else 's'} ({escape(one.where)}). Its runs would say nothing about it: "
+                f"give the program an input that gets there, or take it out ({escape(at)}).",
+                style="yellow", highlight=False,
+            )  # fmt: skip
+    table = Table(
+        title=escape(f"{campaign.name}: events in one run of {counted.instructions:,} instructions"),
+        title_justify="left", title_style="bold",
+    )  # fmt: skip
+    table.add_column("metric", overflow="fold")
+    table.add_column("event", overflow="fold")
+    table.add_column("events", justify="right", no_wrap=True)
+    table.add_column("one in ...\ninstructions", justify="right", no_wrap=True)
+    table.add_column("sites", justify="right", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for one in counted.metrics:
+        events = f"{one.events:,}" + (f"\nsum {one.total:,}" if one.adds else "")
+        table.add_row(
+            escape(one.metric), escape(one.description), events if one.events else f"[bold red]{events}[/]",
+            f"{counted.instructions / one.events:,.0f}" if one.events else "never",
+            str(one.sites), escape(one.where),
+        )  # fmt: skip
+    console.print(table)
+    sets = campaign.model_copy(update={"cumulative": None}).variant_sets()
+    by_metric = {one.metric: one.events for one in counted.metrics}
+    for group, metrics in sets.items():
+        total = sum(by_metric[metric] for metric in metrics)
+        console.print(f"- {escape(group)}: {total:,} events a run", highlight=False)
+    console.print(f"The run took {counted.seconds:.1f} s; nothing was kept.", style="dim")
+
+
+def _short(place: str) -> str:
+    """``file:line`` without the directories of an absolute path."""
+    return Path(place).name if place.startswith("/") else place

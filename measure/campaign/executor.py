@@ -1,0 +1,199 @@
+"""Makes the runs of a plan that are not stored yet, several at once, and stores each as it ends."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from measure.campaign.plan import content_keys
+from measure.campaign.run_types import Run, RunSpec
+from measure.campaign.store import Store
+from measure.console.worker_pool import end_now, worker_pool
+from measure.errors import MeasureError, RunError
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed, and why."""
+
+    spec: RunSpec
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The runs of a plan after its execution. ``reused``: number of runs that were stored before."""
+
+    runs: tuple[Run, ...]
+    failures: tuple[Failure, ...]
+    reused: int
+    warnings: tuple[str, ...]
+
+
+def _execute(spec: RunSpec) -> Run | str:
+    """In a worker: the run, or the reason of its failure."""
+    from measure.targets import target_named
+
+    try:
+        return target_named(spec.target).execute(spec)
+    except RunError as error:
+        return str(error)
+
+
+def _prepare(target: str, machine: str) -> None:
+    """In a worker: load and compile what the first run needs."""
+    from measure.targets import target_named
+
+    target_named(target).prepare(machine)
+
+
+class Workers:
+    """Processes that make runs; started on first use, and reused until `close`.
+
+    ``count``: default: one per processor. As a context manager, it is closed, or after an exception ended.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or os.cpu_count() or 1
+        self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.end()
+
+    def prepare(self, target: str, machine: str) -> None:
+        """Let every process load what runs on ``target`` need, without waiting for it.
+
+        ``machine``: its description, as YAML text. Errors are left to the first run, which reports them.
+        """
+        for _ in range(self.count):
+            self._started().submit(_prepare, target, machine)
+
+    def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
+        """Make a run; the future's result is the run, or the reason of its failure."""
+        return self._started().submit(_execute, spec)
+
+    def _started(self) -> concurrent.futures.ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = worker_pool(self.count)
+        return self._pool
+
+    def close(self) -> None:
+        """Let the processes finish their current runs and end; runs that were not begun are cancelled."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def end(self) -> None:
+        """Stop the processes at once; their unfinished runs are lost."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            end_now(pool)
+
+
+def execute_plan(
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    keys: Sequence[str] | None = None,
+    workers: Workers | int | None = None,
+    started: Callable[[int, int, int], None] = lambda to_do, there, at_once: None,
+    progress: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Make those of ``specs`` that are not stored. Every finished run is stored before the next is waited for.
+
+    A run that fails does not stop the others; after three failures and no success the rest is given up.
+    ``keys``: `content_keys` of the specs, if the caller has them. ``workers``: runs at once (default: one per
+    processor), or `Workers` to reuse. ``started`` is called with the number of runs to make, the number of stored ones,
+    and the number made at once; ``progress`` after each run.
+    Ctrl-C, SIGTERM and a time limit end the workers; finished runs are kept.
+    """
+    done: dict[str, Run] = {}
+    warnings: list[str] = []
+    missing: list[tuple[str, RunSpec]] = []
+    keys = content_keys(specs) if keys is None else keys
+    for key, spec in zip(keys, specs, strict=True):
+        run, damage = store.load(key, spec)
+        if damage:
+            warnings.append(f"{damage}; its run was made again.")
+        if run is None:
+            missing.append((key, spec))
+        else:
+            done[key] = run
+    reused = len(done)
+    own = (
+        workers
+        if isinstance(workers, Workers)
+        else Workers(min(len(missing), workers or os.cpu_count() or 1))
+    )
+    started(len(missing), reused, own.count)
+    failures: list[Failure] = []
+    if missing:
+        if own is workers:
+            _run_all(missing, store, own, done, failures, progress)
+        else:
+            try:
+                _run_all(missing, store, own, done, failures, progress)
+            finally:
+                own.close()
+    runs = tuple(done[key] for key in keys if key in done)
+    return Outcome(runs, tuple(failures), reused, tuple(warnings))
+
+
+def _run_all(
+    missing: Sequence[tuple[str, RunSpec]],
+    store: Store,
+    workers: Workers,
+    done: dict[str, Run],
+    failures: list[Failure],
+    progress: Callable[[], None],
+) -> None:
+    """Make the ``missing`` runs; fills ``done`` and ``failures``, and stores each run as it ends."""
+    futures: dict[concurrent.futures.Future[Run | str], tuple[str, RunSpec]] = {}
+    try:
+        futures = {workers.submit(spec): (key, spec) for key, spec in missing}
+        successes = 0
+        for future in concurrent.futures.as_completed(futures):
+            key, spec = futures[future]
+            try:
+                result = future.result()
+            except concurrent.futures.process.BrokenProcessPool:
+                raise MeasureError(
+                    "a worker process died (out of memory, or ended from outside); finished runs are kept: start again"
+                ) from None
+            if isinstance(result, str):
+                store.save_failure(key, spec, result)
+                failures.append(Failure(spec, result))
+                if len(failures) >= 3 and not successes:
+                    for other in futures:
+                        other.cancel()
+                    return
+            else:
+                store.save(key, result)
+                done[key] = result
+                successes += 1
+            progress()
+    except BaseException as error:
+        finished = [
+            (key, future) for future, (key, _) in futures.items() if key not in done and future.done()
+        ]
+        workers.end()
+        if isinstance(error, KeyboardInterrupt):
+            _keep(finished, store)
+        raise
+
+
+def _keep(finished: Sequence[tuple[str, concurrent.futures.Future[Run | str]]], store: Store) -> None:
+    """Store the runs that ended before an interruption and were not handled yet."""
+    for key, future in finished:
+        if not future.cancelled() and not future.exception():
+            result = future.result()
+            if isinstance(result, Run):
+                store.save(key, result)

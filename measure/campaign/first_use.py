@@ -1,0 +1,52 @@
+"""Compiles the kernels of the emulator and of the statistics while a campaign's programs are built.
+
+After an installation these kernels are compiled once and kept. While the cross-compiler builds its C library and the
+programs, processors are idle for part of the time: meanwhile the workers that will make the runs load the emulator and
+compile its kernels, and a thread of the command compiles those of the statistics.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from measure.campaign.executor import Workers
+
+
+class Preparation:
+    """Work done while programs are built; `begin` is called when the first of them is found missing.
+
+    ``target``, ``machine``: of the runs; the machine by its file.
+    """
+
+    def __init__(self, workers: Workers, target: str, machine: Path) -> None:
+        self._workers, self._target, self._machine = workers, target, machine
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start the work, once; returns immediately."""
+        if self._thread is None:
+            self._workers.prepare(self._target, self._machine.read_text("utf-8"))
+            self._thread = threading.Thread(target=_prepare_statistics)
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the statistics are ready; the workers need no waiting."""
+        if self._thread is not None:
+            self._thread.join()
+
+
+def _prepare_statistics() -> None:
+    """Compile the kernels that align traces, and load the modules that draw the report."""
+    import numpy as np
+
+    import measure.report.html  # noqa: F401
+    from measure.alignment.dtw import align, normalised_channels
+    from measure.alignment.held_out import held_out_paths
+
+    ramp = np.arange(16.0)
+    trace = np.stack([ramp, np.cos(ramp)], axis=1)
+    for method in ("full", "checkpoint"):
+        align(trace, trace, method=method)
+    channels = normalised_channels(trace)
+    held_out_paths(channels, channels, band=0.5)

@@ -1,0 +1,167 @@
+"""Turns a campaign into its runs: builds programs, draws seeds, and puts the runs in random order.
+
+`measure.campaign.executor` makes the runs, `measure.campaign.plan_file` keeps a plan beside its results.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.source_digest import source_digest
+from common.yaml_document import YamlDocument
+from measure.campaign.builds import BuildFacts, Builds, catalogue_entry
+from measure.campaign.campaign_file import Campaign, Program
+from measure.campaign.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
+from measure.errors import CampaignError
+from measure.programs.catalogue import ensure_project
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a campaign in the order of their execution, and the program of each group.
+
+    ``keys``: `content_keys` of the specs; ``builds``: by group, one per code layout in use; ``campaign_file``: path of
+    the campaign file, empty if unknown.
+    """
+
+    campaign: Campaign
+    machine_text: str
+    clock_hz: int
+    specs: tuple[RunSpec, ...]
+    keys: tuple[str, ...]
+    builds: dict[str, tuple[BuildFacts, ...]]
+    campaign_file: str = ""
+
+
+def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
+    """For each run, the hash of everything that its trace depends on: its input files and the emulator included.
+
+    Each input file is read once.
+    """
+
+    @functools.cache
+    def file_hash(path: str) -> str:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+    def key(spec: RunSpec) -> str:
+        identity = spec.identity()
+        if spec.target == "emulated":
+            identity["emulator"] = _emulator_digest()
+        identity["stdin"] = file_hash(spec.stdin) if spec.stdin else None
+        identity["files"] = [(guest, file_hash(host)) for guest, host in spec.files]
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    return tuple(key(spec) for spec in specs)
+
+
+@functools.cache
+def _emulator_digest() -> str:
+    """Hash of the emulator's sources: runs of one version are not mixed with those of another."""
+    import emulator
+
+    return source_digest([Path(emulator.__path__[0])])
+
+
+def make_plan(
+    campaign: Campaign,
+    document: YamlDocument,
+    notify: Callable[[str], None],
+    target: str = "emulated",
+    begin: Callable[[], None] = lambda: None,
+) -> Plan:
+    """Check the campaign against machine and program, build every group's program, and list the runs.
+
+    ``begin`` is called before the first build, if one is needed. Raises `CampaignError` for unknown metrics and for
+    programs that do not build, `MeasureError` when the compiler itself does not work.
+    """
+    from emulator.errors import EmulatorError
+    from emulator.pmu import PmuError, TooManyEventsError, select_metrics
+    from emulator.timing.machine_file import parse_machine
+
+    machine_text = campaign.machine.read_text(encoding="utf-8")
+    try:
+        config = parse_machine(machine_text, str(campaign.machine))
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    try:
+        select_metrics(campaign.hardware_metrics, config)
+    except EmulatorError as error:
+        names = campaign.hardware_metrics
+        about = [n for n, name in enumerate(names) if isinstance(error, PmuError) and name == error.metric]
+        split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
+        # Of a metric that is given twice, the second time is wrong.
+        raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
+    stdin, arguments, files = program_input(campaign.program)
+    groups = [(BASELINE, n) for n in range(campaign.baselines)]
+    groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
+    layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
+    builds = Builds(campaign, document, config.clock_hz, notify, begin)
+    builds.make([(group, layout) for (group, _), layout in zip(groups, layouts, strict=True)])
+    specs = []
+    interval, unit = campaign.sampling.interval
+    for (group, replicate), layout in zip(groups, layouts, strict=True):
+        entropy = _entropy(campaign.seed, group, replicate)
+        build = builds[group, layout]
+        specs.append(
+            RunSpec(
+                group=group,
+                replicate=replicate,
+                seed=int(np.random.default_rng(entropy).integers(1 << 31)),
+                build_key=build.key,
+                binary=str(build.elf_path),
+                arguments=arguments,
+                stdin=stdin,
+                files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
+                machine=machine_text,
+                machine_name=str(campaign.machine),
+                hardware_metrics=campaign.hardware_metrics,
+                counters=tuple(
+                    CounterPlace(metric, at.symbol, at.offset_bytes) for metric, at in build.counters.items()
+                ),
+                sampling_mode=campaign.sampling.mode,
+                interval=interval,
+                interval_unit=unit,
+                noise=RunNoise(**campaign.noise.model_dump()),
+                limit_instructions=campaign.limits.instructions,
+                target=target,
+            )
+        )
+    order = np.random.default_rng(campaign.seed).permutation(len(specs))
+    shuffled = tuple(specs[n] for n in order)
+    keys = content_keys(shuffled)
+    return Plan(
+        campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve())
+    )
+
+
+def _entropy(seed: int, group: str, replicate: int) -> list[int]:
+    """Seed of a run's random numbers; independent of other runs, so that adding runs changes no other run."""
+    return [seed, replicate] if group == BASELINE else [seed, replicate, zlib.crc32(group.encode())]
+
+
+def _layout(campaign: Campaign, group: str, replicate: int) -> int:
+    """Index of the code layout of a run."""
+    rng = np.random.default_rng([*_entropy(campaign.seed, group, replicate), 1])
+    return int(rng.integers(campaign.noise.code_layouts))
+
+
+def program_input(program: Program) -> tuple[str | None, tuple[str, ...], dict[str, Path]]:
+    """Standard input, arguments, and files by guest path."""
+    stdin = str(program.stdin) if program.stdin else None
+    arguments = tuple(str(argument) for argument in program.args)
+    if program.catalogue is None:
+        return stdin, arguments, program.files
+    spec = catalogue_entry(program)
+    if not arguments:
+        arguments = spec.arguments_for(program.size or "medium")
+    own = ensure_project(spec)[1] if spec.build is not None else {}
+    return stdin or (str(spec.stdin) if spec.stdin else None), arguments, {**own, **program.files}

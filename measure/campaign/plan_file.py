@@ -1,0 +1,76 @@
+"""Keeps a plan beside its results, so that `measure report DIR` needs neither sources nor compiler."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from measure.campaign.builds import BuildFacts
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.plan import Plan
+from measure.campaign.run_types import RunSpec
+from measure.campaign.store import write_text_atomically
+from measure.errors import CampaignError
+
+FILE_NAME = "plan.json"
+_FORMAT = "perturbation-plan-1"
+
+
+def save_plan(plan: Plan, directory: Path) -> None:
+    """Write ``directory``/plan.json. Raises `StoreError` when the disk is full."""
+    text = json.dumps(
+        {
+            "format": _FORMAT,
+            "campaign_file": plan.campaign_file,
+            "campaign": plan.campaign.model_dump(mode="json"),
+            "machine_text": plan.machine_text,
+            "clock_hz": plan.clock_hz,
+            "runs": [
+                {"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)
+            ],
+            "builds": {group: [asdict(one) for one in layouts] for group, layouts in plan.builds.items()},
+        },
+        indent=1,
+    )
+
+    write_text_atomically(directory / FILE_NAME, text)
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan whose runs are in ``directory``. Raises `CampaignError` when there is none or it is damaged."""
+    path = directory / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CampaignError(
+            f"{directory} has no results of a campaign ({path.name}: {error.strerror}); expected a directory of "
+            "`measure run`, or a campaign file"
+        ) from None
+    try:
+        saved = json.loads(text)
+        if saved["format"] != _FORMAT:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT!r}")
+        return Plan(
+            Campaign.model_validate(saved["campaign"]),
+            saved["machine_text"],
+            saved["clock_hz"],
+            tuple(RunSpec.from_json(run["spec"]) for run in saved["runs"]),
+            tuple(run["key"] for run in saved["runs"]),
+            {
+                group: tuple(
+                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]))
+                    for one in layouts
+                )
+                for group, layouts in saved["builds"].items()
+            },
+            saved.get("campaign_file", ""),
+        )
+    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        raise CampaignError(
+            f"{path} is damaged ({type(error).__name__}); give the campaign file instead: "
+            "`measure report CAMPAIGN.yaml --out DIR`"
+        ) from None
+

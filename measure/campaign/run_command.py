@@ -1,0 +1,185 @@
+"""``measure run`` and ``measure report``: from a campaign file or a directory of results to the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from common.yaml_document import YamlDocument
+from measure.campaign.analysis import analyse, summary
+from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.executor import Outcome, Workers, execute_plan
+from measure.campaign.first_use import Preparation
+from measure.campaign.plan import Plan, make_plan
+from measure.campaign.plan_file import load_plan, save_plan
+from measure.campaign.run_types import RunSpec
+from measure.campaign.store import Store, check_results_place, write_text_atomically
+from measure.campaign.terminal import print_result
+from measure.console.progress import RunsBar, Status
+from measure.errors import CampaignError, MeasureError, RunError
+from measure.ground_truth.assess import plain, with_ground_truth
+from measure.ground_truth.prepare import Prepared, load_prepared, prepare
+from measure.programs.catalogue import ProgramError
+from measure.report.html import write_page
+from measure.report.model import ReportData
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """A plan, and its ground truth's preparation if the campaign has one."""
+
+    plan: Plan
+    truth: Prepared | None = None
+
+    @property
+    def specs(self) -> Sequence[RunSpec]:
+        """All runs to make."""
+        return self.truth.specs if self.truth else self.plan.specs
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """`content_keys` of the specs."""
+        return self.truth.keys if self.truth else self.plan.keys
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A campaign whose runs are compared and whose report is written into ``directory``."""
+
+    result: CampaignResult
+    outcome: Outcome
+    data: ReportData
+    directory: Path
+
+    @property
+    def failure(self) -> str:
+        """A sentence on the runs that failed; empty when none did."""
+        failures = self.outcome.failures
+        if not failures:
+            return ""
+        return f"{len(failures)} runs failed, the first of {failures[0].spec.group}: {failures[0].reason}"
+
+
+def run_campaign(
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
+) -> ReportData:
+    """`make_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
+    return _print(make_campaign(path, out, console, workers=workers, target=target), console)
+
+
+def report_campaign(results: Path, out: Path | None, console: Console) -> ReportData:
+    """`read_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
+    return _print(read_campaign(results, out, console), console)
+
+
+def make_campaign(
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
+) -> Finished:
+    """Run the campaign of ``path``, or go on where it stopped, and write its report; into results/NAME without ``out``.
+
+    ``console``: shows progress; results are not printed. Raises `CampaignError` for what is wrong with the file, and
+    `RunError` when so many runs failed that nothing can be said.
+    """
+    campaign, document = load_campaign(path)
+    directory = out or Path("results") / campaign.name
+    check_results_place(directory)
+    with Workers(workers) as makers:
+        first_use = Preparation(makers, target, campaign.machine)
+        plan = _plan(campaign, document, console, target, first_use.begin)
+        with Store(directory) as store, RunsBar(console) as bar:
+            truth = None
+            if plan.campaign.ground_truth:
+                truth = prepare(plan, document, directory, lambda text: console.print(text, style="dim"), target)
+                plan = truth.plan
+            result = CampaignResult(plan, truth)
+            save_plan(plan, directory)
+            outcome = execute_plan(
+                result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
+            )
+    first_use.wait()
+    return _finish(result, outcome, directory, console)
+
+
+def read_campaign(results: Path, out: Path | None, console: Console) -> Finished:
+    """Report anew on the runs in a directory, or of a campaign file; makes none. Raises as `make_campaign`."""
+    if results.is_dir():
+        result, outcome = load_results(results)
+        return _finish(result, outcome, results, console)
+    campaign, document = load_campaign(results)
+    directory = out or Path("results") / campaign.name
+    if not directory.is_dir():
+        raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
+    plan = _plan(campaign, document, console)
+    result = _with_truth(plan, directory)
+    return _finish(result, _stored(result, directory), directory, console)
+
+
+def load_results(directory: Path) -> tuple[CampaignResult, Outcome]:
+    """Plan and runs that `run_campaign` left in ``directory``. Raises `CampaignError` without a plan."""
+    result = _with_truth(load_plan(directory), directory)
+    return result, _stored(result, directory)
+
+
+def _with_truth(plan: Plan, directory: Path) -> CampaignResult:
+    return CampaignResult(plan, load_prepared(directory, plan) if plan.campaign.ground_truth else None)
+
+
+def _stored(result: CampaignResult, directory: Path) -> Outcome:
+    with Store(directory) as store:
+        found = [store.load(key, spec) for key, spec in zip(result.keys, result.specs, strict=True)]
+    runs = tuple(run for run, _ in found if run is not None)
+    warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
+    if len(runs) < len(found):
+        warnings.append(
+            f"{len(found) - len(runs)} of {len(found)} runs are missing: `measure run` makes them."
+        )
+    return Outcome(runs, (), len(runs), tuple(warnings))
+
+
+def _plan(
+    campaign: Campaign,
+    document: YamlDocument,
+    console: Console,
+    target: str = "emulated",
+    begin: Callable[[], None] = lambda: None,
+) -> Plan:
+    try:
+        return make_plan(
+            campaign, document, lambda message: console.print(message, style="dim"), target, begin
+        )
+    except ProgramError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+
+
+def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: Console) -> Finished:
+    """Analyse the runs, and write the summary and the report."""
+    if outcome.failures:
+        first = outcome.failures[0]
+        if not any(run.spec.group != first.spec.group for run in outcome.runs):
+            message = f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}"
+            raise RunError(message)
+    with Status(console, "comparing runs") as status:
+        data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
+        if result.truth is not None:
+            data = with_ground_truth(data, result.truth, outcome.runs, status.update)
+        text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
+        write_text_atomically(directory / "summary.json", text)
+        status.update("drawing the report")
+        write_page(data, directory / "report.html")
+    return Finished(result, outcome, data, directory)
+
+
+def _print(finished: Finished, console: Console) -> ReportData:
+    """Print the result. Raises `MeasureError` at the end when some runs failed."""
+    directory = finished.directory
+    if finished.failure:
+        console.print(finished.failure, style="red")
+    print_result(console, finished.data)
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    if finished.failure:
+        raise MeasureError(f"{len(finished.outcome.failures)} runs failed; the report is of the others")
+    return finished.data

@@ -1,0 +1,187 @@
+"""The central types: the specification of a run, its trace, and the finished run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASELINE = "baseline"  # the group of runs without software metrics
+PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
+SCHEMA_VERSION = 1
+
+
+class CounterPlace(NamedTuple):
+    """Where the counter of a software metric is in guest memory: ``offset_bytes`` after ``symbol``."""
+
+    metric: str
+    symbol: str
+    offset_bytes: int
+
+
+class AddressRange(NamedTuple):
+    """Guest addresses from ``low`` to before ``high``."""
+
+    low: int
+    high: int
+
+
+class ProbePlaces(NamedTuple):
+    """What a probe counts: executions of ``instructions`` (addresses), and stores to ``stores``."""
+
+    name: str
+    instructions: tuple[int, ...]
+    stores: tuple[AddressRange, ...]
+
+
+@dataclass(frozen=True)
+class RunNoise:
+    """Sources of variation between runs; by default there are none. See `measure.campaign.campaign_file.Noise`.
+
+    ``interrupts``: mean interval between interrupt bursts, in cycles, 0 for none; ``interrupt_lines``: cache lines that
+    one burst brings in.
+    """
+
+    code_layouts: int = 1
+    stack_offset: bool = False
+    heap_offset: bool = False
+    environment_size: bool = False
+    page_placement: bool = False
+    cache_state: bool = False
+    timer_phase: bool = False
+    interrupts: int = 0
+    interrupt_lines: int = 32
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """The complete specification of one run: two equal specs give the same trace, to the bit.
+
+    ``group``: `BASELINE` or the variant; ``binary`` and ``build_key``: the program as built for the group;
+    ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
+    ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
+    other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
+    """
+
+    group: str
+    replicate: int
+    seed: int
+    build_key: str
+    binary: str
+    arguments: tuple[str, ...]
+    stdin: str | None
+    files: tuple[tuple[str, str], ...]
+    machine: str  # the machine description, as text
+    machine_name: str
+    hardware_metrics: tuple[str, ...]
+    counters: tuple[CounterPlace, ...]
+    sampling_mode: Literal["ideal", "signal"]
+    interval: int
+    interval_unit: Literal["cycles", "instructions"]
+    noise: RunNoise = RunNoise()
+    limit_instructions: int = 10_000_000_000
+    target: str = "emulated"
+    cycleclose: tuple[tuple[str, Any], ...] = ()
+    probes: tuple[ProbePlaces, ...] = ()
+    extra_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any]) -> RunSpec:
+        """The spec that `dataclasses.asdict` turned into plain JSON types. Raises `TypeError` for other fields."""
+
+        def frozen(value: Any) -> Any:
+            return tuple(frozen(item) for item in value) if isinstance(value, list) else value
+
+        fields = {name: frozen(value) for name, value in saved.items()}
+        fields["noise"] = RunNoise(**fields.get("noise", {}))
+        fields["counters"] = tuple(CounterPlace(*place) for place in fields["counters"])
+        fields["probes"] = tuple(
+            ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
+            for name, instructions, stores in fields.get("probes", ())
+        )
+        return cls(**fields)
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that the trace depends on; paths and names without influence are left out."""
+        fields = asdict(self) | {"schema": SCHEMA_VERSION}
+        for key in ("binary", "group", "machine_name"):
+            del fields[key]
+        for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
+            if not fields[key]:
+                del fields[key]
+        return fields
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns of the trace: hardware metrics, software metrics, extra columns, then two of each probe.
+
+        `trace` puts them in this order; everything else asks for columns by name.
+        """
+        probed = (f"{prefix}{probe.name}" for probe in self.probes for prefix in (PROBE, BEFORE))
+        counted = (counter.metric for counter in self.counters)
+        return (*self.hardware_metrics, *counted, *self.extra_columns, *probed)
+
+    def trace(
+        self,
+        boundaries_cycles: NDArray[np.int64],
+        boundaries_instructions: NDArray[np.int64],
+        *,
+        hardware: NDArray[np.int64],
+        software: NDArray[np.int64],
+        extra: NDArray[np.int64] | None = None,
+        probes: NDArray[np.int64] | None = None,
+    ) -> Trace:
+        """The trace of a run: `Trace` with the columns in the order of `metrics`.
+
+        ``hardware``, ``software``, ``extra``, ``probes``: (n, k) events of each record, a column each hardware metric,
+        counter, extra column, and two each probe (its events in a record, and before it); None for no columns. Raises
+        `ValueError` for other numbers of columns.
+        """
+        n = len(hardware)
+        none = np.zeros((n, 0), np.int64)
+        parts = [hardware, software, none if extra is None else extra, none if probes is None else probes]
+        expected = [len(self.hardware_metrics), len(self.counters), len(self.extra_columns), 2 * len(self.probes)]
+        shapes = [part.shape for part in parts]
+        if shapes != [(n, columns) for columns in expected]:
+            raise ValueError(f"got columns of shapes {shapes}, expected {n} records of {expected} columns")
+        return Trace(
+            boundaries_cycles, boundaries_instructions, np.concatenate(parts, axis=1).astype(np.int64), self.metrics
+        )
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Events per interval. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) int64; ``values``:
+    (n, m) int64; ``metrics``: (m,) names, hardware first."""
+
+    boundaries_cycles: NDArray[np.int64]
+    boundaries_instructions: NDArray[np.int64]
+    values: NDArray[np.int64]
+    metrics: tuple[str, ...]
+
+    @property
+    def n_records(self) -> int:
+        return len(self.values)
+
+    def columns(self, metrics: tuple[str, ...]) -> NDArray[np.float64]:
+        """The columns of ``metrics``, (n, k) float64."""
+        return self.values[:, [self.metrics.index(metric) for metric in metrics]].astype(np.float64)
+
+    def without_probes(self) -> Trace:
+        """The trace with hardware metrics and counters only."""
+        kept = [n for n, metric in enumerate(self.metrics) if not metric.startswith((PROBE, BEFORE))]
+        return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its spec, its trace, and totals over the whole program (not only whole intervals)."""
+
+    spec: RunSpec
+    trace: Trace
+    total_instructions: int
+    total_cycles: int
+    seconds: float
+    stdout_tail: str

@@ -1,0 +1,229 @@
+"""Stores results on disk: one Parquet file a run, and a SQLite ledger; files are never half-written.
+
+``DIR/traces/<key>.parquet`` holds the trace and, in its schema, its specification; the ledger has the state of every
+run and the reasons of failures. The key of a run is the hash of everything that it depends on, so a campaign that is
+started again makes only the missing runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.errors import CampaignError, StoreError
+
+_FORMAT = "perturbation-trace-1"
+_LEDGER = """
+create table if not exists runs (
+    key text primary key, run_group text, replicate integer, state text, reason text,
+    finished_at real, seconds real
+)"""
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a file beside ``path``, flush it to the disk, and move it there.
+
+    Raises `StoreError` when the disk is full or not writable; nothing is left behind then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # a file system that is read-only refuses this, too
+            temporary.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}; finished runs are kept. "
+            "Make room or choose another directory with --out, then start again"
+        ) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """`write_atomically` for a text in UTF-8."""
+    write_atomically(path, lambda to: to.write_text(text, encoding="utf-8"))
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove the half-written files of killed processes from ``directory``."""
+    for leftover in directory.glob(".*.part"):
+        leftover.unlink(missing_ok=True)
+
+
+def check_file_place(path: Path) -> None:
+    """Check before the work that a file can be written to ``path``; leaves nothing there.
+
+    Raises `CampaignError` when its directory is missing or it is a directory itself, and `StoreError` when it cannot
+    be written.
+    """
+    if path.is_dir():
+        raise CampaignError(f"{path}: is a directory, expected the name of a file")
+    if not path.parent.is_dir():
+        raise CampaignError(
+            f"{path}: no such directory: {path.parent}; make it first, or choose another place with --out"
+        )
+    _try_to_write(path.parent, path)
+
+
+def check_results_place(directory: Path) -> None:
+    """Check before the work that ``directory`` can hold results; it may be missing, and is not made.
+
+    Raises `CampaignError` when it is a file, and `StoreError` when it cannot be written.
+    """
+    existing = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
+    if not existing.is_dir():
+        raise CampaignError(f"{directory}: {existing} is a file, expected a directory for results")
+    _try_to_write(existing, directory)
+
+
+def _try_to_write(directory: Path, wanted: Path) -> None:
+    try:
+        os.rmdir(tempfile.mkdtemp(dir=directory, prefix=".perturbation-"))
+    except OSError as error:
+        raise StoreError(
+            f"{wanted} cannot be written: {error.strerror or error}; choose another place with --out"
+        ) from None
+
+
+class Store:
+    """The results of one campaign. Raises `StoreError` when another process has the directory open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            (directory / "traces").mkdir(parents=True, exist_ok=True)
+            self._lock = (directory / ".lock").open("w")
+        except OSError as error:
+            raise StoreError(f"{directory} cannot be used for results: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise StoreError(
+                f"another process is working in {directory}: wait for it, or choose another directory with --out"
+            ) from None
+        try:
+            self._ledger = sqlite3.connect(directory / "ledger.sqlite", isolation_level=None)
+            self._ledger.execute(_LEDGER)
+        except sqlite3.Error as error:
+            self._lock.close()
+            raise StoreError(
+                f"{directory / 'ledger.sqlite'} is damaged ({error}): delete it; the traces are kept"
+            ) from None
+        remove_leftovers(directory / "traces")
+
+    def close(self) -> None:
+        """Release the directory for other processes."""
+        self._ledger.close()
+        self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def trace_path(self, key: str) -> Path:
+        """Path of the trace of a run."""
+        return self.directory / "traces" / f"{key}.parquet"
+
+    def save(self, key: str, run: Run) -> None:
+        """Store a finished run."""
+        write_atomically(self.trace_path(key), lambda path: _write_parquet(path, run))
+        self._record(key, run.spec, "done", None, run.seconds)
+
+    def save_failure(self, key: str, spec: RunSpec, reason: str) -> None:
+        """Store the fact that a run failed."""
+        self._record(key, spec, "failed", reason, None)
+
+    def _record(self, key: str, spec: RunSpec, state: str, reason: str | None, seconds: float | None) -> None:
+        row = (key, spec.group, spec.replicate, state, reason, time.time(), seconds)
+        try:
+            self._ledger.execute("insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)", row)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.directory / 'ledger.sqlite'} cannot be written: {error}") from error
+
+    def load(self, key: str, spec: RunSpec) -> tuple[Run | None, str | None]:
+        """The run and None; without a whole file, None and the damage of its file, if there is one."""
+        path = self.trace_path(key)
+        if not path.exists():
+            return None, None
+        try:
+            run = _read_parquet(path, spec)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return None, f"The trace {path} is damaged ({reason})"
+        # A process killed between the two writes leaves a trace that is not in the ledger.
+        if not self._ledger.execute("select 1 from runs where key = ? and state = 'done'", (key,)).fetchone():
+            self._record(key, spec, "done", None, run.seconds)
+        return run, None
+
+
+def _write_parquet(path: Path, run: Run) -> None:
+    """Write the trace as a table, with the run's specification and totals in the metadata of the schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    trace = run.trace
+    columns: dict[str, Any] = {
+        "begin_cycles": trace.boundaries_cycles[:-1],
+        "end_cycles": trace.boundaries_cycles[1:],
+        "begin_instructions": trace.boundaries_instructions[:-1],
+        "end_instructions": trace.boundaries_instructions[1:],
+    }
+    columns |= {metric: trace.values[:, n] for n, metric in enumerate(trace.metrics)}
+    about = {
+        "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
+        "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
+        "seconds": run.seconds, "stdout_tail": run.stdout_tail,
+    }  # fmt: skip
+    table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
+    pq.write_table(table, path, write_page_checksum=True)
+
+
+def _read_parquet(path: Path, spec: RunSpec) -> Run:
+    """Read a run back. Raises OSError, ValueError, KeyError or TypeError for a damaged or foreign file."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, page_checksum_verification=True)
+    about = json.loads((table.schema.metadata or {}).get(b"perturbation", b"{}"))
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"got format {about.get('format')!r}, expected {_FORMAT!r}")
+    metrics = tuple(about["metrics"])
+    if metrics != spec.metrics:
+        raise ValueError(f"got metrics {', '.join(metrics)}, expected {', '.join(spec.metrics)}")
+
+    def column(name: str) -> np.ndarray:
+        return table.column(name).to_numpy().astype(np.int64)
+
+    def boundaries(unit: str) -> np.ndarray:
+        begin, end = column(f"begin_{unit}"), column(f"end_{unit}")
+        return np.concatenate([begin[:1], end])
+
+    values = np.column_stack([column(metric) for metric in metrics])
+    trace = Trace(boundaries("cycles"), boundaries("instructions"), values, metrics)
+    return Run(
+        spec,
+        trace,
+        about["total_instructions"],
+        about["total_cycles"],
+        about["seconds"],
+        about["stdout_tail"],
+    )

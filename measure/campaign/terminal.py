@@ -1,0 +1,70 @@
+"""Prints the result of a campaign: uninformative metrics, the verdicts, the worst pairs, then what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from measure.perturbation.analysis_types import Pair
+from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.report.model import ReportData, VariantReport
+
+_STYLES = {"perturbed": "bold red", "equivalent": "bold green", "inconclusive": "bold yellow"}
+_WORST = 5
+
+
+def print_result(console: Console, data: ReportData) -> None:
+    """Print tables that fit 80 columns."""
+    for metric in data.metric_findings:
+        console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
+    console.print(_verdicts(data))
+    for variant in data.variants:
+        pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
+        if pairs:
+            console.print(_worst(variant, pairs[:_WORST]))
+    for finding in data.findings:
+        console.print(f"- {escape(finding)}", highlight=False)
+
+
+def _verdicts(data: ReportData) -> Table:
+    """The table of variants with their verdicts and costs."""
+    table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
+    table.add_column("variant", overflow="fold", min_width=7)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("instructions,\ncycles", justify="right", no_wrap=True)
+    table.add_column("within a run, and\nacross aligned runs", min_width=26)
+    for variant in data.variants:
+        compared = [f"within: {in_words(variant.inner)}"]
+        if variant.outer_held_out is not None:
+            compared.append(f"across: {in_words(variant.outer_held_out)}")
+        verdict = _styled(variant.verdict, variant.verdict)
+        if variant.caveat:
+            verdict += ", but"
+            compared.insert(0, variant.caveat)
+        costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
+        table.add_row(escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared)))
+    return table
+
+
+def _worst(variant: VariantReport, pairs: Sequence[Pair]) -> Table:
+    title = escape(f"{variant.name}: pairs that changed most within a run")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("pair", overflow="fold")
+    for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for pair in pairs:
+        table.add_row(
+            escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
+            f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
+            _styled(pair.verdict, pair_in_words(pair, variant.inner.alpha)),
+        )  # fmt: skip
+    return table
+
+
+def _styled(verdict: str, words: str) -> str:
+    return f"[{_STYLES[verdict]}]{words}[/]"

@@ -1,0 +1,1 @@
+"""Shared parts of the commands: progress, time left, interruption, worker processes."""

@@ -1,0 +1,88 @@
+"""Interruptions of a command: Ctrl-C, SIGTERM, a time limit. All are `KeyboardInterrupt`: code safe for Ctrl-C is safe.
+
+Signals reach only the main thread. In other threads `terminable` does nothing, and a `TimeLimit` acts only in `set`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+INTERRUPTED = 130  # 128 plus the signal's number, as in shells
+TERMINATED = 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received."""
+
+
+class OutOfTime(KeyboardInterrupt):
+    """A `TimeLimit` is reached."""
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a command that ``error`` interrupted."""
+    return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Within it SIGTERM raises `Terminated`, once: a second SIGTERM does not interrupt the cleanup."""
+    if not _is_main():
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class TimeLimit:
+    """Raises `OutOfTime` at a moment of `time.monotonic`, which `set` changes; None: never."""
+
+    def __init__(self) -> None:
+        self._deadline: float | None = None
+
+    def set(self, deadline: float | None) -> None:
+        """Change the limit. Raises `OutOfTime` at once when the moment is past."""
+        self._deadline = deadline
+        left = None if deadline is None else deadline - time.monotonic()
+        if _is_main():
+            signal.setitimer(signal.ITIMER_REAL, 0.0 if left is None else max(left, 0.0))
+        if left is not None and left <= 0:
+            raise OutOfTime
+
+    def _alarm(self, number: int, frame: Any) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise OutOfTime
+
+
+@contextmanager
+def time_limit(deadline: float | None) -> Iterator[TimeLimit]:
+    """A `TimeLimit` for the ``with`` block. `OutOfTime` may be raised as late as at its end."""
+    limit = TimeLimit()
+    if not _is_main():
+        limit.set(deadline)
+        yield limit
+        return
+    before = signal.signal(signal.SIGALRM, limit._alarm)
+    try:
+        limit.set(deadline)
+        yield limit
+    finally:
+        limit.set(None)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -1,0 +1,91 @@
+"""Pools of worker processes that end with the command, however it ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
+
+_starting = threading.Lock()  # of processes
+_GRACE_SECONDS = 5.0  # for a worker to end its own children
+
+
+def worker_pool(
+    count: int, prepare: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+) -> ProcessPoolExecutor:
+    """``count`` processes, each of which first calls ``prepare`` with ``arguments``.
+
+    Processes are spawned, not forked: the emulator has threads and signal handlers, which a fork would copy.
+    """
+    return ProcessPoolExecutor(count, _Context(), _prepare_worker, (prepare, arguments))
+
+
+class _Process(SpawnProcess):
+    """A fresh process that does not run the caller's script again.
+
+    multiprocessing imports the main module in each process that it starts, for what the module defines. Workers need
+    nothing of it, and a script without ``if __name__ == "__main__"`` would start itself over and over.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        with _starting:
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = types.ModuleType("__main__")
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+def end_now(pool: ProcessPoolExecutor) -> None:
+    """End the workers at once, and their work with them; they are gone when this returns."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+    if not _all_gone(processes, _GRACE_SECONDS):
+        for process in processes:
+            process.kill()
+        _all_gone(processes, _GRACE_SECONDS)
+
+
+def _all_gone(processes: list[Any], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    alive = {process.sentinel for process in processes}
+    while alive:
+        ended = multiprocessing.connection.wait(alive, max(0.0, deadline - time.monotonic()))
+        if not ended:
+            return False
+        alive.difference_update(ended)
+    return True
+
+
+def _prepare_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    # Ctrl-C reaches every process of the terminal; the parent handles it, and ends workers by SIGTERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if prepare is not None:
+        prepare(*arguments)
+
+
+def _end_with_parent() -> None:
+    """End a worker whose parent was killed: its queue stays open, and it would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
+    os._exit(1)

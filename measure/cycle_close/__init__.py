@@ -1,0 +1,1 @@
+"""Cycle-close traces: finds phases while the program runs, and simulates a few of its intervals in detail."""

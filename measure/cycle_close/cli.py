@@ -1,0 +1,193 @@
+"""The commands ``measure cycleclose`` and ``measure check-sampling``: their options and help;
+`measure.cycle_close.command` and `measure.cycle_close.sampling_check` do the work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from common.startup import starting
+from emulator.guest_options import Guest, guest_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
+              help="The machine that is simulated in detail.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
+@click.option("--interval", default="200k", show_default=True, help="Length of an interval [instructions].")
+@click.option("--threshold", default=25.0, show_default=True, type=click.FloatRange(0, 100, min_open=True),
+              help="Distance up to which signatures are one phase [% of the base].")  # fmt: skip
+@click.option("--base", type=click.Choice(["L", "2L"]), default="2L", show_default=True,
+              help="Base of the threshold: the interval's length, or the largest possible distance.")  # fmt: skip
+@click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536),
+              help="Entries of a signature.")  # fmt: skip
+@click.option(
+    "--entries", default=1024, show_default=True, type=click.IntRange(1), help="Phases in the table."
+)
+@click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
+              help="A full table forgets the phase met longest ago, or takes no new ones.")  # fmt: skip
+@click.option("--update", type=click.Choice(["sample", "mean", "never"]), default="sample", show_default=True,
+              help="A phase's signature: its last sample's, the mean of its intervals', or the first.")  # fmt: skip
+@click.option("--predictor", default="rle-2", show_default=True, metavar="last|rle-N",
+              help="What predicts the next phase.")  # fmt: skip
+@click.option("--unsampled", type=click.Choice(["none", "last", "closest"]), default="last", show_default=True,
+              help="Estimate of an interval whose phase has no sample.")  # fmt: skip
+@click.option("--warm-up", default="lines", show_default=True, metavar="lines|M,B",
+              help="What a sample begins with: every line touched last, which serves caches of any size, or "
+              "the last M references and B branches; 0,0: nothing.")  # fmt: skip
+@click.option("--wait-step", default=20.0, show_default=True, type=click.FloatRange(0, 1000),
+              help="Take separate samples of intervals of one phase whose waiting for memory differs by this much "
+              "[% of an instruction's time], and interpolate; 0: phases are code alone.")  # fmt: skip
+@click.option("--paper", is_flag=True, help="As the paper has it: --warm-up 50000,50000 --wait-step 0.")
+@click.option("--roll-back", is_flag=True,
+              help="Do not predict: emulate a part, go back, and simulate what was new in it.")  # fmt: skip
+@click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
+              help="Run the program twice: find the phases first, then simulate each at least N times.")  # fmt: skip
+@click.option(
+    "--validate", is_flag=True, help="Simulate everything, too, and show the deviation of the estimates."
+)
+@click.option(
+    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
+)
+@guest_options
+@click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
+@click.option("--gdb-port", default=0, type=click.IntRange(0, 65535), metavar="PORT",
+              help="Where the key g waits for gdb, on the loopback. Default: any free port.")  # fmt: skip
+@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def cycleclose(
+    machine: Path,
+    out: Path | None,
+    interval: str,
+    threshold: float,
+    base: str,
+    dimensions: int,
+    entries: int,
+    when_full: str,
+    update: str,
+    predictor: str,
+    unsampled: str,
+    warm_up: str,
+    wait_step: float,
+    paper: bool,
+    roll_back: bool,
+    samples: int | None,
+    validate: bool,
+    stdin: Path | None,
+    guest: Guest,
+    seed: int,
+    gdb_port: int,
+    program: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """Trace PROGRAM with ARGUMENTS cycle-close: CPI, energy and hit rates of every interval.
+
+    The program is emulated fast; its phases are found while it runs, and only some intervals of each are simulated
+    in detail. PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root), or a
+    C file. Leaves DIR/trace.parquet, trace.png and summary.json. In a terminal the trace is shown as it grows: p
+    pauses, any key continues, g pauses and attaches gdb (breakpoints, watchpoints, steps; the trace stays the same,
+    and continues when gdb detaches), q or Ctrl-C ends the trace and keeps it.
+
+    \b
+      measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
+    """
+    with starting():
+        from measure.cycle_close.command import Job, parse_warm_up, run_cycleclose
+    from common.quantities import parse_interval
+    from measure.cycle_close.predictors import predictor_named
+    from measure.cycle_close.tracer import Settings
+    from measure.errors import RunError
+
+    try:
+        by_lines = warm_up == "lines" and not paper
+        references, branches = (50_000, 50_000) if by_lines or paper else parse_warm_up(warm_up)
+        predictor_named(predictor)
+        length = parse_interval(interval)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if roll_back and samples:
+        raise click.UsageError(
+            "--roll-back and --twice both leave nothing unsampled: give one of them"
+        )
+    settings = Settings(
+        length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
+        unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
+        0.0 if paper else wait_step / 100, roll_back,
+    )  # fmt: skip
+    console = _console()
+    if gdb_port and (samples or not console.is_terminal):
+        raise click.UsageError(
+            "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"
+        )
+    directory = out or Path("results") / f"cycleclose-{program.stem}"
+    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest)
+    interrupted, ending = run_cycleclose(job, settings, directory, validate, console, gdb_port)
+    if interrupted:
+        raise SystemExit(interrupted)
+    if ending is not None:
+        raise RunError(f"{program}: {ending}")
+
+
+@click.command("check-sampling")
+@click.argument("campaign", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
+              help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> None:
+    """Check whether cycle-close sampling perturbs the metrics that it reports.
+
+    CAMPAIGN.yaml names sampling configurations (`ways:`). Each is compared with full simulations by the statistics
+    that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent. Resumes by
+    itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
+
+    \b
+      measure check-sampling configs/campaigns/sampling.yaml
+    """
+    console = _console()
+    from measure.campaign.executor import execute_plan
+    from measure.campaign.store import Store, write_text_atomically
+    from measure.console.progress import RunsBar, Status
+    from measure.cycle_close.sampling_check import analyse_check, load_check, plan_check, summary_of
+    from measure.cycle_close.sampling_check_page import print_check, render_check
+    from measure.errors import CampaignError, MeasureError
+    from measure.programs.catalogue import ProgramError
+
+    check, document = load_check(campaign)
+    try:
+        plan = plan_check(check, document, lambda message: console.print(message, style="dim"))
+    except ProgramError as error:
+        raise CampaignError(f"{document.where('program')}: {error}") from None
+    directory = out or Path("results") / check.name
+    with Store(directory) as store, RunsBar(console) as bar:
+        outcome = execute_plan(
+            plan.specs, store, keys=plan.keys, workers=workers, started=bar.start, progress=bar.advance
+        )
+    if outcome.failures:
+        first = outcome.failures[0]
+        console.print(
+            f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}",
+            style="red",
+        )
+    with Status(console, "comparing runs") as status:
+        results = analyse_check(check, outcome, lambda what: status.update(f"comparing runs: {what}"))
+    text = json.dumps(summary_of(check, results, outcome), indent=1, allow_nan=False)
+    write_text_atomically(directory / "summary.json", text)
+    page = render_check(check, results)
+    write_text_atomically(directory / "report.html", page)
+    print_check(console, check, results)
+    console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    if outcome.failures:
+        raise MeasureError(f"{len(outcome.failures)} runs failed; the report is of the others")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=False, highlight=False)

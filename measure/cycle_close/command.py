@@ -1,0 +1,349 @@
+"""``measure cycleclose``: traces a program, shows the trace as it grows, and writes the results."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emulator.errors import EmulatorError
+from emulator.gdb.debugger import Killed
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_file import load_machine
+from measure.campaign.store import remove_leftovers, write_text_atomically
+from measure.console.helper_process import HelperProcess
+from measure.console.interrupts import INTERRUPTED, exit_status
+from measure.console.progress import Status, WorkBar
+from measure.cycle_close import results
+from measure.cycle_close.job import Job, check_length, machine_for, program_file
+from measure.cycle_close.rates import Columns, columns_of, deviations
+from measure.cycle_close.rerun import profile, trace_second_run
+from measure.cycle_close.rollback import RollBackTracer
+from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
+from measure.cycle_close.watch import Watch
+from measure.errors import CampaignError, MeasureError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+# Warn when at least so many intervals were sampled again, and their estimates were off by this fraction of CPI.
+ENOUGH_SAMPLED_AGAIN, MUCH_OFF = 5, 0.1
+SUMMARY_FORMAT = "perturbation-cycleclose-1"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A trace and its cost. ``columns``: see `columns_of`; ``interrupted``: the exit status of the interruption that
+    ended it early, 0 without one; ``sampled_again``: see `Tracer`."""
+
+    columns: Columns
+    phases: int
+    seconds: float
+    interrupted: int
+    ending: str | None  # why the guest failed, None for success
+    sampled_again: tuple[float, ...] = ()
+
+    @functools.cached_property
+    def table(self) -> pd.DataFrame:
+        """The columns as a table."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    @property
+    def instructions(self) -> int:
+        return int(self.columns["end_instructions"][-1])
+
+    def share(self, category: Category) -> float:
+        """Fraction of the intervals that are of a category."""
+        return float((self.columns["category"] == category.name.lower()).mean())
+
+
+def trace_job(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, watch: Watch | None,
+    each: Callable[[Interval], None] = lambda interval: None,
+) -> Traced:  # fmt: skip
+    """Trace the program once under ``settings``. Ctrl-C, SIGTERM and gdb's ``kill`` end it and keep the trace.
+
+    ``each`` is called with every interval, unless the program is run twice.
+    """
+    core = InOrderCore(config, job.seed)
+    if job.samples and not settings.everything:
+        return _trace_twice(job, elf, core, settings)
+    intervals: list[Interval] = []
+    interrupted = 0
+    started = time.perf_counter()
+    with machine_for(job, elf) as machine:
+        rolls_back = settings.roll_back and not settings.everything
+        tracer: Tracer | RollBackTracer
+        if rolls_back:
+            tracer = RollBackTracer(machine, core, settings)
+        else:
+            tracer = Tracer(machine, core, settings, defer_estimates=watch is None)
+        try:
+            for interval in tracer.intervals():
+                intervals.append(interval)
+                each(interval)
+                if watch is not None and not watch.show(machine, interval, config):
+                    interrupted = INTERRUPTED
+                    break
+        except (KeyboardInterrupt, Killed) as error:
+            interrupted = exit_status(error)
+        finally:
+            if watch is not None:
+                watch.detach_gdb()
+        seconds = time.perf_counter() - started
+        machine.save_translations()
+        problem = _bad_ending(machine)
+    if not intervals:
+        raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
+    columns = _columns(tracer.reestimated(intervals), config)
+    again = tuple(tracer.sampled_again) if isinstance(tracer, Tracer) else ()
+    return Traced(columns, tracer.table.phases, seconds, interrupted, problem, again)
+
+
+def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> Traced:
+    started = time.perf_counter()
+    with machine_for(job, elf) as machine:
+        first_run = profile(machine, core.config, settings)
+        machine.save_translations()
+        problem = _bad_ending(machine)
+    with machine_for(job, elf) as machine:
+        intervals = list(trace_second_run(machine, core, settings, first_run, job.samples))
+        machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
+    seconds = time.perf_counter() - started
+    columns = _columns(intervals, core.config)
+    return Traced(columns, len(np.unique(first_run.phases)), seconds, 0, problem)
+
+
+def _bad_ending(machine: Machine) -> str | None:
+    """Why the guest failed; None if it succeeded or is still running."""
+    ending = machine.ending
+    if ending is None or ending.status == 0:
+        return None
+    words = machine.files.output(2)[-400:].decode("utf-8", "replace").strip()
+    return ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
+
+
+def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
+    return columns_of(intervals, config.energy.picojoules() if config.energy is not None else None)
+
+
+def run_cycleclose(
+    job: Job, settings: Settings, directory: Path, validate: bool, console: Console, gdb_port: int = 0
+) -> tuple[int, str | None]:
+    """Trace, validate if requested, write DIR/trace.parquet, trace.png and summary.json, and print.
+
+    ``gdb_port``: port at which the live view waits for gdb, 0 for any. The trace is on the disk before the full
+    simulation begins. Returns the exit status of an interruption, or 0, and why the guest failed, None if it did not.
+    Raises `CampaignError` for bad input, and when not one interval could be simulated.
+    """
+    with HelperProcess(results.prepare) as helper:
+        try:
+            config = load_machine(job.machine)
+            elf = program_file(job.program, console)
+            job.check_input()
+            traced = _traced(job, elf, config, settings, console, gdb_port)
+            if not traced.interrupted:
+                _check(job, settings, traced)
+            remove_leftovers(directory)
+            _write_trace(job, settings, directory, traced, None, helper)
+            full, skipped = None, traced.interrupted
+            if validate and not traced.interrupted:
+                full = _simulated_in_full(job, elf, config, settings, traced, console)
+                skipped = full.interrupted
+        except EmulatorError as error:
+            raise CampaignError(str(error)) from None
+        if skipped:
+            full = None
+        if full is not None:
+            _write_trace(job, settings, directory, traced, full, helper)
+        actual = full.columns if full is not None else None
+        helper.call(results.write_picture, directory, job.program.stem, traced.columns, actual)
+    _print(console, directory, traced, full)
+    if validate and skipped:
+        console.print(
+            "--validate was skipped: the full simulation "
+            + ("was not begun" if traced.interrupted else "was interrupted")
+            + ", so the deviation is unknown.",
+            style="yellow",
+        )
+    return skipped, traced.ending
+
+
+def _traced(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, console: Console, gdb_port: int
+) -> Traced:
+    """Trace the program, and show the trace as it grows."""
+    if console.is_terminal:
+        with Watch(console, gdb_port=gdb_port) as watch:
+            return trace_job(job, elf, config, settings, watch)
+    last: list[Interval] = []
+
+    def describe() -> str:
+        where = (
+            f": interval {one.number:,}, {one.end_instructions / 1e6:,.1f} M instructions"
+            for one in last[-1:]
+        )
+        return "tracing" + "".join(where)
+
+    def show(interval: Interval) -> None:
+        last[:] = [interval]
+
+    with Status(console, describe):
+        return trace_job(job, elf, config, settings, None, show)
+
+
+def _simulated_in_full(
+    job: Job, elf: Path, config: MachineConfig, settings: Settings, traced: Traced, console: Console
+) -> Traced:
+    """Simulate the same intervals in full, with a progress bar."""
+    with WorkBar(console, "full simulation, to compare", percent=True) as bar:
+        bar.begin(traced.instructions)
+
+        def show(interval: Interval) -> None:
+            bar.advance(interval.end_instructions - interval.begin_instructions)
+
+        return trace_job(job, elf, config, _full(settings), None, show)
+
+
+def _check(job: Job, settings: Settings, traced: Traced) -> None:
+    """Raise `CampaignError` for a trace without any information."""
+    if traced.ending is None:
+        check_length(job, settings.interval_instructions, traced.instructions)
+        if not traced.share(Category.SIMULATED):
+            raise CampaignError(
+                f"{job.program}: none of its {len(traced.columns['phase'])} intervals was simulated, so there is no "
+                "estimate: no phase was predicted before it was over. Expected a shorter --interval, or --roll-back "
+                "or --twice 1, which leave nothing unsampled"
+            )
+
+
+def _full(settings: Settings) -> Settings:
+    from dataclasses import replace
+
+    return replace(settings, everything=True)
+
+
+def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None) -> dict[str, Any]:
+    """The content of summary.json."""
+    columns = traced.columns
+    shares = {category.name.lower(): traced.share(category) for category in Category}
+    estimated = ~np.isnan(columns["cpi"])
+    cycles, instructions = (float(columns[name][estimated].sum()) for name in ("cycles", "instructions"))
+    about: dict[str, Any] = {
+        "format": SUMMARY_FORMAT,
+        "program": str(job.program),
+        "arguments": list(job.arguments),
+        "machine": str(job.machine),
+        "seed": job.seed,
+        "samples_per_phase": job.samples or None,
+        "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},
+        "complete": not traced.interrupted and traced.ending is None,
+        "intervals": len(estimated),
+        "instructions": traced.instructions,
+        "phases": traced.phases,
+        "share": shares,
+        "seconds": traced.seconds,
+        "estimate": {
+            "cycles": cycles,
+            "cpi": cycles / instructions if instructions else None,
+        },
+        "sampled_again": {
+            "intervals": len(traced.sampled_again),
+            "cpi_off_percent": 100 * fmean(traced.sampled_again) if traced.sampled_again else None,
+        },
+    }
+    if full is not None:
+        compared = deviations(full.table, traced.table)
+        about["validation"] = {
+            "full_seconds": full.seconds,
+            "speedup": full.seconds / traced.seconds,
+            "metrics": {
+                row["metric"]: {
+                    name: None if np.isnan(value) else float(value)
+                    for name, value in row.items()
+                    if name != "metric"
+                }
+                for row in compared.to_dict("records")
+            },
+        }
+    return about
+
+
+def _write_trace(
+    job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None, helper: HelperProcess
+) -> None:
+    actual = full.columns if full is not None else None
+    helper.call(results.write_table, directory, traced.columns, actual)
+    text = json.dumps(summary_of(job, settings, traced, full), indent=1, allow_nan=False)
+    write_text_atomically(directory / "summary.json", text)
+
+
+def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:
+    """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
+    from rich.table import Table
+
+    shares = ", ".join(
+        f"{100 * traced.share(category):.1f}% {category.name.lower()}"
+        for category in (Category.SIMULATED, Category.MATCHED, Category.UNSAMPLED)
+    )
+    instructions = traced.instructions
+    console.print(
+        f"{instructions / 1e6:,.1f} M instructions in {len(traced.columns['phase']):,} intervals, "
+        f"{traced.phases} phases: {shares}; {traced.seconds:.2f} s, "
+        f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
+    )
+    if traced.sampled_again:
+        _print_sampled_again(console, traced.sampled_again)
+    if full is not None:
+        shown = Table(title="Deviation from the full simulation [%]", title_justify="left")
+        for name in ("metric", "point-wise", "simulated", "matched", "unsampled", "whole run"):
+            shown.add_column(name, justify="left" if name == "metric" else "right")
+        for row in deviations(full.table, traced.table).itertuples(index=False):
+            cells = ["-" if np.isnan(value) else f"{value:.2f}" for value in row[1:]]
+            shown.add_row(str(row[0]).replace("_", " "), *cells)
+        console.print(shown)
+        console.print(
+            f"The full simulation took {full.seconds:.2f} s: {full.seconds / traced.seconds:.1f} times as long."
+        )
+    console.print(f"Trace: {directory / 'trace.parquet'}   Picture: {directory / 'trace.png'}", style="dim")
+    if traced.interrupted:
+        console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
+    if traced.ending is not None:
+        console.print(f"The program failed: {traced.ending}", style="red")
+
+
+def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
+    """Print how good the estimates of intervals were that were simulated all the same: they stand for the others."""
+    mean = fmean(off)
+    if len(off) >= ENOUGH_SAMPLED_AGAIN and mean > MUCH_OFF:
+        console.print(
+            f"Estimates may be far off: of {len(off)} intervals that were simulated although there was an estimate, it "
+            f"was {100 * mean:.0f}% of CPI off on average. Code and waiting for memory do not distinguish this "
+            "program's intervals on this machine; --validate shows where, a lower --threshold or --roll-back may help.",
+            style="yellow",
+        )
+    else:
+        console.print(
+            f"{len(off)} intervals were simulated although there was an estimate: it was {100 * mean:.1f}% of CPI off "
+            "on average.", style="dim",
+        )  # fmt: skip
+
+
+def parse_warm_up(text: str) -> tuple[int, int]:
+    """``M,B`` as two counts. Raises ValueError for other text."""
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+        raise ValueError(f"got '{text}', expected 'lines' or two counts M,B, such as 50000,50000")
+    return int(parts[0]), int(parts[1])

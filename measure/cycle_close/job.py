@@ -1,0 +1,81 @@
+"""A program that a command runs on the emulator, as the command's options name it. Imports the emulator lazily."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emulator.guest_options import Guest
+from measure.errors import CampaignError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from emulator.machine import Machine
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program to trace; ``stdin``: host file; ``guest``: what it sees of the host. ``samples``: 0 to sample as phases
+    are predicted, while the program runs; otherwise the program is run twice and each phase simulated so many times."""
+
+    program: Path
+    arguments: tuple[str, ...]
+    machine: Path
+    stdin: Path | None = None
+    seed: int = 1
+    samples: int = 0
+    guest: Guest = field(default_factory=Guest)
+
+    def check_input(self) -> None:
+        """Raises `CampaignError` if ``stdin`` cannot be read; a device such as /dev/null can."""
+        if self.stdin is not None:
+            try:
+                self.stdin.open("rb").close()
+            except OSError as error:
+                raise CampaignError(f"--stdin {self.stdin}: {error.strerror}; expected a file") from None
+
+
+def program_file(program: Path, console: Console) -> Path:
+    """The executable itself, or the one that a C source compiles to. Raises `CampaignError`."""
+    from instrumenter.building.program_build import build_program
+    from instrumenter.errors import InstrumenterError
+
+    if program.suffix != ".c":
+        return program
+    if not program.exists():
+        raise CampaignError(f"no such file: {program}")
+    try:
+        return build_program(
+            [program], ["-O2", "-g"], libraries=["-lm"], notify=lambda text: console.print(text, style="dim")
+        ).elf_path
+    except InstrumenterError as error:
+        raise CampaignError(str(error)) from None
+
+
+def machine_for(job: Job, elf: Path) -> Machine:
+    """A fresh machine that runs the program of ``job``."""
+    from emulator.linux.vfs.files import VirtualFiles
+    from emulator.machine import Machine
+
+    stdin = job.stdin.read_bytes() if job.stdin is not None else b""
+    guest = job.guest
+    files = VirtualFiles(
+        root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=stdin, seed=job.seed
+    )
+    # The name of a compiled C program, which lies on the guest's stack, would contain the cache directory's path.
+    program = elf.read_bytes() if job.program.suffix == ".c" else elf
+    return Machine(
+        program, job.arguments, environment=guest.environment, files=files, seed=job.seed, keep_translations=True
+    )
+
+
+def check_length(job: Job, interval_instructions: int, executed: int) -> None:
+    """Raises `CampaignError` when not one interval fits into the ``executed`` instructions of the whole program."""
+    if executed < interval_instructions:
+        raise CampaignError(
+            f"--interval: got intervals of {interval_instructions:,} instructions, but {job.program} executes "
+            f"{executed:,} in all: expected a shorter interval, {max(1000, executed // 100):,} for about a hundred of "
+            "them, or more work for the program"
+        )

@@ -1,0 +1,114 @@
+"""Derives rates from events: CPI, energy, hit rates; and the deviation of estimated from actual rates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.timing.machine_events import Event
+from measure.cycle_close.tracer import Interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Columns = dict[str, NDArray]
+
+# name: (numerator, denominator, complement): the rate is numerator / denominator, or one minus it.
+RATES: dict[str, tuple[Event, Event, bool]] = {
+    "cpi": (Event.CYCLES, Event.INSTRUCTIONS, False),
+    "l1d_hit_rate": (Event.L1D_MISSES, Event.L1D_ACCESSES, True),
+    "l1i_hit_rate": (Event.L1I_MISSES, Event.L1I_ACCESSES, True),
+    "l2_hit_rate": (Event.L2_MISSES, Event.L2_ACCESSES, True),
+    "branch_hit_rate": (Event.BRANCHES_MISPREDICTED, Event.BRANCHES_CONDITIONAL, True),
+}
+ENERGY = "energy_nj_per_instruction"
+
+
+def columns_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> Columns:
+    """One row per interval: bounds, phase, category, source, the rates of `RATES`, energy, and all events.
+
+    ``energy_pj``: (N_EVENTS,) picojoules of one event of each kind. A rate without accesses is NaN.
+    """
+    events = np.array([interval.events for interval in intervals]).reshape(len(intervals), len(Event))
+    columns: Columns = {
+        "begin_instructions": np.array([interval.begin_instructions for interval in intervals], np.int64),
+        "end_instructions": np.array([interval.end_instructions for interval in intervals], np.int64),
+        "phase": np.array([interval.phase for interval in intervals], np.int64),
+        "category": np.array([interval.category.name.lower() for interval in intervals], object),
+        "source": np.array([interval.source for interval in intervals], np.int64),
+        "distance": np.array([interval.distance for interval in intervals], np.float64),
+    }
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for name, (above, below, complement) in RATES.items():
+            rate = np.where(events[:, below] > 0, events[:, above] / events[:, below], np.nan)
+            columns[name] = 1 - rate if complement else rate
+        if energy_pj is not None:
+            columns[ENERGY] = events @ energy_pj / 1000 / events[:, Event.INSTRUCTIONS]
+    columns.update({event.name.lower(): events[:, event] for event in Event})
+    return columns
+
+
+def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> pd.DataFrame:
+    """`columns_of` as a table."""
+    import pandas as pd
+
+    return pd.DataFrame(columns_of(intervals, energy_pj))
+
+
+def pointwise_deviation(actual: NDArray[np.float64], estimated: NDArray[np.float64]) -> float:
+    """Average point-wise deviation: the mean of |actual - estimated| / actual, in percent (the paper, section 5).
+
+    As printed the sum has N + 1 terms and no value at actual = 0. Here it has N terms; where both are 0 the deviation
+    is 0, where only the actual value is 0 it is 100%; intervals without an estimate or without an actual value
+    (no accesses) are left out. NaN when none is left.
+    """
+    defined = ~(np.isnan(actual) | np.isnan(estimated))
+    actual, estimated = actual[defined], estimated[defined]
+    if not len(actual):
+        return float("nan")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.abs(actual - estimated) / np.abs(actual)
+    apart[(actual == 0) & (estimated == 0)] = 0.0
+    apart[(actual == 0) & (estimated != 0)] = 1.0
+    return float(100 * apart.mean())
+
+
+def whole_run_error(actual: pd.DataFrame, estimated: pd.DataFrame, name: str) -> float:
+    """Error of the whole run's rate ``name`` from the estimates, in percent of the actual rate."""
+
+    def rate(table: pd.DataFrame) -> float:
+        if name == ENERGY:
+            weights = table["instructions"]
+            return float((table[ENERGY] * weights).sum() / weights.sum())
+        above, below, complement = RATES[name]
+        total = float(table[below.name.lower()].sum())
+        value = float(table[above.name.lower()].sum()) / total if total else float("nan")
+        return 1 - value if complement else value
+
+    kept = estimated["cpi"].notna()
+    truth = rate(actual)
+    return 100 * abs(rate(estimated[kept]) - truth) / truth if truth > 0 else float("nan")
+
+
+def deviations(actual: pd.DataFrame, estimated: pd.DataFrame) -> pd.DataFrame:
+    """Per metric: average point-wise deviation over all intervals and by category, and the whole run's error,
+    all in percent. Both tables must have the same intervals."""
+    if not np.array_equal(actual["end_instructions"], estimated["end_instructions"]):
+        raise ValueError("the traces have different intervals")
+    import pandas as pd
+
+    rows = []
+    for name in (*RATES, ENERGY):
+        if name not in actual or name not in estimated or actual[name].isna().all():
+            continue
+        truth, guess = actual[name].to_numpy(), estimated[name].to_numpy()
+        row: dict[str, object] = {"metric": name, "deviation_percent": pointwise_deviation(truth, guess)}
+        for category in ("simulated", "matched", "unsampled"):
+            mine = (estimated["category"] == category).to_numpy()
+            row[f"{category}_percent"] = pointwise_deviation(truth[mine], guess[mine])
+        row["whole_run_percent"] = whole_run_error(actual, estimated, name)
+        rows.append(row)
+    return pd.DataFrame(rows)

@@ -1,0 +1,149 @@
+"""Traces a program in two runs: the first finds phases, the second simulates the representatives of each phase.
+
+The emulated machine does the same again from the same inputs, so nothing need be predicted and nothing stays
+unsampled: the first run only counts blocks, and the second is emulated at full speed up to shortly before each
+chosen interval. A second emulation replaces what the paper's algorithm costs: accuracy for intervals whose phase was
+not predicted, and time for queues of all references of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.events import TraceSelection
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_config import MachineConfig
+from emulator.timing.machine_events import N_STATIC
+from measure.cycle_close.classifier import SignatureTable
+from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.samples import Sample, choose_samples
+from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
+from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of
+
+_BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The first run: ``ends``: (n + 1,) instructions at the boundaries, the first 0; ``signatures``: (n, d);
+    ``phases``, ``distances``: (n,); ``waits``: (n,) estimated cycles per instruction of waiting for memory, 0 without
+    ``wait_step``; ``static_events``: (n, N_STATIC) events that follow from the blocks; ``model``: the wait model after
+    all intervals.
+    """
+
+    ends: NDArray[np.int64]
+    signatures: NDArray[np.int64]
+    phases: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    waits: NDArray[np.float64]
+    static_events: NDArray[np.int64]
+    model: WaitModel
+
+
+def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
+    """Run the program once, count blocks and, with ``wait_step``, reuse times, and find its phases."""
+    table = SignatureTable(
+        settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
+        settings.when_full,
+    )  # fmt: skip
+    maker, model = SignatureMaker(settings.dimensions), WaitModel(config)
+    with_waits = settings.wait_step > 0
+    line_bits = model.line_bits if with_waits else 0
+    machine.observe(TraceSelection(counts=True, line_bits=line_bits, reuse_times=with_waits))
+    at_most = max(1, min(256, _BATCH_INSTRUCTIONS // settings.interval_instructions))
+    counter = StaticEventCounter()
+    ends, signatures, waits, matches = [np.zeros(1, np.int64)], [], [np.zeros(0)], []
+    static_events = [np.zeros((0, N_STATIC), np.int64)]
+    while machine.ending is None:
+        ran = machine.run_intervals(settings.interval_instructions, at_most)
+        if len(ran) == 0:
+            break
+        ends.append(ran.ends)
+        waits.append(model.add(ran.ends, ran.reuse_times) if with_waits else np.zeros(len(ran)))
+        static_events.append(counter.count(machine.facts, ran))
+        signatures.append(maker.make(machine.facts, ran))
+        matches += [table.classify(signature) for signature in signatures[-1]]
+    boundaries = np.concatenate(ends)
+    return Profile(
+        boundaries,
+        np.concatenate(signatures) if signatures else np.zeros((0, settings.dimensions), np.int64),
+        np.array([match.phase for match in matches], np.int64),
+        np.array([match.distance for match in matches], np.float64),
+        np.concatenate(waits),
+        np.concatenate(static_events),
+        model,
+    )
+
+
+def representatives(first_run: Profile, settings: Settings, samples: int) -> dict[int, list[int]]:
+    """The intervals of each phase to simulate, by phase, ascending.
+
+    About as many as the range of the phase's waiting for memory requires, and at least ``samples`` if the phase has so
+    many; with ``wait_step``, the most typical intervals of the phase.
+    """
+    shares = shares_of(first_run.signatures)
+    chosen: dict[int, list[int]] = {}
+    for phase in np.unique(first_run.phases).tolist():
+        members = np.flatnonzero(first_run.phases == phase)
+        picked = choose_samples(first_run.waits[members], shares[members], settings.wait_step, samples)
+        if settings.wait_step:
+            picked = samples_for(settings).typical(shares[members], first_run.waits[members], len(picked))
+        chosen[phase] = members[picked].tolist()
+    return chosen
+
+
+def trace_second_run(
+    machine: Machine, core: InOrderCore, settings: Settings, first_run: Profile, samples: int
+) -> Iterator[Interval]:
+    """Run the program a second time, and yield its intervals when all samples are simulated.
+
+    An interval gets the events of that sample of its phase that is nearest in time or, with ``wait_step``, an estimate
+    from the samples with the closest signatures and waiting. Raises `MeasureError` when the program did not do the
+    same again.
+    """
+    chosen = representatives(first_run, settings, samples)
+    run = DetailedRun(machine, core, settings, first_run.model)
+    each = {
+        number: run.simulate(int(first_run.ends[number]), int(first_run.ends[number + 1]))
+        for number in sorted(number for mine in chosen.values() for number in mine)
+    }
+    shares, all_samples = shares_of(first_run.signatures), samples_for(settings)
+    if settings.wait_step:
+        for number, events in each.items():
+            all_samples.add(Sample(number, events), shares[number], float(first_run.waits[number]))
+        estimated, sources = all_samples.estimates(shares, first_run.waits)
+        estimated = with_static_events(estimated * np.diff(first_run.ends)[:, None], first_run.static_events)
+    for number, phase in enumerate(first_run.phases.tolist()):
+        begin, end = int(first_run.ends[number]), int(first_run.ends[number + 1])
+        category, source = Category.MATCHED, number
+        if number in each:
+            category = Category.SIMULATED
+        elif settings.wait_step:
+            source = int(sources[number])
+        else:
+            source = min(chosen[phase], key=lambda sample: (abs(sample - number), sample))
+        if category is Category.SIMULATED or not settings.wait_step:
+            events = with_static_events(each[source] * (end - begin), first_run.static_events[number])
+        else:
+            events = estimated[number]
+        distance = float(first_run.distances[number])
+        yield Interval(number, begin, end, phase, category, source, distance, events)
+
+
+def trace_in_two_runs(
+    make_machine: Callable[[], Machine], core: InOrderCore, settings: Settings, samples: int
+) -> list[Interval]:
+    """The trace, from two equal machines made by ``make_machine``."""
+    with make_machine() as machine:
+        first_run = profile(machine, core.config, settings)
+        machine.save_translations()
+    with make_machine() as machine:
+        traced = list(trace_second_run(machine, core, settings, first_run, samples))
+        machine.save_translations()
+    return traced

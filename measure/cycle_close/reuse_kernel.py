@@ -1,0 +1,106 @@
+"""Kernels that compute cache misses from reuse times."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.kernels.jit import kernel
+
+
+def expected_misses(
+    reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float
+) -> NDArray[np.float64]:
+    """Misses of each interval in a fully associative LRU cache of ``lines`` lines, ``(n,)``.
+
+    ``reuse_times``: ``(n, bins)``, entry b counts times from 2**(b - 1) to 2**b - 1 instructions.
+
+    StatStack (Eklov and Hagersten, ISPASS 2010, section 3): the number of different lines between two accesses to a
+    line is the number of accesses between them whose line is not touched again before the second. With times spread
+    evenly in a bin, that number at time t is the rate of accesses times the integral of the fraction of times above it.
+    """
+    out = np.zeros(len(reuse_times))
+    fill_misses(np.ascontiguousarray(reuse_times), np.ascontiguousarray(instructions), float(lines), out)
+    return out
+
+
+@kernel
+def fill_misses(
+    reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float, out: NDArray[np.float64]
+) -> None:
+    """Put the misses of `expected_misses` into ``out``."""
+    n, bins = reuse_times.shape
+    for row in range(n):
+        accesses = 0
+        for bin_ in range(bins):
+            accesses += reuse_times[row, bin_]
+        if accesses == 0 or instructions[row] == 0:
+            continue
+        rate = accesses / instructions[row]
+        above = float(accesses)
+        between = 0.0  # different lines, at the lower edge of the bin
+        for bin_ in range(bins):
+            inside = reuse_times[row, bin_]
+            width = 1.0 if bin_ == 0 else 2.0 ** (bin_ - 1)
+            more = rate * width * (above - 0.5 * inside) / accesses
+            if between + more >= lines:
+                fraction = (lines - between) / more
+                out[row] = above - fraction * inside
+                break
+            between += more
+            above -= inside
+
+
+@kernel
+def add_evictions(
+    ends: NDArray[np.int64],
+    reuse_times: NDArray[np.int64],
+    first: int,
+    lines: float,
+    fills: NDArray[np.float64],
+) -> None:
+    """Misses of a cache of ``lines`` lines with random replacement: fills ``fills[first + 1 :]``.
+
+    ``fills[k]``, (n + 1,): misses from the start to ``ends[k]``, (n + 1,). ``reuse_times``: of the intervals from
+    ``first`` on, as above. StatCache (Berg and Hagersten, ISPASS 2004): a line survives the evictions that follow an
+    access with probability exp(-evictions / lines). Here the evictions before an interval are those of the intervals
+    before it, and those inside are spread evenly; nothing is evicted before the cache is full.
+    misses = sum(accesses * (1 - exp(...))) is convex in the misses: Newton's steps from above converge to the largest
+    solution.
+    """
+    bins = reuse_times.shape[1]
+    before = np.zeros(bins)
+    inside = np.zeros(bins)
+    for row in range(reuse_times.shape[0]):
+        done = first + row
+        begin, length = ends[done], ends[done + 1] - ends[done]
+        old = max(fills[done] - lines, 0.0)  # evictions
+        is_full = fills[done] >= lines
+        misses = 0.0
+        at = done
+        for bin_ in range(bins):
+            misses += reuse_times[row, bin_]
+            time = 0.75 * 2.0**bin_  # the middle of the bin
+            inside[bin_] = min(time, 0.5 * length) / max(length, 1) / lines if is_full else 0.0
+            moment = begin + 0.5 * length - time
+            while at > 0 and ends[at] > moment:
+                at -= 1
+            was = fills[at]
+            if at < done:
+                was += (fills[at + 1] - was) * min(
+                    max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0
+                )
+            before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
+        never = float(reuse_times[row, bins - 1])
+        for _ in range(50):
+            difference, slope = misses - never, 1.0
+            for bin_ in range(bins - 1):
+                accesses = reuse_times[row, bin_]
+                if accesses:
+                    stays = np.exp(-before[bin_] - inside[bin_] * misses)
+                    difference -= accesses * (1.0 - stays)
+                    slope -= accesses * inside[bin_] * stays
+            if slope <= 0.0 or difference < 1e-3 * misses:
+                break
+            misses -= difference / slope
+        fills[done + 1] = fills[done] + max(misses, 0.0)

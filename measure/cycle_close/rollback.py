@@ -1,0 +1,134 @@
+"""Traces a program with rollback: new behaviour is run again, in detail.
+
+The program is emulated some tens of milliseconds at a time. If that part contains phases (or ranges of waiting for
+memory) without a sample, the machine is restored to the state before it, and one interval of each is simulated on
+the way forward. Nothing is predicted and nothing stays unsampled, as in two runs (`measure.cycle_close.rerun`); the
+program runs once and its trace grows as it runs, but samples are chosen before the whole program is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from emulator.execution.intervals import Intervals
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from measure.cycle_close.classifier import Match, SignatureTable
+from measure.cycle_close.detail import DetailedRun
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.samples import Sample, wait_bucket
+from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
+from measure.cycle_close.tracer import (
+    Category,
+    Interval,
+    IntervalFeatures,
+    Settings,
+    profile_selection,
+    reestimate,
+    samples_for,
+    shares_of,
+)
+
+_PART_INSTRUCTIONS = 200_000_000  # emulated between two snapshots: some 40 ms, against a few ms for a snapshot
+
+
+class RollBackTracer:
+    """Traces ``machine``, which has no timing core of its own, with ``core`` for the simulated intervals."""
+
+    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
+        self.machine = machine
+        self.settings = settings
+        self.table = SignatureTable(
+            settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
+            settings.when_full,
+        )  # fmt: skip
+        self._signatures = SignatureMaker(settings.dimensions)
+        self._static = StaticEventCounter()
+        self._waits = WaitModel(core.config)
+        self._profile_selection = profile_selection(settings, self._waits)
+        self._run = DetailedRun(machine, core, settings, self._waits)
+        self._samples = samples_for(settings)
+        self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
+        self._features = IntervalFeatures()
+        self._sampled: set[tuple[int, int]] = set()  # phases and ranges of waiting that have a sample
+
+    def intervals(self) -> Iterator[Interval]:
+        """Run the program; yields the intervals of a part when the part is done.
+
+        Raises `EmulatorError` for a guest whose state cannot be restored, and `MeasureError` for one that does not do
+        the same again.
+        """
+        machine, length = self.machine, self.settings.interval_instructions
+        at_most = max(1, _PART_INSTRUCTIONS // length)
+        number = 0
+        while machine.ending is None:
+            saved = machine.snapshot()
+            machine.observe(self._profile_selection)
+            machine.count_from_here()
+            ran = machine.run_intervals(length, at_most)
+            begins = np.concatenate([[saved.instructions], ran.ends[:-1]])
+            found = self._classify(ran, begins)
+            wanted, simulated = self._to_simulate(found), dict[int, Sample]()
+            if wanted:
+                ended = machine.ending is not None
+                machine.restore(saved)
+                for place in wanted:
+                    match, signature, wait = found[place]
+                    events = self._run.simulate(int(begins[place]), int(ran.ends[place]))
+                    sample = Sample(number + place, events)
+                    simulated[number + place] = sample
+                    self._of_phase[match.phase] = sample
+                    self._samples.add(sample, shares_of(signature), wait)
+                    self._sampled.add((match.phase, wait_bucket(wait, self.settings.wait_step)))
+                    self.table.record_sample(match.phase, signature)
+                self._run.advance(int(ran.ends[-1]) + int(ended))
+            static = self._static.count(machine.facts, ran)
+            shares = shares_of(np.array([signature for _, signature, _ in found]).reshape(len(found), -1))
+            self._features.add(shares, np.array([wait for _, _, wait in found]), static)
+            for place, (match, _, wait) in enumerate(found):
+                begin, end = int(begins[place]), int(ran.ends[place])
+                if number + place in simulated:
+                    category, sample = Category.SIMULATED, simulated[number + place]
+                else:
+                    category = Category.MATCHED
+                    with_waits = self.settings.wait_step > 0
+                    sample = (
+                        self._samples.estimate(shares[place], wait)
+                        if with_waits
+                        else self._of_phase[match.phase]
+                    )
+                events = with_static_events(sample.events_each * (end - begin), static[place])
+                yield Interval(
+                    number + place, begin, end, match.phase, category, sample.number, match.distance, events
+                )
+            number += len(found)
+
+    def reestimated(self, intervals: list[Interval]) -> list[Interval]:
+        """As `Tracer.reestimated`."""
+        return reestimate(intervals, self._samples, self._features) if self.settings.wait_step else intervals
+
+    def _classify(self, ran: Intervals, begins: np.ndarray) -> list[tuple[Match, np.ndarray, float]]:
+        """Phase, signature and waiting of each interval of the part."""
+        signatures = self._signatures.make(self.machine.facts, ran)
+        waits = np.zeros(len(ran))
+        if self.settings.wait_step:
+            waits = self._waits.add(ran.ends, ran.reuse_times)
+        return [
+            (self.table.classify(signature), signature, float(wait))
+            for signature, wait in zip(signatures, waits, strict=True)
+        ]
+
+    def _to_simulate(self, found: list[tuple[Match, np.ndarray, float]]) -> list[int]:
+        """Indices of the intervals to simulate, ascending: one for each phase and range without a sample."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for place, (match, _, wait) in enumerate(found):
+            key = (match.phase, wait_bucket(wait, self.settings.wait_step))
+            if key not in self._sampled:
+                groups.setdefault(key, []).append(place)
+        chosen = []
+        for places in groups.values():
+            shares = np.array([found[place][1] / max(int(found[place][1].sum()), 1) for place in places])
+            chosen.append(places[int(np.abs(shares - shares.mean(axis=0)).sum(axis=1).argmin())])
+        return sorted(chosen)

@@ -1,0 +1,145 @@
+"""Estimates the events of a program's intervals from the simulated ones, its samples.
+
+A phase is code, and has the events of its sample. Where data matter, too, intervals have a second coordinate, the
+cycles that an instruction waits for memory (`measure.cycle_close.reuse`), and an interval's events are estimated from
+the samples that are closest to it in both coordinates. The first one is the interval's own signature, not that of its
+phase, which changes as the phase is sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.timing.machine_events import N_EVENTS, Event
+
+_LEAST = 0.5  # lower limit of an estimate, as a fraction of the smallest value among the closest samples
+
+
+def wait_bucket(wait: float, step: float) -> int:
+    """Number of the range of waiting that contains ``wait``; ranges are ``step`` wide, as a fraction of an
+    instruction's time including its waiting."""
+    return int(np.log1p(wait) / step) if step else 0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A simulated interval: its number, and its events per instruction, (N_EVENTS,)."""
+
+    number: int
+    events_each: NDArray[np.float64] = field(repr=False)
+
+
+class Samples:
+    """All samples of a program.
+
+    ``step``: difference of waiting (see `wait_bucket`) that counts as much as a difference of ``reach`` in signatures
+    that sum to 1.
+    """
+
+    def __init__(self, dimensions: int, reach: float, step: float) -> None:
+        self._reach, self._step = reach, step
+        self._shares = np.zeros((64, dimensions))
+        self._waits = np.zeros(64)
+        self._scaled = np.zeros(64)  # log(1 + wait) over the step
+        self._events = np.zeros((64, N_EVENTS))
+        self._numbers = np.zeros(64, np.int64)
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def add(self, sample: Sample, share: NDArray[np.float64], wait: float) -> None:
+        """Add a sample with its signature, (d,), that sums to 1, and its waiting."""
+        n = self._n
+        if n == len(self._waits):
+            self._shares, self._waits, self._scaled, self._events, self._numbers = (
+                np.concatenate([part, np.zeros_like(part)])
+                for part in (self._shares, self._waits, self._scaled, self._events, self._numbers)
+            )
+        self._shares[n], self._waits[n], self._events[n] = share, wait, sample.events_each
+        self._numbers[n], self._scaled[n] = sample.number, np.log1p(wait) / self._step
+        self._n = n + 1
+
+    def estimate(self, share: NDArray[np.float64], wait: float) -> Sample:
+        """The estimate of an interval from at least one sample; its number is that of the closest sample."""
+        from measure.cycle_close.samples_kernel import NEIGHBOURS, neighbours
+
+        n, places, weights = self._n, np.empty(NEIGHBOURS, np.int64), np.empty(NEIGHBOURS)
+        more_cycles = neighbours(
+            self._shares[:n],
+            self._waits[:n],
+            self._scaled[:n],
+            share,
+            wait,
+            self._reach,
+            self._step,
+            places,
+            weights,
+        )
+        closest = self._events[places]
+        events = weights @ closest
+        events[Event.CYCLES] += more_cycles
+        return Sample(int(self._numbers[places[0]]), np.maximum(events, _LEAST * closest.min(axis=0)))
+
+    def estimates(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Estimates of intervals with signatures ``shares``, (k, d), and ``waits``, (k,), from at least one sample.
+
+        Returns events per instruction, (k, N_EVENTS), and the numbers of the closest samples, (k,).
+        """
+        from measure.cycle_close.samples_kernel import NEIGHBOURS, neighbours_of_all
+
+        n, k = self._n, len(waits)
+        places, weights, more = np.empty((k, NEIGHBOURS), np.int64), np.empty((k, NEIGHBOURS)), np.empty(k)
+        own = self._waits[:n]
+        neighbours_of_all(
+            self._shares[:n], own, self._scaled[:n], shares, waits, self._reach, self._step, places,
+            weights, more,
+        )  # fmt: skip
+        events = np.zeros((k, N_EVENTS))
+        for column in range(NEIGHBOURS):
+            events += weights[:, column, None] * self._events[places[:, column]]
+        events[:, Event.CYCLES] += more
+        # Extrapolation from a few samples is limited.
+        least = _LEAST * self._events[places].min(axis=1)
+        return np.maximum(events, least), self._numbers[places[:, 0]]
+
+    def typical(
+        self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int
+    ) -> NDArray[np.int64]:
+        """Indices of the intervals, (k,) ascending, that would be good samples for all of them.
+
+        ``shares``: (n, d) signatures; ``waits``: (n,). k-medoids, by the distance that `estimate` uses.
+        """
+        from measure.cycle_close.medoids import medoids
+
+        points = np.column_stack([shares / self._reach, np.log1p(waits) / self._step])
+        indices: NDArray[np.int64] = medoids(points, np.random.default_rng(0).random(at_most - 1))
+        return indices
+
+
+def choose_samples(
+    waits: NDArray[np.float64], shares: NDArray[np.float64], step: float, at_least: int = 1
+) -> NDArray[np.int64]:
+    """Indices of the intervals of a phase to simulate, ascending.
+
+    ``waits``: (n,); ``shares``: (n, d) signatures that sum to 1. Typical intervals are taken at evenly spaced waiting
+    times (on a scale of ratios), from the shortest to the longest, at most ``step`` apart. If waiting differs by at
+    most a quarter of ``step``, it carries no information, and the phase is cut into ``at_least`` parts in time instead.
+    Of the intervals within an eighth of ``step`` of a target time, or of a part, the one with the signature closest
+    to their mean is taken, the first of equals.
+    """
+    scale = np.log1p(waits)
+    low, high = float(scale.min()), float(scale.max())
+    if step and high - low > step / 4:
+        targets = np.linspace(low, high, max(at_least, 1 + int(np.ceil((high - low) / step))))
+        near = [np.flatnonzero(np.abs(scale - target) <= step / 8) for target in targets]
+    else:
+        near = np.array_split(np.arange(len(waits)), min(at_least, len(waits)))
+    return np.unique([
+        mine[np.abs(shares[mine] - shares[mine].mean(axis=0)).sum(axis=1).argmin()] for mine in near if len(mine)
+    ])  # fmt: skip

@@ -1,0 +1,66 @@
+"""The command ``measure merge``: its options and their help; `measure.merging.command` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="merged.parquet, .csv or .json (Chrome trace), in an existing directory. "
+              "Default: DIR/merged.parquet.")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "chrome"]),
+              help="Default: by the ending of --out.")  # fmt: skip
+@click.option("--baseline", type=click.IntRange(0), metavar="N",
+              help="Number of the baseline that gives the time base. Default: the first one.")  # fmt: skip
+@click.option("--align", type=click.Choice(["dtw", "progress"]), default="dtw", show_default=True,
+              help="By dynamic time warping on the shared hardware metrics, or by the program's own instructions, "
+              "which counters do not change.")  # fmt: skip
+@click.option("--scale", type=click.Choice(["zscore", "rank"]), default="zscore", show_default=True,
+              help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
+@click.option("--step-penalty", type=click.FloatRange(0), default=3.0, show_default=True, metavar="P",
+              help="Cost, in variances of each metric, of a step of the warping that advances one trace only; 0 as in "
+              "the textbook, which follows noise.")  # fmt: skip
+@click.option("--channel", "channels", multiple=True, metavar="METRIC",
+              help="Align on this hardware metric; may be repeated. Default: all that are shared.")  # fmt: skip
+def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
+          step_penalty: float, channels: tuple[str, ...]) -> None:  # fmt: skip
+    """Merge the runs in DIR into one trace with every metric.
+
+    DIR is what `measure run` left: runs of several groups, each with other software metrics. They are aligned to one
+    baseline, and their counts moved onto its records; the sum of each metric stays the same. A metric that several
+    runs have is taken from a group that changes nothing, if there is one, and from the run that aligns best. Warns of
+    groups that perturb, and where an alignment stretched. With several directories, such as those of a partition whose
+    hardware metrics did not fit into one run, the time base is a baseline of the first.
+
+    \b
+      measure merge results/quickstart
+      measure merge results/quickstart --out merged.json     (open in https://ui.perfetto.dev)
+      measure merge results/mine-partition-1 results/mine-partition-2 --out mine.parquet
+    """
+    from rich.console import Console
+
+    from measure.campaign.store import check_file_place
+    from measure.merging.command import load_all, print_merged
+    from measure.merging.export import format_of, write_merged
+    from measure.merging.merge_runs import merge_runs
+
+    endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
+    if out is not None:
+        check_file_place(out)
+    path = out or directories[0] / f"merged.{endings[kind]}"
+    chosen = kind or format_of(path)
+    results = load_all(directories)
+    check_file_place(path)
+    merged = merge_runs(
+        results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
+        step_penalty=step_penalty, curve=results.curve, verdicts=results.verdicts,
+    )  # fmt: skip
+    write_merged(merged, path, chosen, results.clock_hz)
+    console = Console(highlight=False)
+    print_merged(console, merged, results.warnings)
+    console.print(f"Merged trace: {path}", style="dim")

@@ -1,0 +1,120 @@
+"""``measure merge``: loads the runs of result directories; `measure.merging.merge_runs` merges them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from measure.campaign import run_command
+from measure.campaign.run_types import BASELINE, Run
+from measure.errors import CampaignError
+from measure.merging.merge_runs import Merged, MergeError
+from measure.merging.program_progress import EventCurve
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a result directory. ``warnings``: damaged or missing traces; ``verdicts``: by group, where known;
+    ``curve``: progress over reference events, if the campaign has its ground truth."""
+
+    baselines: tuple[Run, ...]
+    runs: tuple[Run, ...]
+    clock_hz: int
+    warnings: tuple[str, ...]
+    verdicts: dict[str, str]
+    curve: EventCurve | None = None
+
+    def baseline(self, replicate: int | None = None) -> Run:
+        """The baseline of that number, by default the first. Raises `CampaignError` when there is none."""
+        for run in self.baselines:
+            if replicate is None or run.spec.replicate == replicate:
+                return run
+        numbers = ", ".join(str(run.spec.replicate) for run in self.baselines)
+        raise CampaignError(f"there is no baseline {replicate}: expected one of {numbers}")
+
+
+def load_results(directory: Path) -> Results:
+    """The runs that ``measure run`` left. Raises `MergeError` without a baseline or without an instrumented run."""
+    result, outcome = run_command.load_results(directory)
+    plan, warnings = result.plan, list(outcome.warnings)
+    groups = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
+    runs_of_groups = sorted(
+        (run for run in outcome.runs if run.spec.group in groups),
+        key=lambda run: (run.spec.group, run.spec.replicate),
+    )
+    baselines = tuple(run for run in runs_of_groups if run.spec.group == BASELINE)
+    runs = tuple(run for run in runs_of_groups if run.spec.group != BASELINE)
+    if not baselines or not runs:
+        lacking = "baseline" if not baselines else "run with software metrics"
+        damage = f" ({warnings[0]})" if warnings else ""
+        raise MergeError(
+            f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
+        )
+    curve = result.truth.calibration.curve if result.truth else None
+    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve)
+
+
+def load_all(directories: Sequence[Path]) -> Results:
+    """The runs of several directories; baselines are those of the first, other groups get their directory's name.
+
+    Baselines of the other directories become runs: they may have hardware metrics that the first's lack. Raises
+    `CampaignError` and `MergeError`, as `load_results`.
+    """
+    first, *others = [load_results(directory) for directory in directories]
+    runs, warnings, verdicts = list(first.runs), list(first.warnings), dict(first.verdicts)
+    for directory, results in zip(directories[1:], others, strict=True):
+        if results.clock_hz != first.clock_hz:
+            raise MergeError(
+                f"{directory} is of a machine of {results.clock_hz:,} Hz, {directories[0]} of {first.clock_hz:,} Hz: "
+                "expected runs of one machine"
+            )
+        place = directory.resolve().name
+        for run in (*results.baselines, *results.runs):
+            runs.append(replace(run, spec=replace(run.spec, group=f"{place}:{run.spec.group}")))
+        verdicts |= {f"{place}:{group}": verdict for group, verdict in results.verdicts.items()}
+        warnings += results.warnings
+    return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve)
+
+
+def _verdicts(directory: Path) -> dict[str, str]:
+    """The verdict of each group, from summary.json; baselines are equivalent. Empty before `measure run` ended."""
+    try:
+        variants = json.loads((directory / "summary.json").read_text(encoding="utf-8"))["variants"]
+        return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:
+    """Print each metric's run, the quality of that run's alignment, and the warnings; fits 80 columns."""
+    trace = merged.baseline.trace
+    title = (
+        f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
+    )
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("metric", "run"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("group is", no_wrap=True)
+    for heading in ("total", "cost", "distance\n\\[sd]", "stretched"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for source in merged.sources:
+        if source.run is None:
+            table.add_row(
+                escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", ""
+            )
+            continue
+        aligned = merged.runs[source.run]
+        cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"
+        table.add_row(
+            escape(source.metric), escape(aligned.name), merged.verdict_of(aligned), f"{source.total:,}", cost,
+            f"{aligned.distance:.2f}", f"{100 * aligned.stretched_fraction:.1f}%",
+        )  # fmt: skip
+    console.print(table)
+    for warning in (*merged.warnings, *warnings):
+        console.print(f"- {escape(warning)}", style="yellow", highlight=False)

@@ -1,0 +1,350 @@
+"""Merge runs into one trace with every metric, on the time base of one baseline.
+
+    merged = merge_runs(baseline, runs)
+    merged.table().plot("begin_cycles", ["nodes", "PAPI_L1_DCM"])
+
+Each run is aligned to the baseline, and the metrics that the baseline lacks are moved onto its records; the sum of
+each metric is conserved. `measure.merging.command` reads result directories, `measure.merging.export` writes files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.alignment.dtw import Method, align_normalised, normalised_channels
+from measure.campaign.run_types import Run
+from measure.errors import MeasureError
+from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
+from measure.merging.spread import Spread, spread_of_path, spread_of_progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AlignBy = Literal["dtw", "progress"]
+Scale = Literal["zscore", "rank"]
+
+UNKNOWN = "unknown"
+"""Verdict of a group that was not compared with the baselines."""
+STRETCHED = 3.0
+"""Warn of a baseline record that is made of this many or more of a run's records, or of the inverse or fewer."""
+STEP_PENALTY = 3.0
+"""Cost, for each channel, of a step that advances one trace only, in variances like the distances.
+
+Exact warping without it follows noise and errs by two to five times as much (`experiments/ground_truth`: this value
+errs least over the programs; a third or three times as much hardly matters).
+"""
+_TRUST = {"equivalent": 0, "inconclusive": 1, UNKNOWN: 1, "perturbed": 2}
+_SAME = ("machine", "arguments", "stdin", "files")
+
+
+class MergeError(MeasureError):
+    """Runs cannot be merged."""
+
+
+@dataclass(frozen=True)
+class AlignedRun:
+    """A run on the baseline's time base.
+
+    ``cost``: of the warping path, see `measure.alignment.dtw.Alignment`; nan when aligned by progress. ``distance``:
+    root mean square difference of the channels over matched records, in standard deviations: 0 for equal traces, 1.4
+    for unrelated ones; compare distances of one alignment method only, since by progress also records that begin at
+    different moments count. ``records``: ``(n,)``, the number of the run's records that each baseline record is made
+    of, without records in which nothing ran. ``stretched``: half-open ranges of baseline records where that number is
+    at least `STRETCHED` or at most its inverse; ``stretched_fraction``: their fraction of all baseline records.
+    """
+
+    run: Run
+    spread: Spread
+    align: AlignBy
+    channels: tuple[str, ...]
+    cost: float
+    distance: float
+    records: NDArray[np.float64]
+    stretched: tuple[tuple[int, int], ...]
+    stretched_fraction: float
+
+    @property
+    def name(self) -> str:
+        """Group and replicate."""
+        return f"{self.run.spec.group}/{self.run.spec.replicate}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a metric of the merged trace is from. ``run``: index into `Merged.runs`, None for the baseline; ``total``:
+    the sum over the run's own trace, which the merged trace conserves."""
+
+    metric: str
+    run: int | None
+    total: int
+
+
+@dataclass(frozen=True)
+class Merged:
+    """One trace with every metric on the baseline's records: ``values`` ``(n, m)`` int64, one column per source.
+
+    ``verdicts``: by group, whether collecting its metrics changes the program, as far as known.
+    """
+
+    baseline: Run
+    runs: tuple[AlignedRun, ...]
+    sources: tuple[Source, ...]
+    values: NDArray[np.int64]
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns: the baseline's metrics, then those of the runs."""
+        return tuple(source.metric for source in self.sources)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Metrics that counted nothing, metrics from a perturbed run, and alignments that stretched, so that counts are
+        placed only roughly."""
+        perturbed = [
+            f"{self._metrics_of(n)} from {aligned.name}: collecting this group perturbs the program; do not relate "
+            "them to the other metrics"
+            for n, aligned in enumerate(self.runs)
+            if self.verdict_of(aligned) == "perturbed"
+        ]
+        stretched = [
+            self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)
+        ]
+        silent = [source.metric for source in self.sources if not source.total]
+        nothing = [f"{', '.join(silent)} counted no event: nothing can be said about it"] if silent else []
+        return (*nothing, *perturbed, *stretched)
+
+    def verdict_of(self, aligned: AlignedRun) -> str:
+        """The verdict on the run's group, `UNKNOWN` without one."""
+        return self.verdicts.get(aligned.run.spec.group, UNKNOWN)
+
+    def _metrics_of(self, number: int) -> str:
+        return ", ".join(source.metric for source in self.sources if source.run == number)
+
+    def _warning(self, number: int, aligned: AlignedRun) -> str:
+        flagged = np.concatenate([np.arange(*bounds) for bounds in aligned.stretched])
+        with np.errstate(divide="ignore"):  # a baseline record made of no record is the worst
+            worst = int(flagged[np.argmax(np.abs(np.log(aligned.records[flagged])))])
+        cycles = self.baseline.trace.boundaries_cycles
+        return (
+            f"{self._metrics_of(number)} from {aligned.name}: the alignment stretches "
+            f"{100 * aligned.stretched_fraction:.2g}% of the baseline's records, "
+            f"worst at record {worst} (cycles {cycles[worst]:,} to {cycles[worst + 1]:,}), made of "
+            f"{aligned.records[worst]:.2g} of the run's; counts there are placed only roughly"
+        )
+
+    def table(self) -> pd.DataFrame:
+        """A row per record: its bounds, the metrics, and ``records:RUN``, the number of that run's records in it.
+
+        ``attrs``: the content of `metadata`.
+        """
+        import pandas as pd
+
+        trace = self.baseline.trace
+        columns: dict[str, Any] = {
+            "begin_cycles": trace.boundaries_cycles[:-1], "end_cycles": trace.boundaries_cycles[1:],
+            "begin_instructions": trace.boundaries_instructions[:-1],
+            "end_instructions": trace.boundaries_instructions[1:],
+        }  # fmt: skip
+        columns |= {metric: self.values[:, n] for n, metric in enumerate(self.metrics)}
+        columns |= {f"records:{aligned.name}": aligned.records for aligned in self.runs}
+        table = pd.DataFrame(columns)
+        about: Any = self.metadata()
+        table.attrs = about
+        return table
+
+    def metadata(self) -> dict[str, Any]:
+        """Each metric's run, total and quality of alignment, and the warnings; plain JSON types."""
+        return {
+            "baseline": _name(self.baseline),
+            "metrics": {source.metric: self._about(source) for source in self.sources},
+            "warnings": list(self.warnings),
+        }
+
+    def _about(self, source: Source) -> dict[str, Any]:
+        if source.run is None:
+            return {"run": _name(self.baseline), "total": source.total}
+        aligned = self.runs[source.run]
+        return {
+            "run": aligned.name, "verdict": self.verdict_of(aligned), "total": source.total,
+            "align": aligned.align, "channels": list(aligned.channels),
+            "cost": None if np.isnan(aligned.cost) else aligned.cost, "distance": aligned.distance,
+            "stretched_fraction": aligned.stretched_fraction,
+            "stretched_records": [list(bounds) for bounds in aligned.stretched],
+        }  # fmt: skip
+
+
+def merge_runs(
+    baseline: Run,
+    runs: Sequence[Run],
+    *,
+    align: AlignBy = "dtw",
+    channels: Sequence[str] | None = None,
+    scale: Scale = "zscore",
+    method: Method = "auto",
+    band: float | None = None,
+    step_penalty: float = STEP_PENALTY,
+    curve: EventCurve | None = None,
+    verdicts: Mapping[str, str] | None = None,
+) -> Merged:
+    """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
+
+    A metric that several runs have is taken from a run whose group is equivalent, if there is one, and among those
+    from the run that aligns best. ``verdicts``: by group, as in summary.json. ``align``: by dynamic time warping on
+    ``channels`` (default: the hardware metrics that both have; the other arguments as in `align_run`), or by
+    progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together.
+    """
+    baseline_metrics = set(_metrics(baseline))
+    candidates = [run for run in runs if set(_metrics(run)) - baseline_metrics]
+    if not candidates:
+        raise MergeError(
+            f"none of the {len(runs)} runs has a metric that {_name(baseline)} lacks: nothing to merge"
+        )
+    aligned = [
+        align_run(
+            baseline,
+            run,
+            align=align,
+            channels=channels,
+            scale=scale,
+            method=method,
+            band=band,
+            step_penalty=step_penalty,
+            curve=curve,
+        )
+        for run in candidates
+    ]
+    verdicts = dict(verdicts or {})
+    # The sort is stable: of equal runs the first given is taken.
+    aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.group, UNKNOWN)], one.distance))
+    chosen: dict[str, AlignedRun] = {}
+    for metric in dict.fromkeys(metric for run in candidates for metric in _metrics(run)):
+        if metric not in baseline_metrics:
+            chosen[metric] = next(one for one in aligned if metric in one.run.trace.metrics)
+    used = [one for one in aligned if any(one is other for other in chosen.values())]
+    plain = baseline.trace.without_probes()
+    totals = plain.values.sum(axis=0)
+    sources = [Source(metric, None, int(total)) for metric, total in zip(plain.metrics, totals, strict=True)]
+    columns = [plain.values]
+    for metric, one in chosen.items():
+        own = one.run.trace.values[:, [one.run.trace.metrics.index(metric)]]
+        number = next(n for n, other in enumerate(used) if other is one)
+        sources.append(Source(metric, number, int(own.sum())))
+        columns.append(one.spread.counts(own))
+    return Merged(baseline, tuple(used), tuple(sources), np.concatenate(columns, axis=1), verdicts)
+
+
+def align_run(
+    baseline: Run,
+    run: Run,
+    *,
+    align: AlignBy = "dtw",
+    channels: Sequence[str] | None = None,
+    scale: Scale = "zscore",
+    method: Method = "auto",
+    band: float | None = None,
+    step_penalty: float = STEP_PENALTY,
+    curve: EventCurve | None = None,
+) -> AlignedRun:
+    """``run`` on the time base of ``baseline``.
+
+    ``scale``: channels as they are, or their ranks, which single spikes do not dominate; both are brought to
+    mean 0 and standard deviation 1. ``method``, ``band``: see `measure.alignment.dtw.align`. ``step_penalty``: for each
+    channel. ``curve``: of the program; gives exact progress where reference events were counted in both runs, else
+    progress is estimated. Raises `MergeError`.
+    """
+    _check_belong_together(baseline, run)
+    names = _channels(baseline, run, channels)
+    first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
+    cost = float("nan")
+    if align == "dtw":
+        alignment = align_normalised(
+            first, second, method=method, band=band, step_penalty=step_penalty * len(names)
+        )
+        spread, cost = spread_of_path(alignment.path), alignment.cost
+    else:
+        spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
+    gap = first[:, spread.rows] - second[:, spread.columns]
+    distance = float(np.sqrt(np.average((gap**2).mean(axis=0), weights=spread.shares())))
+    # A wait longer than an interval leaves records in which nothing ran: nothing in them can be misplaced.
+    ran, baseline_ran = (np.diff(one.trace.boundaries_instructions) > 0 for one in (run, baseline))
+    records = spread.records(ran.astype(np.float64))
+    far = baseline_ran & ((records >= STRETCHED) | (records <= 1 / STRETCHED))
+    # A baseline record that begins or ends outside the run is cut short, not stretched.
+    if align == "progress":
+        far[: spread.rows[0] + 1] = far[spread.rows[-1] :] = False
+    return AlignedRun(
+        run,
+        spread,
+        align,
+        names,
+        cost,
+        distance,
+        records,
+        _ranges(far),
+        float(far.mean()),
+    )
+
+
+def _metrics(run: Run) -> tuple[str, ...]:
+    return run.trace.without_probes().metrics
+
+
+def _progress(run: Run, baseline: Run, curve: EventCurve | None) -> NDArray[np.float64]:
+    counted = curve is not None and all(reference_events_at_boundaries(one) is not None for one in (run, baseline))
+    return curve.boundaries(run) if curve and counted else progress_boundaries(run, baseline)
+
+
+def _check_belong_together(baseline: Run, run: Run) -> None:
+    for name in _SAME:
+        if getattr(baseline.spec, name) != getattr(run.spec, name):
+            raise MergeError(
+                f"{_name(run)} and {_name(baseline)} differ in their {name}: they are not of one campaign; expected "
+                "the same program on the same input and machine"
+            )
+    for one in (baseline, run):
+        if not one.trace.n_records:
+            raise MergeError(f"{_name(one)} has no records: make the run again")
+
+
+def _channels(baseline: Run, run: Run, channels: Sequence[str] | None) -> tuple[str, ...]:
+    """The channels to align on: the given ones, by default all shared hardware metrics. Raises `MergeError`."""
+    shared = tuple(
+        metric
+        for metric in baseline.spec.hardware_metrics
+        if metric in baseline.trace.metrics and metric in run.trace.metrics
+    )
+    if not shared:
+        raise MergeError(
+            f"{_name(run)} and {_name(baseline)} have no hardware metric in common: nothing to align on"
+        )
+    if channels is None:
+        return shared
+    unknown = [channel for channel in channels if channel not in shared]
+    if unknown or not channels:
+        got = ", ".join(unknown) or "no channel"
+        raise MergeError(f"got {got} to align {_name(run)} on, expected some of {', '.join(shared)}")
+    return tuple(channels)
+
+
+def _scaled(run: Run, channels: tuple[str, ...], scale: Scale) -> NDArray[np.float64]:
+    values = run.trace.columns(channels)
+    if scale == "zscore":
+        return values
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(values, axis=0), np.float64)
+
+
+def _ranges(flags: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+    edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
+    return tuple((int(begin), int(end)) for begin, end in edges.reshape(-1, 2))
+
+
+def _name(run: Run) -> str:
+    return f"{run.spec.group}/{run.spec.replicate}"

@@ -1,1 +1,0 @@
-"""The fewest runs that collect all metrics without perturbing one another: a search over tested groups."""

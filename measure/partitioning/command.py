@@ -1,0 +1,242 @@
+"""``measure partition``: searches, validates on fresh runs, writes the campaign files and the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.executor import Workers
+from measure.campaign.store import Store, write_text_atomically
+from measure.console.progress import Status
+from measure.errors import CampaignError
+from measure.partitioning.budget import Budget
+from measure.partitioning.cover import EXACT_METRICS
+from measure.partitioning.hardware import counting_everything, events_of, split_hardware
+from measure.partitioning.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
+from measure.partitioning.page import render_page
+from measure.partitioning.result import Outcome, summary_text, write_campaigns
+from measure.partitioning.search_types import Group, Oracle, Verdict
+from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
+from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from common.yaml_document import YamlDocument
+    from measure.campaign.campaign_file import Campaign
+
+REPLICATES_FACTOR = 4
+VALIDATION = 1  # the round of runs that are independent of the search's
+VALIDATION_MARGIN = 1.5  # factor over the time of the search's own tests: other layouts may have to be built
+
+
+@dataclass(frozen=True)
+class Request:
+    """The command's options; see their help."""
+
+    campaign: Path
+    out: Path | None = None
+    minutes: float | None = None
+    exact: bool | None = None
+    resume: bool = True
+    most_replicates: int | None = None
+    accept: Accept = "equivalent"
+    counters: int | None = None
+    shared: tuple[str, ...] = ()
+    workers: int | None = None
+    memory: Path | None = None
+    target: str = "emulated"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that has ended and written its ``files``; ``exit_status``: that of an interruption, or 0."""
+
+    outcome: Outcome
+    files: tuple[Path, ...]
+    exit_status: int
+
+
+def run_partition(request: Request, console: Console) -> int:
+    """`search_partition`, and print the result; the exit status. Raises `MeasureError`."""
+    searched = search_partition(request, console)
+    _print_outcome(searched.outcome, console)
+    written = ", ".join(str(path) for path in searched.files)
+    console.print(f"Written: {written}", style="dim", soft_wrap=True)
+    return searched.exit_status
+
+
+def search_partition(request: Request, console: Console) -> Searched:
+    """Search, and write page, summary and campaigns. Raises `MeasureError`.
+
+    Files are written whatever ends the search, a time limit included: they say what was validated.
+    """
+    budget = Budget(60 * request.minutes if request.minutes else None)
+    campaign, document = load_campaign(request.campaign)
+    names = tuple(campaign.software_metrics)
+    if not names:
+        raise CampaignError(f"{document.path}: got no software metrics, expected some to split into runs")
+    if request.exact and len(names) > EXACT_METRICS:
+        raise CampaignError(
+            f"{document.where('software_metrics')}: {len(names)} metrics: --exact is affordable for up to "
+            f"{EXACT_METRICS}"
+        )
+    hardware = _hardware_sets(request, campaign, document)
+    directory = request.out or Path("results") / f"{campaign.name}-partition"
+    searched = campaign
+    if len(hardware) > 1:
+        machine = counting_everything(campaign.machine, directory)
+        searched = campaign.model_copy(update={"machine": machine})
+    settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
+    with ExitStack() as stack:
+        store = stack.enter_context(Store(directory))
+        setup = _SearchSetup(request, searched, document, store, settings, console)
+        stack.callback(setup.close)
+        session = setup.search(budget)
+    outcome = _outcome(session.result(), campaign, settings, hardware, setup.runs_made)
+    write_text_atomically(directory / "partition.json", summary_text(outcome))
+    files = write_campaigns(outcome, campaign, document, directory)
+    write_text_atomically(directory / "partition.html", render_page(outcome))
+    return Searched(outcome, (directory / "partition.html", *files), session.exit_status)
+
+
+def _hardware_sets(request: Request, campaign: Campaign, document: YamlDocument) -> tuple[tuple[str, ...], ...]:
+    """The hardware metrics in sets that can be counted at once: by ``--counters``, by default by the machine."""
+    from emulator.errors import EmulatorError
+    from emulator.timing.machine_file import parse_machine
+
+    where = document.where("hardware_metrics")
+    try:
+        machine = parse_machine(campaign.machine.read_text(encoding="utf-8"), str(campaign.machine))
+        events = events_of(campaign.hardware_metrics, machine)
+        counters = request.counters or max(1, machine.pmu.programmable_counters)
+        return split_hardware(campaign.hardware_metrics, counters, request.shared, events)
+    except EmulatorError as error:
+        raise CampaignError(f"{where}: {error}") from None
+    except CampaignError as error:
+        raise CampaignError(f"{where}: {error}") from None
+
+
+class _SearchSetup:
+    """The oracles of a session, with their worker processes and verdict memories."""
+
+    def __init__(
+        self,
+        request: Request,
+        campaign: Campaign,
+        document: YamlDocument,
+        store: Store,
+        settings: Settings,
+        console: Console,
+    ) -> None:
+        self._request, self._campaign, self._settings = request, campaign, settings
+        self._document, self._store, self._console = document, store, console
+        self._at_once = request.workers or os.cpu_count() or 1
+        self._workers = Workers(self._at_once)
+        self._oracles: list[CampaignOracle] = []
+        self._memories: list[Memory] = []
+
+    @property
+    def runs_made(self) -> int:
+        """Runs made by this command, without those from the store."""
+        return sum(oracle.runs_made for oracle in self._oracles)
+
+    def close(self) -> None:
+        self._workers.close()
+        for memory in self._memories:
+            memory.close()
+
+    def search(self, budget: Budget) -> Session:
+        """Run a session to its end, with a status line; returns it."""
+        names = tuple(self._campaign.software_metrics)
+        shown: object = None
+
+        def describe() -> str:
+            return f"{session.describe()} {self.runs_made} runs made."
+
+        def changed() -> None:
+            nonlocal shown
+            if session.state != shown:
+                status.say()
+            shown = session.state
+
+        with Status(self._console, describe) as status:
+            session = Session(
+                len(names), self._prepare, budget, seed=self._campaign.seed, exact=self._request.exact,
+                width=max(1, -(-self._at_once // min(FIRST_REPLICATES, self._settings.most_replicates))),
+                changed=changed, tell=lambda text: self._console.print(text, style="yellow", markup=False),
+                names=lambda group: ", ".join(names[metric] for metric in sorted(group)),
+            )  # fmt: skip
+            session.run()
+        return session
+
+    def _prepare(self) -> SessionOracles:
+        """Make the oracles and build what the baselines need; other programs are built when they are tested."""
+        request, memory = self._request, self._request.memory or default_path()
+        oracles: list[Oracle] = []
+        earlier_verdicts: list[dict[Group, Verdict]] = []
+        for round_ in (0, VALIDATION):
+            oracle = CampaignOracle(
+                self._campaign, self._document, self._store, self._settings, round_=round_,
+                workers=self._workers, target=request.target,
+                notify=lambda message: self._console.print(message, style="dim"),
+            )  # fmt: skip
+            self._oracles.append(oracle)
+            self._memories.append(Memory(memory, oracle.context(), oracle.definitions))
+            oracles.append(RememberingOracle(oracle, self._memories[-1], read=request.resume))
+            earlier_verdicts.append(self._memories[-1].all() if request.resume else {})
+        search, fresh = self._oracles
+
+        def validation_seconds(groups: Mapping[Group, Verdict]) -> float:
+            untested = (group for group in groups if group not in earlier_verdicts[VALIDATION])
+            runs = [groups[group].runs for group in untested]
+            baselines = 0 if fresh.runs_made else self._campaign.baselines
+            seconds = search.seconds_of(len(runs), baselines + sum(runs), self._at_once) if runs else 0.0
+            return VALIDATION_MARGIN * seconds
+
+        return SessionOracles(
+            oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put
+        )
+
+
+def _outcome(
+    result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int
+) -> Outcome:
+    """Everything that the report shows."""
+    progress = result.progress
+    return Outcome(
+        name=campaign.name,
+        metrics=tuple(campaign.software_metrics),
+        best=progress.best,
+        proof=progress.proof,
+        stage=progress.stage,
+        outlook=progress.outlook,
+        tested=result.tested,
+        validated=result.validated,
+        calls=result.calls,
+        remembered=result.remembered,
+        stopped=result.stopped,
+        runs=runs,
+        hardware=hardware,
+        delta=campaign.delta,
+        alpha=campaign.alpha,
+        accept=settings.accept,
+    )
+
+
+def _print_outcome(outcome: Outcome, console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(title=outcome.headline, title_justify="left")
+    for heading in ("group", "software metrics", "closest to the limit", "fresh runs"):
+        table.add_column(heading)
+    for row in outcome.rows():
+        table.add_row(*row)
+    console.print(table)
+    for sentence in outcome.sentences():
+        console.print(f"- {sentence}", markup=False)

@@ -1,0 +1,280 @@
+"""The result of a partition search as sentences, JSON, and campaign files; `measure.partitioning.page` draws it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from measure.campaign.store import write_text_atomically
+from measure.partitioning.search_types import Group, Outlook, Partition, Proof, Verdict
+
+if TYPE_CHECKING:
+    from common.yaml_document import YamlDocument
+    from measure.campaign.campaign_file import Campaign
+
+_PROOFS = {
+    "optimal": "no collection of fewer groups exists by these verdicts",
+    "optimal among tested": "nothing better can be put together from groups shown to be good",
+    "upper bound": "fewer may do",
+}
+
+
+Status = Literal["validated", "not validated", "not tested"]
+_STATUS_WORDS: dict[Status, str] = {
+    "validated": "good, validated on fresh runs",
+    "not validated": "good, not validated on fresh runs",
+    "not tested": "not tested",
+}
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A group of the result. ``status``: good on fresh runs, too; good by the search's runs alone; not tested.
+    ``verdict``: of the search's runs, ``fresh``: of fresh ones."""
+
+    name: str
+    group: Group
+    status: Status
+    verdict: Verdict | None
+    fresh: Verdict | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a search. ``validated``: verdicts of fresh runs; ``remembered``: verdicts of earlier searches;
+    ``hardware``: sets of hardware metrics that the machine can count at once; ``stopped``: what ended the search
+    early, or ""."""
+
+    name: str
+    metrics: tuple[str, ...]
+    best: Partition
+    proof: Proof
+    stage: str
+    outlook: Outlook
+    tested: dict[Group, Verdict]
+    validated: dict[Group, Verdict]
+    calls: int
+    remembered: int
+    runs: int
+    hardware: tuple[tuple[str, ...], ...]
+    delta: float
+    alpha: float
+    accept: str
+    stopped: str = ""
+
+    @property
+    def groups(self) -> tuple[Collected, ...]:
+        """The best so far: groups tested good, and each metric without any verdict in a group of its own."""
+        alone = [frozenset({metric}) for metric in sorted(self.best.uncovered)]
+        untested = [group for group in alone if group not in self.tested]
+        found = []
+        for number, group in enumerate([*self.best.groups, *untested], start=1):
+            verdict, fresh = self.tested.get(group), self.validated.get(group)
+            status: Status = "not tested" if verdict is None else "validated" if fresh else "not validated"
+            found.append(Collected(f"group{number}", group, status, verdict, fresh))
+        return tuple(found)
+
+    def with_status(self, status: Status) -> list[str]:
+        """Names of the groups of this status."""
+        return [one.name for one in self.groups if one.status == status]
+
+    def names(self, group: Group) -> tuple[str, ...]:
+        """The group's metrics, in the campaign's order."""
+        return tuple(self.metrics[metric] for metric in sorted(group))
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether fresh runs confirmed every group."""
+        return all(one.status == "validated" for one in self.groups)
+
+    @property
+    def headline(self) -> str:
+        """The result in a sentence."""
+        count = len(self.best.groups)
+        if not count:
+            return f"{self.name}: no group of software metrics was shown to be good{self._untested}."
+        collected = len(self.metrics) - len(self.best.uncovered)
+        runs = max(count, len(self.hardware))
+        return (
+            f"{self.name}: {collected} of {len(self.metrics)} software metrics in {runs} run"
+            f"{'s' if runs > 1 else ''} ({self.proof}){self._untested}."
+        )
+
+    @property
+    def _untested(self) -> str:
+        count = len(self.with_status("not tested"))
+        return f"; {count} more not tested yet, each in a group of its own" if count else ""
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For each group: its name, metrics, reason, and the result of fresh runs."""
+        return [
+            (
+                one.name,
+                ", ".join(self.names(one.group)),
+                one.verdict.reason if one.verdict else "not tested",
+                one.fresh.reason if one.fresh else one.status,
+            )
+            for one in self.groups
+        ]
+
+    def alone(self) -> dict[str, Verdict]:
+        """Metrics that were tested alone and are not good even alone, with their verdicts."""
+        found = {m: self.tested.get(frozenset({k})) for k, m in enumerate(self.metrics)}
+        return {metric: verdict for metric, verdict in found.items() if verdict and not verdict.good}
+
+    def _validation(self) -> str:
+        """The groups of each status, in words."""
+        states: tuple[Status, ...] = ("validated", "not validated", "not tested")
+        return "; ".join(f"{state}: {', '.join(self.with_status(state)) or 'none'}" for state in states)
+
+    def rejected(self) -> list[tuple[Group, Verdict]]:
+        """Groups that are not good, the largest first."""
+        return sorted(
+            ((group, verdict) for group, verdict in self.tested.items() if not verdict.good),
+            key=lambda item: (-len(item[0]), sorted(item[0])),
+        )
+
+    def sentences(self) -> list[str]:
+        """What was proved, what is still open, and what to do about it."""
+        lines = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {self.outlook.describe(self.proof)}"]
+        if self.stopped:
+            lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
+        if not self.confirmed:
+            lines.append(f"Fresh runs: {self._validation()}.")
+        for metric, verdict in self.alone().items():
+            lines.append(f"{metric} is {verdict.state} even alone: {verdict.reason}.")
+        if self.best.uncovered:
+            lines.append(f"In no group shown to be good: {', '.join(self.names(self.best.uncovered))}.")
+        undecided = sum(verdict.state == "undecided" for verdict in self.tested.values())
+        if undecided:
+            lines.append(
+                f"{undecided} of {len(self.tested)} groups stayed undecided and count as not good: more baselines "
+                "and replicates (--most-replicates), or a larger delta, would settle some."
+            )
+        if len(self.hardware) > 1:
+            lines.append(
+                f"The hardware metrics need {len(self.hardware)} sets; relations between metrics of different sets "
+                "are seen only across aligned runs."
+            )
+        lines.append(
+            f"{self.calls} groups tested now, {self.remembered} verdicts from before, {self.runs} runs made; "
+            f"limit {self.delta:g} in z, alpha {self.alpha:g}, accepted: {self.accept}."
+        )
+        return lines
+
+
+def summary_text(outcome: Outcome) -> str:
+    """The content of ``partition.json``."""
+
+    def plain(verdict: Verdict | None) -> dict[str, Any] | None:
+        if verdict is None:
+            return None
+        return {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "pair": list(verdict.worst) if verdict.worst else None,
+            "change_of_z": verdict.change if math.isfinite(verdict.change) else None,
+            "kind": verdict.kind,
+            "runs": verdict.runs,
+        }
+
+    document = {
+        "schema": 1,
+        "campaign": outcome.name,
+        "software_metrics": list(outcome.metrics),
+        "groups": [
+            {
+                "name": one.name,
+                "metrics": list(outcome.names(one.group)),
+                "status": one.status,
+                "verdict": plain(one.verdict),
+                "fresh_runs": plain(one.fresh),
+            }
+            for one in outcome.groups
+        ],
+        "uncovered": list(outcome.names(outcome.best.uncovered)),
+        "bad_alone": {metric: plain(verdict) for metric, verdict in outcome.alone().items()},
+        "proved": outcome.proof,
+        "confirmed": outcome.confirmed,
+        "stopped_by": outcome.stopped or None,
+        "lower_bound": outcome.outlook.lower_bound,
+        "outlook": outcome.outlook.describe(outcome.proof),
+        "hardware_sets": [list(one) for one in outcome.hardware],
+        "tested_now": outcome.calls,
+        "remembered": outcome.remembered,
+        "runs_made": outcome.runs,
+        "tested": [
+            {"metrics": list(outcome.names(group)), **(plain(verdict) or {})}
+            for group, verdict in outcome.tested.items()
+        ],
+    }
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def write_campaigns(
+    outcome: Outcome, campaign: Campaign, document: YamlDocument, directory: Path
+) -> tuple[Path, ...]:
+    """Write ``partition.yaml``: the campaign with one variant per group; only baselines when there is no group.
+
+    With several sets of hardware metrics, one file per set (``partition-1.yaml`` and so on), with the groups dealt
+    out over them: every group and every set is measured, and each file has the baselines of its set.
+    """
+    import yaml
+
+    several = len(outcome.hardware) > 1
+    variants = {one.name: list(outcome.names(one.group)) for one in outcome.groups}
+    status = {one.name: one.status for one in outcome.groups}
+    written = []
+    for index, hardware in enumerate(outcome.hardware):
+        mine = [name for number, name in enumerate(variants) if number % len(outcome.hardware) == index]
+        needed = {metric for name in mine for metric in variants[name]}
+        data: dict[str, Any] = {key: value for key, value in document.data.items() if key != "cumulative"}
+        suffix = f"-{index + 1}" if several else ""
+        data |= {
+            "name": f"{outcome.name}-partition{suffix}",
+            "program": _program_from(campaign, document.data["program"], directory),
+            "machine": _relative(campaign.machine, directory),
+            "hardware_metrics": list(hardware),
+            "software_metrics": {
+                metric: document.data["software_metrics"][metric]
+                for metric in outcome.metrics
+                if metric in needed
+            },
+            "variants": {name: variants[name] for name in mine},
+        }
+        header = f"# Found by `measure partition {document.path.name}`: {outcome.proof}.\n"
+        if outcome.stopped:
+            header += f"# Stopped by {outcome.stopped}: the best so far.\n"
+        header += "".join(f"# {name}: {_STATUS_WORDS[status[name]]}.\n" for name in mine)
+        text = header + yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+        path = directory / f"partition{suffix}.yaml"
+        write_text_atomically(path, text)
+        written.append(path)
+    return tuple(written)
+
+
+def _relative(path: Path, directory: Path) -> str:
+    return os.path.relpath(path, directory.resolve())
+
+
+def _program_from(campaign: Campaign, given: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """The program's keys with paths relative to ``directory``."""
+    program = campaign.program
+    moved: dict[str, Any] = dict(given)
+    if program.source:
+        moved["source"] = _relative(program.source, directory)
+    if program.sources:
+        moved["sources"] = [_relative(one, directory) for one in program.sources]
+    if program.directory:
+        moved["directory"] = _relative(program.directory, directory)
+    if program.stdin:
+        moved["stdin"] = _relative(program.stdin, directory)
+    if program.files:
+        moved["files"] = {guest: _relative(host, directory) for guest, host in program.files.items()}
+    if program.catalogue_file:
+        moved["catalogue_file"] = _relative(program.catalogue_file, directory)
+    return moved

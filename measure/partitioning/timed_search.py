@@ -1,0 +1,180 @@
+"""Runs a search and the validation of its result; a time limit, Ctrl-C or SIGTERM may end both at any time.
+
+Whatever ends it, `Session.result` is the best partition of the verdicts so far. The oracles make the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from measure.console.interrupts import OutOfTime, Terminated, TimeLimit, exit_status, time_limit
+from measure.partitioning.budget import Budget
+from measure.partitioning.search import PartitionSearch
+from measure.partitioning.search_types import Group, Oracle, Outlook, Partition, Progress, Verdict
+
+
+@dataclass(frozen=True)
+class SessionOracles:
+    """The oracles of a session.
+
+    ``search``: the oracle of the search; ``fresh``: one with runs that are independent of the search's;
+    ``earlier_verdicts``: of the search's oracle. ``validation_seconds``: estimated duration of validating groups with
+    these verdicts; ``record_failure``: stores that fresh runs refuted a group.
+    """
+
+    search: Oracle
+    fresh: Oracle
+    earlier_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
+    validation_seconds: Callable[[Mapping[Group, Verdict]], float] = lambda groups: 0.0
+    record_failure: Callable[[Group, Verdict], None] = lambda group, verdict: None
+
+
+@dataclass(frozen=True)
+class SessionResult:
+    """The end of a session. ``tested``: all verdicts of the search, also earlier ones; ``validated``: good verdicts of
+    fresh runs; ``calls``: groups tested in this session; ``remembered``: number of earlier verdicts; ``stopped``: what
+    ended the session early, or ""."""
+
+    progress: Progress
+    tested: dict[Group, Verdict]
+    validated: dict[Group, Verdict]
+    calls: int = 0
+    remembered: int = 0
+    stopped: str = ""
+
+
+class Session:
+    """Searches for the fewest groups of ``n`` metrics until fresh runs confirm them, or the time is up.
+
+    ``prepare`` is called first, within the time limit, and returns the oracles; ``changed`` is called after every
+    change of `describe`, ``tell`` with messages for the user. ``width``: groups tested at once.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        prepare: Callable[[], SessionOracles],
+        budget: Budget,
+        *,
+        seed: int = 0,
+        width: int = 1,
+        exact: bool | None = None,
+        changed: Callable[[], None] = lambda: None,
+        tell: Callable[[str], None] = lambda text: None,
+        names: Callable[[Group], str] = str,
+    ) -> None:
+        self.exit_status = 0
+        self._n, self._prepare, self._budget = n, prepare, budget
+        self._seed, self._width, self._exact = seed, width, exact
+        self._changed, self._tell, self._names = changed, tell, names
+        self._oracles: SessionOracles | None = None
+        self._search: PartitionSearch | None = None
+        self._progress: Progress | None = None
+        self._activity = "building, and measuring baselines and all metrics together"
+        self._validated: dict[Group, Verdict] = {}
+        self._stopped = ""
+
+    def run(self) -> None:
+        """Search and validate until the best is confirmed or something ends it; then see `result`. Raises what the
+        oracles raise."""
+        try:
+            with time_limit(self._budget.measuring_ends) as limit:
+                self._oracles = self._prepare()
+                self._search = PartitionSearch(
+                    self._n, self._oracles.search, seed=self._seed, width=self._width,
+                    earlier_verdicts=self._oracles.earlier_verdicts, exact=self._exact,
+                )  # fmt: skip
+                while True:
+                    self._look(self._oracles, self._search, limit)
+                    if self._validate(self._oracles, self._search):
+                        return
+        except OutOfTime:
+            self._stopped = self._budget.name
+            self._tell(f"{self._budget.name.capitalize()} is up; the best so far, and all verdicts are kept.")
+        except KeyboardInterrupt as error:
+            self._stopped = "SIGTERM" if isinstance(error, Terminated) else "Ctrl-C"
+            self.exit_status = exit_status(error)
+            self._tell("Interrupted; the best so far, and all verdicts are kept.")
+
+    def describe(self) -> str:
+        """The current activity, the best so far, and the time."""
+        if self._progress is None or self._search is None:
+            return f"{self._activity}; {self._budget.describe()}"
+        best = self._progress.best
+        count = len(best.groups)
+        lacking = f", {len(best.uncovered)} metrics in none" if best.uncovered else ""
+        return (
+            f"{self._activity}; best so far: {count} group{'s' if count != 1 else ''}{lacking}; "
+            f"{self._search.calls} groups tested; {self._budget.describe()}. "
+            f"{self._progress.outlook.describe(self._progress.proof)}"
+        )
+
+    @property
+    def state(self) -> object:
+        """A value that changes with the activity and with the best partition."""
+        return self._activity, self._progress and self._progress.best.rank
+
+    def _look(self, oracles: SessionOracles, search: PartitionSearch, limit: TimeLimit) -> None:
+        """Search until it ends, or until the time left is needed for the validation."""
+        stage = self._progress.stage if self._progress else "stopped"
+        self._stopped = ""
+        try:
+            for self._progress in search.run():
+                stage = self._activity = self._progress.stage
+                self._changed()
+                limit.set(self._search_ends(oracles, search))
+        except OutOfTime:
+            if self._budget.is_over():
+                raise
+            self._stopped = self._budget.name
+        limit.set(self._budget.measuring_ends)
+        self._progress = search.conclude(stage)
+
+    def _search_ends(self, oracles: SessionOracles, search: PartitionSearch) -> float | None:
+        best = search.reported.groups
+        open_ = {group: search.verdicts[group] for group in best if group not in self._validated}
+        return self._budget.search_ends(oracles.validation_seconds(open_) if open_ else 0.0)
+
+    def _validate(self, oracles: SessionOracles, search: PartitionSearch) -> bool:
+        """Test the best partition's groups on fresh runs; False when some failed, whose verdicts are then replaced."""
+        groups = [group for group in search.reported.groups if group not in self._validated]
+        confirmed = True
+        for start in range(0, len(groups), self._width):
+            batch = groups[start : start + self._width]
+            self._activity = f"validating group {start + 1} of {len(groups)} on fresh runs"
+            self._changed()
+            for group, verdict in zip(batch, oracles.fresh.test(batch), strict=True):
+                if verdict.good:
+                    self._validated[group] = verdict
+                else:
+                    confirmed = False
+                    self._revoke(oracles, search, group, verdict)
+        return confirmed
+
+    def _revoke(self, oracles: SessionOracles, search: PartitionSearch, group: Group, verdict: Verdict) -> None:
+        failed = Verdict(
+            verdict.state, f"good at first, but not on fresh runs: {verdict.reason}", verdict.worst,
+            verdict.change, verdict.kind, verdict.runs,
+        )  # fmt: skip
+        oracles.record_failure(group, failed)
+        search.revoke(group, failed)
+        self._tell(f"{self._names(group)}: {failed.reason}")
+
+    def result(self) -> SessionResult:
+        """The best partition of all verdicts so far, with these verdicts."""
+        search = self._search
+        if search is None or self._oracles is None:
+            nothing = Partition((), frozenset(range(self._n)))
+            outlook = Outlook(lower_bound=1, untested=(1 << self._n) - 1)
+            progress = Progress(nothing, 0, "baselines", outlook, "upper bound")
+            return SessionResult(progress, {}, {}, stopped=self._stopped)
+        progress = search.conclude(self._progress.stage if self._progress else "baselines")
+        return SessionResult(
+            progress,
+            dict(search.verdicts),
+            dict(self._validated),
+            search.calls,
+            len(self._oracles.earlier_verdicts),
+            self._stopped,
+        )

@@ -1,0 +1,1 @@
+"""Inner and outer perturbation: statistics, verdicts, findings, and their wording."""

@@ -1,0 +1,286 @@
+"""Outer perturbation: can instrumented runs be aligned with baselines as well as baselines with one another?
+
+The paper's outer correlation is that of a metric with itself across two aligned traces. Time warping inflates it
+(independent series aligned on the tested metric correlate at 0.8 and more), so it is not compared with 1 but with
+the correlations among baselines, and ``held_out`` aligns each metric on the *other* metrics only.
+
+Every pair of runs is aligned once; both directions of warping are averaged in z, so that similarity does not
+depend on the choice of the reference. The statistic of a metric is the mean z between instrumented runs and
+baselines minus the mean z within baselines. It is computed anew from all pairs of runs for every labelling, which
+keeps the dependence of pairs that share a run. The cost grows with the square of the runs: with many baselines, some
+of them, drawn by the seed, only serve as references to align to and are held out of the test; given the references,
+the other runs' similarities to them are exchangeable, and the inner test applies unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from measure.alignment.dtw import DEFAULT_BAND, align_normalised, mean_over_runs, normalised_channels
+from measure.alignment.held_out import held_out_paths
+from measure.perturbation.analysis_types import (
+    DEFAULT_DELTA,
+    DEFAULT_PERMUTATIONS,
+    FEWEST_BASELINES,
+    Perturbation,
+)
+from measure.perturbation.verdict import Evidence, check_levels, judge
+from measure.stats.correlation import MIN_RECORDS, finite_table, fisher_z, standard_ranks
+from measure.stats.permutation import cross_differences, labellings, mean_differences
+
+ALL_PAIRS_RUNS = 45
+"""Largest total number of runs (990 pairs) for which every pair of runs is aligned."""
+DEFAULT_REFERENCES, FEWEST_REFERENCES = 12, 4
+
+Progress = Callable[[int, int], None]
+"""Called with the number of alignments done and their total."""
+
+
+Memo = dict[tuple[bytes, bytes, bool, float], NDArray[np.float64]]
+"""Outer z of pairs of traces by their contents; pass one dictionary to all analyses that share baselines."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One prepared trace: values, normalised channels and standard ranks, ``(m, n)``; constant ``(m,)``."""
+
+    values: NDArray[np.float64]
+    channels: NDArray[np.float64]
+    ranks: NDArray[np.float64]
+    constant: NDArray[np.bool_]
+    digest: bytes
+
+
+def outer_perturbation(
+    baseline: Sequence[ArrayLike],
+    runs: Sequence[ArrayLike],
+    metrics: Sequence[str],
+    *,
+    held_out: bool,
+    aligned: bool = False,
+    delta: float = DEFAULT_DELTA,
+    alpha: float = 0.05,
+    band: float = DEFAULT_BAND,
+    max_reference_runs: int | None = None,
+    n_permutations: int = DEFAULT_PERMUTATIONS,
+    seed: int,
+    progress: Progress | None = None,
+    memo: Memo | None = None,
+) -> Perturbation:
+    """Compare how instrumented ``runs`` align with ``baseline`` runs and how these align with one another.
+
+    Each trace is ``(n_i, m)``, one column a metric; lengths may differ. ``held_out`` False aligns on all
+    metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``aligned``: record i
+    of one trace corresponds to record i of every other, as with intervals of equal progress, and nothing is warped.
+    ``band``: half-width within which alignments start, as a fraction of the longer trace; it widens where a path
+    touches its edge. ``max_reference_runs``: align with only so many baselines, which then are not part of the test;
+    default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19 baselines are tested, but
+    never fewer than 4. Only a loss of similarity is a perturbation: a rise is reported as a finding. ``memo`` keeps
+    alignments for the next analysis with the same baselines.
+
+    Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
+    record), shapes that do not fit the metrics, fewer than 4 records, fewer than two metrics to hold one
+    out, or for aligned traces of different lengths.
+    """
+    check_levels(delta, alpha)
+    prepared = [_prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
+    prepared += [_prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
+    if not len(baseline) or not len(runs):
+        raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
+    _check_held_out(metrics, held_out)
+    lengths = {one.values.shape[1] for one in prepared}
+    if aligned and len(lengths) > 1:
+        raise ValueError(
+            f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all"
+        )
+    identical = len(baseline) > 1 and all(
+        np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
+    )
+    references = _references(len(baseline), len(runs), max_reference_runs, seed)
+    n_baseline = len(baseline) - len(references)
+    tested = [k for k in range(len(prepared)) if k not in references]
+    if references:
+        cells = [(i, j) for i in references for j in tested]
+    else:
+        cells = list(combinations(range(len(prepared)), 2))
+    similarity = _similarities(
+        prepared, cells, held_out, 0.0 if aligned else band, progress, {} if memo is None else memo
+    )
+    labels = labellings(n_baseline, len(runs), n_permutations, seed)
+    if references:
+        z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
+        statistics, scale = mean_differences(z, labels.labels), 1.0
+    else:
+        z = np.vstack(
+            [
+                _mean_defined(similarity[:, :n_baseline])[:n_baseline],
+                _mean_defined(similarity[n_baseline:, :n_baseline]),
+            ]
+        )
+        statistics = cross_differences(similarity, labels.labels)
+        # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
+        scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
+    evidence = Evidence(
+        kind="outer-held-out" if held_out else "outer-joint",
+        names=[(metric, metric) for metric in metrics],
+        baseline_z=z[:n_baseline],
+        run_z=z[n_baseline:],
+        undefined=np.array([prepared[k].constant for k in tested]),
+        labels=labels,
+        statistics=statistics,
+        losses_only=True,
+        interval_scale=scale,
+        identical=identical,
+        n_references=len(references),
+        notes=[""] * len(metrics),
+        findings=_findings(prepared, len(baseline), references),
+    )
+    return judge(evidence, delta=delta, alpha=alpha)
+
+
+def outer_z(
+    reference: ArrayLike,
+    other: ArrayLike,
+    metrics: Sequence[str],
+    *,
+    held_out: bool,
+    band: float = DEFAULT_BAND,
+) -> NDArray[np.float64]:
+    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
+    aligned.
+
+    The mean of warping one onto the other and back; nan for a metric that is constant in either. Arguments
+    and errors as in `outer_perturbation`.
+    """
+    _check_held_out(metrics, held_out)
+    first, second = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
+    return _pair_similarity(first, second, held_out, band)
+
+
+def _check_held_out(metrics: Sequence[str], held_out: bool) -> None:
+    if held_out and len(metrics) < 2:
+        raise ValueError(
+            "aligning on the other metrics needs at least two metrics, got one; use held_out=False"
+        )
+
+
+def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
+    try:
+        table = finite_table(values, metrics)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if len(table) < MIN_RECORDS:
+        raise ValueError(
+            f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate"
+        )
+    columns = np.ascontiguousarray(table.T)
+    ranks = np.array([standard_ranks(column)[0] for column in columns])
+    digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
+    return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
+
+
+def _references(n_baseline: int, n_runs: int, most: int | None, seed: int) -> frozenset[int]:
+    """Indices of the baselines that only serve as references; empty when every pair of runs is to be aligned."""
+    if most is None:
+        if n_baseline + n_runs <= ALL_PAIRS_RUNS:
+            return frozenset()
+        most = min(DEFAULT_REFERENCES, n_baseline - FEWEST_BASELINES)
+        if most < FEWEST_REFERENCES:
+            return frozenset()
+    if most < 1:
+        raise ValueError(f"max_reference_runs is {most}: expected at least 1")
+    if most >= n_baseline:
+        return frozenset()
+    return frozenset(int(k) for k in np.random.default_rng(seed).choice(n_baseline, most, replace=False))
+
+
+def _similarities(
+    prepared: Sequence[_Run],
+    cells: Sequence[tuple[int, int]],
+    held_out: bool,
+    band: float,
+    progress: Progress | None,
+    memo: Memo,
+) -> NDArray[np.float64]:
+    """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined.
+
+    ``band`` 0: records are compared without warping.
+    """
+    n_metrics = len(prepared[0].values)
+    result = np.full((len(prepared), len(prepared), n_metrics), np.nan)
+    total = len(cells) * (n_metrics if held_out else 1)
+
+    def similarity(cell: tuple[int, int]) -> NDArray[np.float64]:
+        first, second = prepared[cell[0]], prepared[cell[1]]
+        key = (first.digest, second.digest, held_out, band)
+        if key not in memo:
+            memo[key] = _pair_similarity(first, second, held_out, band)
+        return memo[key]
+
+    # The alignment kernels run without the interpreter lock.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for done, ((i, j), z) in enumerate(zip(cells, pool.map(similarity, cells), strict=True), start=1):
+            result[i, j] = result[j, i] = z
+            if progress is not None:
+                progress(done * total // len(cells), total)
+    return result
+
+
+def _pair_similarity(first: _Run, second: _Run, held_out: bool, band: float) -> NDArray[np.float64]:
+    """Outer z of each metric ``(m,)`` between two runs, averaged over the two directions of warping."""
+    n_metrics = len(first.values)
+    result = np.full(n_metrics, np.nan)
+    defined = np.flatnonzero(~(first.constant | second.constant))
+    if not band:
+        result[defined] = fisher_z((first.ranks[defined] * second.ranks[defined]).sum(axis=1))
+        return result
+    if held_out:
+        paths = held_out_paths(first.channels, second.channels, band=band)
+    else:
+        joint = align_normalised(first.channels, second.channels, method="band", band=band).path
+        paths = [joint] * n_metrics
+    for metric in defined:
+        rows, columns = paths[metric].T
+        onto_first = mean_over_runs(rows, second.values[metric][columns])
+        onto_second = mean_over_runs(columns, first.values[metric][rows])
+        rho = [
+            first.ranks[metric] @ standard_ranks(onto_first)[0],
+            second.ranks[metric] @ standard_ranks(onto_second)[0],
+        ]
+        result[metric] = fisher_z(rho).mean()
+    return result
+
+
+def _mean_defined(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the second axis of ``(N, K, m)`` of the defined values; nan where all are undefined."""
+    defined = np.isfinite(z)
+    counts = defined.sum(axis=1)
+    means = np.where(defined, z, 0.0).sum(axis=1) / np.maximum(counts, 1)
+    return np.where(counts > 0, means, np.nan)
+
+
+def _findings(prepared: Sequence[_Run], n_baseline: int, references: frozenset[int]) -> tuple[str, ...]:
+    """Warnings of traces of different lengths, and the number of references."""
+    sentences = []
+    lengths = [one.values.shape[1] for one in prepared]
+    before, after = np.median(lengths[:n_baseline]), np.median(lengths[n_baseline:])
+    if max(before, after) > 1.25 * min(before, after):
+        sentences.append(
+            f"Instrumented traces have {after:.0f} records where baselines have {before:.0f}: alignment "
+            "stretches a "
+            "lot; sample both by the same progress of the program."
+        )
+    if references:
+        sentences.append(
+            f"{len(references)} of {n_baseline} baselines served as references to align to, and the other "
+            f"{n_baseline - len(references)} as the standard."
+        )
+    return tuple(sentences)

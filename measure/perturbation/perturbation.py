@@ -1,0 +1,169 @@
+"""Inner and outer perturbation: did instrumentation change how the metrics of a program correlate?
+
+Mytkowicz, Diwan, Hauswirth and Sweeney ("Understanding Measurement Perturbation in Trace-based Data") compare
+the correlations within a run (inner) and between aligned runs (outer) with those of baselines. This module
+keeps their quantities and makes the comparison a test: the run is the unit, the null distribution comes from
+exchanging run labels, the largest statistic over all pairs decides, and absence of evidence is never reported
+as evidence of absence. Pure functions; `measure.perturbation.verdict` decides, `measure.perturbation.outer`
+aligns.
+
+Inner statistic: for each pair of metrics, the difference of mean z between instrumented runs and baselines,
+scaled by the pair's spread over all runs together. That scale is the same for every labelling, so a labelling
+that happens to put equal values in one group cannot make the statistic explode; labellings and pairs are
+ordered as by the pooled t. With one instrumented run this is the leave-one-run-out test: each run in turn
+plays the instrumented one. The null hypothesis is that instrumentation changes nothing: runs that only
+scatter more than the baselines do violate it too, and may become significant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.perturbation.analysis_types import (
+    DEFAULT_DELTA,
+    DEFAULT_PERMUTATIONS,
+    MOST_STATISTICS,
+    SHORT_TRACE_RECORDS,
+    Pair,
+    Perturbation,
+    Verdict,
+)
+from measure.perturbation.outer import Memo, outer_perturbation, outer_z
+from measure.perturbation.uninformative_metrics import TIED
+from measure.perturbation.verdict import Evidence, check_levels, judge
+from measure.stats.correlation import Correlations, fisher_z
+from measure.stats.permutation import labellings, mean_differences
+
+__all__ = [
+    "DEFAULT_DELTA",
+    "DEFAULT_PERMUTATIONS",
+    "Memo",
+    "Pair",
+    "Perturbation",
+    "Verdict",
+    "inner_perturbation",
+    "outer_perturbation",
+    "outer_z",
+]
+
+
+def inner_perturbation(
+    baseline: Sequence[Correlations],
+    runs: Sequence[Correlations],
+    *,
+    concerning: Sequence[str] | None = None,
+    delta: float = DEFAULT_DELTA,
+    alpha: float = 0.05,
+    n_permutations: int = DEFAULT_PERMUTATIONS,
+    seed: int,
+) -> Perturbation:
+    """Compare the correlations within instrumented ``runs`` with those within ``baseline`` runs.
+
+    All pairs of metrics are tested together: the chance that any of them is called perturbed when
+    instrumentation changes nothing is at most ``alpha``. ``concerning``: only pairs that contain one of these metrics,
+    a family of their own with its own ``alpha``; default: all pairs. ``delta``: the change of z that still
+    counts as none. Up to ``n_permutations`` labellings are enumerated exactly, beyond that so many are drawn with
+    ``seed`` (fewer for hundreds of metrics, whose table would not fit in memory). The result does not depend
+    on the order of metrics.
+
+    Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, or for
+    alpha or delta outside (0, 0.5) and (0, inf).
+    """
+    metrics = _common_metrics(baseline, runs)
+    check_levels(delta, alpha)
+    first, second = np.triu_indices(len(metrics), 1)
+    concerned = np.isin(metrics, metrics if concerning is None else list(concerning))
+    kept = concerned[first] | concerned[second]
+    first, second = first[kept], second[kept]
+    if not len(first):
+        raise ValueError(
+            f"no pair of {', '.join(metrics)} has one of {', '.join(concerning or ()) or 'no metrics'}"
+        )
+    couples = list(zip(first.tolist(), second.tolist(), strict=True))
+    everything = [*baseline, *runs]
+    rho = np.array([one.rho[first, second] for one in everything])
+    z = fisher_z(rho)
+    affordable = min(n_permutations, MOST_STATISTICS // len(couples))
+    labels = labellings(len(baseline), len(runs), affordable, seed)
+    ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
+    evidence = Evidence(
+        kind="inner",
+        names=[(metrics[i], metrics[j]) for i, j in couples],
+        baseline_z=z[: len(baseline)],
+        run_z=z[len(baseline) :],
+        undefined=np.isnan(rho),
+        labels=labels,
+        statistics=mean_differences(z, labels.labels),
+        losses_only=False,
+        interval_scale=1.0,
+        identical=len(baseline) > 1 and all(_same(one.rho, baseline[0].rho) for one in baseline[1:]),
+        n_references=0,
+        notes=[_tie_note(metrics, ties, (i, j)) for i, j in couples],
+        findings=_findings(metrics, concerned, baseline, runs),
+    )
+    return judge(evidence, delta=delta, alpha=alpha)
+
+
+def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlations]) -> tuple[str, ...]:
+    """The metrics that all runs have. Raises ValueError if they differ or are fewer than two."""
+    if not baseline or not runs:
+        raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
+    metrics = baseline[0].metrics
+    for kind, group in (("baseline", baseline), ("run", runs)):
+        for index, one in enumerate(group):
+            if one.metrics != metrics:
+                raise ValueError(
+                    f"{kind} {index} has metrics {', '.join(one.metrics)}: expected {', '.join(metrics)}, "
+                    "as the first "
+                    "baseline has; compare the metrics that all runs share, in one order"
+                )
+    if len(metrics) < 2:
+        raise ValueError(
+            f"inner perturbation needs at least two metrics, got {len(metrics)}: {', '.join(metrics)}"
+        )
+    return metrics
+
+
+def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    return bool(np.array_equal(first, second, equal_nan=True))
+
+
+def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
+    tied = [
+        f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED
+    ]
+    return ", ".join(tied)
+
+
+def _findings(
+    metrics: Sequence[str],
+    concerned: NDArray[np.bool_],
+    baseline: Sequence[Correlations],
+    runs: Sequence[Correlations],
+) -> tuple[str, ...]:
+    """Sentences on constant metrics and on short traces."""
+    sentences = []
+    always = concerned & np.all([one.constant for one in [*baseline, *runs]], axis=0)
+    if always.any():
+        names = ", ".join(metric for metric, flag in zip(metrics, always, strict=True) if flag)
+        sentences.append(f"Constant in every run, so without correlations, and left out: {names}.")
+    for index, metric in enumerate(metrics):
+        before = sum(bool(one.constant[index]) for one in baseline)
+        after = sum(bool(one.constant[index]) for one in runs)
+        if concerned[index] and 0 < before + after < len(baseline) + len(runs):
+            sentences.append(
+                f"{metric} is constant in {before} of {len(baseline)} baselines and {after} of "
+                f"{len(runs)} runs: "
+                "look at its signal before anything else."
+            )
+    lengths = [one.n_records for one in [*baseline, *runs] if one.n_records is not None]
+    if lengths and min(lengths) < SHORT_TRACE_RECORDS:
+        sentences.append(
+            f"The shortest trace has {min(lengths)} records: correlations of so few are noisy; sample at "
+            "a shorter "
+            "interval or run longer."
+        )
+    return tuple(sentences)

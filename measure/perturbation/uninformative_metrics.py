@@ -1,0 +1,131 @@
+"""Finds uninformative metrics: they never fire, never vary, or have one value in most records.
+
+A correlation needs two metrics that vary. A metric that counted nothing is left out of every comparison, and a verdict
+on the others must not be taken for a verdict on it. Such metrics are therefore findings of their own, shown before
+verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.stats.correlation import average_ranks
+
+TIED = 0.5
+"""A metric is tied when one value fills more than this fraction of a run's records, in the mean over a group's runs.
+
+Ranks cannot distinguish these records, so the metric's correlations rest on fewer than half of them.
+"""
+
+Problem = Literal["no events", "constant", "tied"]
+Kind = Literal["hardware", "software"]
+_GRAVEST: dict[Problem, int] = {"no events": 0, "constant": 1, "tied": 2}
+
+
+@dataclass(frozen=True)
+class MetricFinding:
+    """A metric about which the runs of ``groups`` show little.
+
+    ``problem``: *no events* (0 in every record of every run), *constant* (one value in every record of every run),
+    *tied* (see `TIED`); ``share``: fraction of records with a run's most frequent value, mean over the runs of the
+    group where it is largest; ``runs``: number of runs examined; ``records``: in all of them; ``events``: their sum.
+    """
+
+    metric: str
+    kind: Kind
+    problem: Problem
+    groups: tuple[str, ...]
+    share: float
+    runs: int
+    records: int
+    events: float
+
+    @property
+    def rank(self) -> int:
+        """Position in a list: metrics that show nothing come before those that show little."""
+        return _GRAVEST[self.problem]
+
+    @property
+    def text(self) -> str:
+        """The finding as a sentence."""
+        where = f"in {self.runs} run{'' if self.runs == 1 else 's'} of {', '.join(self.groups)}"
+        what = f"{self.metric} ({self.kind} metric)"
+        if self.problem == "no events":
+            return f"{what} counted no event {where}: no verdict says anything about it."
+        if self.problem == "constant":
+            return f"{what} is constant {where}: it correlates with nothing, and no verdict says anything about it."
+        return (
+            f"{what} holds one value in {self.share:.0%} of the records {where} (tied: more than {TIED:.0%}): its "
+            "correlations rest on the others."
+        )
+
+    @property
+    def brief(self) -> str:
+        """The finding in a few words, to stand beside a verdict."""
+        return f"{self.metric} ({f'{self.share:.0%} tied' if self.problem == 'tied' else self.problem})"
+
+
+def metric_findings(
+    tables: Mapping[str, Sequence[NDArray[np.float64]]], metrics: Sequence[str], kind: Kind
+) -> list[MetricFinding]:
+    """The uninformative ones among ``metrics``, the gravest first.
+
+    ``tables``: group to its runs, ``(n_i, m)`` events per record each, a column a metric; nan: not measured.
+    """
+    found = []
+    for column, metric in enumerate(metrics):
+        by_problem: dict[Problem, list[tuple[str, float, Sequence[NDArray[np.float64]]]]] = {}
+        for group, runs in tables.items():
+            columns = [values[:, column][np.isfinite(values[:, column])] for values in runs]
+            columns = [values for values in columns if len(values)]
+            share = float(np.mean([_share(values) for values in columns])) if columns else 0.0
+            problem = _problem(columns, share)
+            if problem is not None:
+                by_problem.setdefault(problem, []).append((group, share, columns))
+        for problem, groups in by_problem.items():
+            concerned = [values for _, _, columns in groups for values in columns]
+            found.append(
+                MetricFinding(
+                    metric, kind, problem, tuple(group for group, _, _ in groups),
+                    max(share for _, share, _ in groups), len(concerned), sum(map(len, concerned)),
+                    float(sum(values.sum() for values in concerned)),
+                )
+            )  # fmt: skip
+    return sorted(found, key=lambda one: one.rank)
+
+
+def caveat(findings: Sequence[MetricFinding]) -> str:
+    """The restriction to state beside a verdict that involves or leaves out these metrics; empty without any.
+
+    Hardware metrics are in the pairs of a verdict, or are left out of them. Software metrics are not, but a set of
+    counters that never ran has not been shown to change nothing.
+    """
+    parts = []
+    for verb, problems, kind in (
+        ("leaves out", ("no events", "constant"), "hardware"),
+        ("involves", ("tied",), "hardware"),
+        ("collects", ("no events", "constant", "tied"), "software"),
+    ):
+        names = [one.brief for one in findings if one.problem in problems and one.kind == kind]
+        if names:
+            parts.append(f"{verb} {', '.join(names)}")
+    return f"it {' and '.join(parts)}" if parts else ""
+
+
+def _problem(columns: Sequence[NDArray[np.float64]], share: float) -> Problem | None:
+    if not columns:
+        return None
+    if not any(values.any() for values in columns):
+        return "no events"
+    if all((values == values[0]).all() for values in columns):
+        return "constant"
+    return "tied" if share > TIED else None
+
+
+def _share(values: NDArray[np.float64]) -> float:
+    return average_ranks(values)[1] / len(values)

@@ -1,1 +1,0 @@
-"""Program phases found after a run: basic block vectors, their clusters, and the intervals that stand for them."""

@@ -1,0 +1,294 @@
+"""``measure phases``: vectors, phases, simulation points, and how well these represent the program.
+
+Files of vectors need few of the modules that programs need, so `measure.program_phases.program` is imported only for
+programs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.campaign.store import remove_leftovers, write_atomically, write_text_atomically
+from measure.cycle_close.job import Job, check_length
+from measure.errors import CampaignError
+from measure.program_phases.bbv import BasicBlockVectors
+from measure.program_phases.bbv_files import (
+    PhaseFileError,
+    read_bb,
+    read_points,
+    write_bb,
+    write_labels,
+    write_simpoints,
+    write_weights,
+)
+from measure.program_phases.choose import Phases, Search, find_phases
+from measure.program_phases.compat import find_phases_simpoint32
+from measure.program_phases.data_phases import split_by_waits
+from measure.program_phases.homogeneity import similarity
+from measure.program_phases.kmeans import Starts
+from measure.program_phases.points import SimulationPoints, simulation_points
+from measure.program_phases.projection import project
+from measure.program_phases.terminal import print_estimates, print_phases
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+SUMMARY_FORMAT = "perturbation-phases-1"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the search for phases. None: the default of `find_phases`, or with ``compat`` of
+    `find_phases_simpoint32`.
+
+    ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
+    the same, else by their instructions; ``coverage``: the largest phases that make up this fraction get a point;
+    ``wait_step``: phases are cut where their intervals wait for memory differently by this fraction of time (0: not);
+    ``picture``: draw it; ``warm_up_instructions``: of points that are simulated separately.
+    """
+
+    interval_instructions: int = 10_000_000
+    max_k: int = 30
+    k: int | None = None
+    starts: int = 5
+    start_method: Starts | None = None
+    search: Search | None = None
+    threshold: float = 0.9
+    dimensions: int = 15
+    coverage: float = 1.0
+    fixed_length: bool | None = None
+    seed: int | None = None
+    compat: bool = False
+    wait_step: float = 0.0
+    picture: bool = True
+    warm_up_instructions: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The vectors of a program. ``waits``: see `BlockProfile`; ``table``: all intervals simulated in detail, if they
+    were; ``ending``: why the guest failed, None if it did not."""
+
+    vectors: BasicBlockVectors
+    waits: NDArray[np.float64] | None
+    table: pd.DataFrame | None
+    ending: str | None
+
+
+def is_vectors_file(program: Path) -> bool:
+    """Whether ``program`` is a file of vectors: ``.bb``, ``.bb.gz``, or QEMU's ``.0.bb``."""
+    return ".bb" in program.suffixes
+
+
+def phases_of(
+    vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None
+) -> Phases:
+    """The phases of the vectors, cut by ``waits`` if given.
+
+    Raises `CampaignError` for options out of range.
+    """
+    arguments: dict[str, Any] = {"max_k": options.max_k, "seeds": options.starts, "threshold": options.threshold}
+    arguments |= {"k": options.k}
+    chosen = {"search": options.search, "starts": options.start_method}
+    arguments |= {name: value for name, value in chosen.items() if value is not None}
+    try:
+        if options.compat:
+            if options.seed is not None:
+                arguments["seed_kmeans"] = options.seed
+            fixed = options.fixed_length is not False
+            return find_phases_simpoint32(
+                vectors, dimensions=options.dimensions, fixed_length=fixed, **arguments
+            )
+        seed = 1 if options.seed is None else options.seed
+        length = np.ones(vectors.n_intervals) if options.fixed_length else vectors.instructions.astype(float)
+        points = project(vectors, options.dimensions, seed)
+        found = find_phases(points, weights=length, seed=seed, **arguments)
+        return found if waits is None else split_by_waits(found, points, waits, length, options.wait_step)
+    except ValueError as error:
+        raise CampaignError(str(error)) from None
+
+
+def run_phases(
+    job: Job, machine: Path | None, options: Options, directory: Path, console: Console
+) -> str | None:
+    """Find the phases of a program or of a file of vectors, write the results to ``directory``, and print them.
+
+    Returns why the guest failed, None if it did not.
+    """
+    started = time.perf_counter()
+    made = profiled(job, machine, options, console)
+    vectors, table = made.vectors, made.table
+    vector_seconds = time.perf_counter() - started
+    found = phases_of(vectors, options, made.waits)
+    points = simulation_points(found, options.coverage)
+    phase_seconds = time.perf_counter() - started - vector_seconds
+    about = _summary(job, options, vectors, found, points)
+    estimated, uniform = None, None
+    if table is not None:
+        from measure.program_phases.homogeneity import homogeneity
+        from measure.program_phases.program import metrics_of
+
+        assert machine is not None
+        uniform = homogeneity(found.labels, metrics_of(table), table["instructions"])
+        estimated = _estimates(job, machine, options, table, points, console)
+        about["estimates"] = _plain(estimated)
+    remove_leftovers(directory)
+    _write(directory, job, vectors, found, points, made, options, uniform)
+    _write_summary(directory, about)
+    print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
+    if estimated is not None:
+        print_estimates(console, estimated)
+    console.print(f"Results: {directory}", style="dim")
+    return made.ending
+
+
+def run_points(
+    job: Job, machine: Path, options: Options, files: tuple[Path, Path], directory: Path, console: Console
+) -> str | None:
+    """Estimate the program by simulation points of another tool, from the ``files`` of points and of weights.
+
+    Also simulates all of it on ``machine``, writes DIR/trace.parquet and summary.json, and prints. Returns why the
+    guest failed, None if it did not.
+    """
+    from measure.program_phases.program import simulate
+
+    points = read_points(*files)
+    table, ending = simulate(job, machine, options.interval_instructions, console)
+    beyond = points.intervals >= len(table)
+    if beyond.any():
+        raise PhaseFileError(
+            f"{files[0]}: got interval {points.intervals[beyond][0]}, expected 0 to {len(table) - 1}: with intervals "
+            f"of {options.interval_instructions:,} instructions {job.program} has {len(table)}; "
+            "give --interval the length that the points were made with"
+        )
+    if ending is None:
+        check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
+    estimated = _estimates(job, machine, options, table, points, console)
+    write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
+    _write_summary(
+        directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
+    )
+    print_estimates(console, estimated)
+    console.print(f"Results: {directory}", style="dim")
+    return ending
+
+
+def _estimates(
+    job: Job, machine: Path, options: Options, table: pd.DataFrame, points: SimulationPoints, console: Console
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The points' estimates of the program beside the full simulation in ``table``, by warm-up."""
+    from measure.program_phases.estimates import estimates
+    from measure.program_phases.program import points_by_warm_up
+
+    warmed = points_by_warm_up(job, machine, table, points, options.warm_up_instructions, console)
+    return estimates(table, points, warmed)
+
+
+def profiled(job: Job, machine: Path | None, options: Options, console: Console) -> Profiled:
+    if is_vectors_file(job.program):
+        return Profiled(read_bb(job.program), None, None, None)
+    from measure.program_phases.program import profile
+
+    wait_step = 0.0 if options.compat else options.wait_step
+    return Profiled(*profile(job, machine, options.interval_instructions, wait_step, console))
+
+
+def _described(job: Job, interval_instructions: int, points: SimulationPoints) -> dict[str, Any]:
+    listed = zip(points.phases.tolist(), points.intervals.tolist(), points.weights.tolist(), strict=True)
+    return {
+        "format": SUMMARY_FORMAT,
+        "program": str(job.program),
+        "arguments": list(job.arguments),
+        "interval_instructions": interval_instructions,
+        "simulation_points": [
+            {"phase": phase, "interval": interval, "weight": weight} for phase, interval, weight in listed
+        ],
+    }
+
+
+def _summary(
+    job: Job, options: Options, vectors: BasicBlockVectors, found: Phases, points: SimulationPoints
+) -> dict[str, Any]:
+    """The content of summary.json, without estimates."""
+    length = options.interval_instructions
+    if is_vectors_file(job.program):
+        length = int(np.sort(vectors.instructions)[vectors.n_intervals // 2])  # the median is the tool's setting
+    return _described(job, length, points) | {
+        "rules": "simpoint-3.2" if options.compat else "own",
+        "wait_step": options.wait_step,
+        "intervals": vectors.n_intervals,
+        "blocks": vectors.n_dims,
+        "k": found.k,
+        "scores": {str(k): found.scores[k] for k in sorted(found.scores)},
+        "weights": found.weights.tolist(),
+    }
+
+
+def _plain(estimated: dict[str, dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """The estimates with null for nan."""
+    return {
+        method: {
+            metric: {name: value if math.isfinite(value) else None for name, value in one.items()}
+            for metric, one in metrics.items()
+        }
+        for method, metrics in estimated.items()
+    }
+
+
+def _write_summary(directory: Path, about: dict[str, Any]) -> None:
+    text = json.dumps(about, indent=1, allow_nan=False)
+    write_text_atomically(directory / "summary.json", text)
+
+
+def _write(
+    directory: Path,
+    job: Job,
+    vectors: BasicBlockVectors,
+    found: Phases,
+    points: SimulationPoints,
+    profiled: Profiled,
+    options: Options,
+    uniform: pd.DataFrame | None,
+) -> None:
+    """Write the vectors, points, weights, labels, tables and the picture."""
+    name = job.program.name.split(".")[0]
+    if not is_vectors_file(job.program):
+        write_bb(directory / f"{name}.bb", vectors)
+    write_simpoints(directory / f"{name}.simpoints", points.intervals, points.phases)
+    write_weights(directory / f"{name}.weights", points.weights, points.phases)
+    write_labels(directory / f"{name}.labels", found.labels, found.distances)
+    if profiled.table is not None and uniform is not None:
+        shown = profiled.table.assign(phase=found.labels)
+        write_atomically(directory / "trace.parquet", lambda path: shown.to_parquet(path))
+        write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
+    if options.picture:
+        _draw(directory / "phases.png", name, vectors, found, points, profiled.table)
+
+
+def _draw(
+    path: Path,
+    name: str,
+    vectors: BasicBlockVectors,
+    found: Phases,
+    points: SimulationPoints,
+    table: pd.DataFrame | None,
+) -> None:
+    """Draw the phases into ``path``."""
+    from measure.program_phases.phases_figure import phases_figure
+
+    metrics = None
+    if table is not None:
+        from measure.program_phases.program import metrics_of
+
+        metrics = metrics_of(table)
+    figure = phases_figure(similarity(vectors), found, points, vectors.instructions, metrics, name)
+    write_atomically(path, lambda part: figure.savefig(part, dpi=110, format="png"))

@@ -1,0 +1,110 @@
+"""Prints the result of `measure phases`: the points, the homogeneity of the phases, and the estimates."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from measure.program_phases.bbv import BasicBlockVectors
+from measure.program_phases.choose import Phases
+from measure.program_phases.homogeneity import PROGRAM
+from measure.program_phases.points import SimulationPoints
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+_SHOWN_PHASES = 5
+
+
+def _short(metric: str) -> str:
+    """A shortened name, to leave room for other columns."""
+    return metric.replace("_nj_per_instruction", " nJ").replace("_rate", "s").replace("_", " ")
+
+
+def print_phases(
+    console: Console,
+    vectors: BasicBlockVectors,
+    found: Phases,
+    points: SimulationPoints,
+    uniform: pd.DataFrame | None,
+    seconds: tuple[float, float],
+) -> None:
+    """Print the phases with their points and, for the largest ones, ``uniform``, the table of `homogeneity`.
+
+    ``seconds``: durations of the vectors and of the phases.
+    """
+    console.print(
+        f"{vectors.n_intervals:,} intervals, {vectors.n_dims:,} blocks: {found.k} phases "
+        f"(vectors {seconds[0]:.2f} s, phases {seconds[1]:.2f} s)"
+    )
+    for phase, interval in zip(points.phases, points.intervals, strict=True):
+        console.print(
+            f"  phase {phase}: {100 * found.weights[phase]:5.1f}% of the program, "
+            f"simulation point: interval {interval:,}"
+        )
+    if uniform is not None:
+        _print_uniform(console, uniform, found)
+
+
+def _print_uniform(console: Console, uniform: pd.DataFrame, found: Phases) -> None:
+    """Print mean and spread of each metric in the largest phases."""
+    from rich.table import Table
+
+    metrics = [column.removesuffix("_mean") for column in uniform.columns if column.endswith("_mean")]
+    title = "Mean (standard deviation in percent of it)"
+    largest = [str(phase) for phase in np.argsort(-found.weights, kind="stable") if found.weights[phase] > 0]
+    if len(largest) > _SHOWN_PHASES:
+        title += f", the {_SHOWN_PHASES} largest phases"
+    shown = Table(title=title, title_justify="left")
+    for name in ("phase", "share", *metrics):
+        shown.add_column(_short(name), justify="right")
+    for name in (PROGRAM, *largest[:_SHOWN_PHASES]):
+        row = dict(zip(uniform.columns, uniform.loc[name].to_numpy(dtype=float), strict=True))
+        cells = []
+        for metric in metrics:
+            mean, spread = row[f"{metric}_mean"], row[f"{metric}_cov"]
+            cells.append("-" if math.isnan(mean) else f"{mean:.3f} ({100 * spread:.1f}%)")
+        shown.add_row(name, f"{100 * row['share']:.1f}%", *cells)
+    console.print(shown)
+
+
+def print_estimates(console: Console, estimated: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Print each metric by each method, with its error; ``estimated``: the result of `estimates`."""
+    from measure.program_phases.estimates import FULL, POINTS
+
+    prefix = f"{POINTS}, "
+    by_warm_up = {method: method.removeprefix(prefix) for method in estimated if method.startswith(prefix)}
+    others = {
+        method: method.replace(" simulation", "").replace("simulation ", "")
+        for method in estimated
+        if method not in by_warm_up
+    }
+    _print_methods(console, estimated, others, "Whole program by (error); intervals cut out of full simulation, warm")
+    if by_warm_up:
+        methods = {FULL: others[FULL], POINTS: "cut out, warm", **by_warm_up}
+        _print_methods(console, estimated, methods, "Simulation points by warm-up (error)")
+
+
+def _print_methods(
+    console: Console, estimated: dict[str, dict[str, dict[str, float]]], methods: dict[str, str], title: str
+) -> None:
+    """Print a table of the ``methods``, `FULL` first, under short names."""
+    from rich.table import Table
+
+    from measure.program_phases.estimates import FULL
+
+    shown = Table(title=title, title_justify="left")
+    shown.add_column("metric")
+    for name in methods.values():
+        shown.add_column(name, justify="right")
+    for metric, truth in estimated[FULL].items():
+        cells = [
+            f"{estimated[method][metric]['value']:.3f} ({estimated[method][metric]['error_percent']:.2f}%)"
+            for method in methods
+            if method != FULL
+        ]
+        shown.add_row(_short(metric), f"{truth['value']:.3f}", *cells)
+    console.print(shown)

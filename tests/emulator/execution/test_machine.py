@@ -1,0 +1,306 @@
+"""The machine on real programs: one record whatever the engine, faults that say where, the host unharmed."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.startup import starting
+from emulator.errors import GuestImageError, InstructionLimit
+from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.machine import Machine
+from emulator.probes import BlockCounter, StoreWatch
+from instrumenter.building.program_build import build_program
+
+GUEST = Path(__file__).parents[1] / "guest"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def faults() -> Path:
+    return build_program([GUEST / "faults.c"], ["-O1"]).elf_path
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
+
+
+class Digest:
+    """A consumer that remembers the record by its hash; ``cut`` further cuts it up."""
+
+    selection = FULL_RECORD
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.words = 0
+
+    def consume(self, facts: BlockFacts, stream: Any) -> None:
+        # Block numbers depend on the order of discovery, which is the order of execution: the same everywhere.
+        self.hash.update(np.ascontiguousarray(stream).tobytes())
+        self.words += len(stream)
+
+
+def record_of(
+    program: Path, argument: str, step: int | None = None, **options: Any
+) -> tuple[str, int, bytes]:
+    digest = Digest()
+    with Machine(program, [argument], consumers=[digest], **options) as machine:
+        if step is None:
+            machine.run()
+        else:
+            while machine.ending is None:
+                machine.advance(step)
+        assert machine.ending is not None
+        assert machine.ending.status == 0
+        return digest.hash.hexdigest(), machine.instructions, machine.files.output(1)
+
+
+def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
+    reference = record_of(mixture, "1", engine="oracle")
+    assert reference[1] > 100_000
+    for options in (
+        {"templates": False},  # interpreted only
+        {"background": False, "optimise_executions": 1 << 30},
+        {"background": False, "optimise_executions": 4},
+        {},
+        {"step": 777},
+    ):
+        assert record_of(mixture, "1", **options) == reference, options  # type: ignore[arg-type]
+
+
+def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:
+    native = build_program(
+        [GUEST / "mixture.c"], ["-O2", "-ffp-contract=off"], libraries=["-lm"], target=None
+    )
+    expected = subprocess.run([native.elf_path, "30"], capture_output=True, check=True).stdout
+    for options in ({}, {"background": False, "optimise_executions": 50}):
+        with Machine(mixture, ["30"], **options) as machine:  # type: ignore[arg-type]
+            machine.run()
+            assert machine.files.output(1) == expected
+    assert expected.split()[2:] == [b"2584", b"1", b"1", b"1", b"1"]
+
+
+def test_probes_count_what_the_oracle_counts(mixture: Path) -> None:
+    def counts(**options: Any) -> tuple[dict[int, int], list[int]]:
+        with Machine(mixture, ["1"]) as plain:
+            state = plain.image.find_symbol("__stdout_FILE")
+        assert state is not None
+        counter, watch = BlockCounter(with_addresses=True), StoreWatch([(state.address, state.address + 8)])
+        with Machine(mixture, ["1"], consumers=[counter, watch], **options) as machine:
+            machine.run()
+            fib = machine.image.find_symbol("main")
+            assert fib is not None
+            by_pc = counter.executions_by_pc(machine.facts)
+            assert by_pc[fib.address] == 1
+            assert sum(by_pc.values()) == machine.instructions
+            return by_pc, watch.counts.tolist()
+
+    expected = counts(engine="oracle")
+    assert counts() == expected
+    assert expected[1][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "words"),
+    [
+        ("null-store", 139, ["SIGSEGV: store to 0x0: nothing is mapped there", "main+", "faults.c:", "sw "]),
+        ("null-load", 139, ["SIGSEGV: load from 0x8: nothing is mapped there", "lw "]),
+        ("wild", 139, ["SIGSEGV: store to 0xdeadbeef12345678: nothing is mapped there", "sd "]),
+        ("stack", 139, ["the stack of 8 MiB has overflowed (endless recursion", "deep+"]),
+        ("illegal", 132, ["SIGILL: illegal instruction 0x0", "main+", ".half 0x0000"]),
+        ("jump", 139, ["SIGSEGV: jump to 0x1234: nothing is mapped there", "(no code there)"]),
+        ("code", 139, ["SIGSEGV: store to ", "the page does not allow it"]),
+        ("hot", 139, ["SIGSEGV: ", "nothing is mapped there", "faults.c:3"]),
+        ("abort", 134, ["ended by signal 6 (SIGABRT)"]),
+        ("", 42, []),
+    ],
+)
+def test_how_a_guest_ends(faults: Path, what: str, status: int, words: list[str]) -> None:
+    for options in ({}, {"background": False, "optimise_executions": 10}):
+        with Machine(faults, [what], **options) as machine:  # type: ignore[arg-type]
+            ending = machine.run()
+        assert ending.status == status
+        for word in words:
+            assert ending.message is not None
+            assert word in ending.message
+
+
+@pytest.mark.parametrize("what", ["hot", "stack", "null-store"])
+def test_what_a_guest_did_before_a_fault_is_told_to_the_end(faults: Path, what: str) -> None:
+    def told(**options: Any) -> tuple[str, int, int, int]:
+        digest = Digest()
+        with Machine(faults, [what], consumers=[digest], **options) as machine:
+            assert machine.run().status == 139
+        with Machine(faults, [what], **options) as counted:
+            counted.observe(TraceSelection(counts=True))
+            counted.run()
+            executed = int(counted.block_counts @ counted.facts.blocks["n_instructions"].astype(np.int64))
+        return digest.hash.hexdigest(), digest.words, machine.instructions, executed
+
+    expected = told(background=False, optimise_executions=1 << 30)
+    assert expected[2] == expected[3]
+    assert told(background=False, optimise_executions=10) == expected
+    if what == "null-store":  # the others take the oracle long
+        assert told(engine="oracle") == expected
+
+
+def test_a_guest_that_catches_its_faults(faults: Path) -> None:
+    with Machine(faults, ["caught"]) as machine:
+        assert machine.run().status == 0
+        assert machine.files.output(1) == b"1000 427\n"
+
+
+def test_endless_programs_are_stopped(faults: Path) -> None:
+    with Machine(faults, ["forever"], limit_instructions=1_000_000) as machine:
+        with pytest.raises(InstructionLimit, match=r"did not end within 1000000 instructions.*main\+"):
+            machine.run()
+        assert machine.ending is None
+
+
+def test_same_seed_same_time_other_seed_other_time(mixture: Path) -> None:
+    from emulator.timing.inorder import InOrderCore
+    from emulator.timing.machine_file import load_machine
+
+    config = load_machine(ROOT / "configs" / "machines" / "desktop.yaml")
+
+    def cycles(seed: int) -> int:
+        core = InOrderCore(config, seed, initial_state="random")
+        with Machine(mixture, ["2"], core=core, clock_hz=config.clock_hz, seed=seed) as machine:
+            machine.run()
+            return machine.cycles
+
+    assert cycles(1) == cycles(1)
+    assert len({cycles(seed) for seed in range(4)}) > 1
+
+
+def emulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from emulator.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_starting_undoes_what_it_does_for_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "freeze", lambda: None)  # the other tests' objects are to go some day
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "20")
+    with starting():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(SystemExit), starting():
+        raise SystemExit(2)
+    assert gc.isenabled()
+    assert os.environ["OPENBLAS_THREAD_TIMEOUT"] == "20"  # the user's own
+
+
+def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path, tmp_path: Path) -> None:
+    assert emulate("--", str(faults)).returncode == 42
+    done = emulate("--stats", "--", str(mixture), "1")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert "instructions" in done.stderr
+    assert "loads" in done.stderr
+    bad = emulate("--", str(faults), "null-load")
+    assert bad.returncode == 139
+    assert bad.stderr.startswith("emulate: SIGSEGV: load from 0x8: nothing is mapped there\n  at 0x")
+    (tmp_path / "text").write_text("not a program\n")
+    for program, words in (
+        (str(tmp_path / "text"), "text"), (sys.executable, "x86-64"), (str(tmp_path / "gone"), "gone"),
+    ):  # fmt: skip
+        refused = emulate("--", program)
+        assert refused.returncode == 2
+        assert words.lower() in refused.stderr.lower()
+        assert "Traceback" not in refused.stderr
+    limited = emulate("--limit", "1M", "--", str(faults), "forever")
+    assert limited.returncode == 1
+    assert "did not end within 1000000 instructions" in limited.stderr
+
+
+def test_the_guest_sees_only_mapped_files(mixture: Path) -> None:
+    files = VirtualFiles()
+    with pytest.raises(FileNotFoundError):
+        files.open("/etc/passwd", 0, 0)
+
+
+def test_a_program_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(GuestImageError):
+        Machine(b"\x7fELF")
+
+
+@pytest.mark.parametrize("hot", [{"templates": False}, {"optimise_executions": 4}, {}])
+def test_counts_are_those_of_the_record(mixture: Path, hot: dict[str, int]) -> None:
+    counter = BlockCounter()
+    with Machine(mixture, ["1"], consumers=[counter], engine="oracle") as machine:
+        machine.run()
+        by_pc = counter.executions_by_pc(machine.facts)
+    with Machine(mixture, ["1"], background=False, **hot) as machine:  # type: ignore[arg-type]
+        machine.observe(TraceSelection(counts=True))
+        machine.run()
+        counted = BlockCounter()
+        counted.executions = machine.block_counts.copy()
+        assert counted.executions_by_pc(machine.facts) == by_pc
+
+
+def test_intervals_end_at_the_same_instruction_in_every_tier(mixture: Path) -> None:
+    def boundaries(selection: TraceSelection, **options: Any) -> list[tuple[int, int]]:
+        found = []
+        with Machine(mixture, ["1"], background=False, **options) as machine:
+            machine.observe(selection)
+            target = 5000
+            while machine.advance_to_instructions(target):
+                found.append((machine.instructions, machine.hart.pc))
+                target += 5000
+            return [*found, (machine.instructions, machine.hart.pc)]
+
+    reference = boundaries(TraceSelection(), engine="oracle")
+    assert len(reference) > 20
+    for selection in (TraceSelection(), TraceSelection(counts=True), FULL_RECORD):
+        for options in ({"templates": False}, {"optimise_executions": 4}):
+            assert boundaries(selection, **options) == reference
+
+
+def test_observers_come_and_go(mixture: Path) -> None:
+    """What an observer that joins sees is the rest of what one from the start sees."""
+    whole = Digest()
+    parts = [Digest(), Digest()]
+    with Machine(mixture, ["1"], consumers=[whole], background=False) as machine:
+        machine.observe(TraceSelection(), [whole, parts[0]])
+        machine.advance_to_instructions(60_000)
+        machine.observe(TraceSelection(counts=True), [whole])
+        machine.advance_to_instructions(90_000)
+        machine.drain()
+        before = whole.words
+        machine.observe(TraceSelection(), [whole, parts[1]])
+        machine.run()
+    assert parts[0].words > 0
+    assert parts[1].words == whole.words - before
+
+
+@pytest.mark.parametrize("how", ["run", "intervals"])
+def test_limits_hold_in_a_rounding_mode_that_the_host_has_not(how: str) -> None:
+    away = build_program([GUEST / "away.c"], ["-O1"]).elf_path
+
+    def endless(machine: Machine) -> None:
+        if how == "run":
+            machine.run()
+        while True:
+            machine.run_intervals(5_000, 2)
+
+    with (
+        Machine(away, limit_instructions=20_000) as machine,
+        pytest.raises(InstructionLimit, match="did not end within 20000 instructions"),
+    ):
+        endless(machine)
+    ends = []
+    for engine in ("translated", "oracle"):
+        with Machine(away, ["300"], engine=engine) as machine:
+            assert machine.run().status == 0
+            ends.append((machine.files.output(1), machine.instructions))
+    assert ends[0] == ends[1]

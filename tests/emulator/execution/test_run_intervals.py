@@ -1,0 +1,232 @@
+"""Intervals, block counts and reuse times: the same from every tier, and what the record says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emulator.engine.hart_state import REUSE_BINS
+from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
+from emulator.engine.translator import Translator
+from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
+from emulator.execution.intervals import Intervals
+from emulator.isa.decode import decode
+from emulator.machine import Machine
+from instrumenter.building.program_build import build_program
+
+GUEST = Path(__file__).parents[1] / "guest"
+LINE_BITS = 5
+EVERYTHING = TraceSelection(counts=True, line_bits=LINE_BITS, reuse_times=True)
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Path:
+    return build_program([GUEST / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
+
+
+class Twin:
+    """Reuse times and last touches from the record, as one would write it."""
+
+    selection = FULL_RECORD
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.timestamped_accesses: dict[int, list[bool]] = {}
+        self.last: dict[int, int] = {}
+        self.written: dict[int, int] = {}
+        self.reuses = np.zeros(REUSE_BINS, np.int64)
+        self.executions: dict[int, int] = {}
+        self.now = 0
+
+    def consume(self, facts: BlockFacts, stream: Any) -> None:
+        position = 0
+        while position < len(stream):
+            number = int(stream[position])
+            block = facts.blocks[number]
+            first, count = int(block["first_instruction"]), int(block["n_instructions"])
+            rows = facts.instructions[first : first + count]
+            if number not in self.timestamped_accesses:
+                code = [decode(self.machine._guest.address_space.fetch(int(pc))) for pc in rows["pc"]]
+                self.timestamped_accesses[number] = timestamped_accesses([one for one in code if one is not None])
+            access = 0
+            for place in range(count):
+                if rows["access"][place]:
+                    access += 1
+                    if self.timestamped_accesses[number][place]:
+                        address = int(stream[position + access])
+                        self.touch(address, self.now + place)
+                        if rows["access"][place] & ACCESS_STORE:
+                            self.written[address >> LINE_BITS] = self.now + place
+            pc = int(block["pc"])
+            self.executions[pc] = self.executions.get(pc, 0) + 1
+            self.now += count
+            position += 1 + access
+
+    def touch(self, address: int, time: int) -> None:
+        line = address >> LINE_BITS
+        age = time - self.last[line] if line in self.last else time + (1 << 31)
+        self.last[line] = time
+        self.reuses[age.bit_length()] += 1
+
+
+def by_pc(machine: Machine) -> dict[int, int]:
+    counts = machine.block_counts
+    return {int(machine.facts.blocks["pc"][n]): int(counts[n]) for n in np.flatnonzero(counts)}
+
+
+TIERS: dict[str, dict[str, Any]] = {
+    "interpreted": {"templates": False, "optimise_executions": 1 << 30, "background": False},
+    "templates": {"optimise_executions": 1 << 30, "background": False},
+    "optimised": {"optimise_executions": 4, "background": False},
+    "background": {"optimise_executions": 20},
+}
+
+
+@pytest.fixture(scope="module")
+def expected(mixture: Path) -> Twin:
+    with Machine(mixture, ["1"]) as machine:
+        twin = Twin(machine)
+        machine.observe(TraceSelection(), [twin])
+        machine.run()
+        machine.drain()
+        return twin
+
+
+@pytest.mark.parametrize("tier", list(TIERS))
+def test_every_tier_counts_what_the_record_says(mixture: Path, expected: Twin, tier: str) -> None:
+    with Machine(mixture, ["1"], **TIERS[tier]) as machine:
+        machine.observe(EVERYTHING)
+        machine.run()
+        assert by_pc(machine) == expected.executions
+        assert machine.reuse_times.tolist() == expected.reuses.tolist()
+        addresses, ages, written = machine.touched_lines()
+        times = machine.instructions - ages.astype(np.int64)
+        found = dict(zip((addresses >> LINE_BITS).tolist(), times.tolist(), strict=True))
+        mapped = {line: time for line, time in expected.last.items() if line in found}
+        assert found == mapped
+        was_written = written != NEVER
+        written_at = (machine.instructions - written[was_written].astype(np.int64)).tolist()
+        found = dict(zip((addresses[was_written] >> LINE_BITS).tolist(), written_at, strict=True))
+        assert found == {line: time for line, time in expected.written.items() if line in mapped}
+        assert len(mapped) > 0.9 * len(expected.last)  # the rest was unmapped before the end
+
+
+def intervals_of(machine: Machine, length: int, at_most: int) -> Intervals:
+    machine.observe(EVERYTHING)
+    parts = []
+    while machine.ending is None:
+        parts.append(machine.run_intervals(length, at_most))
+    entries = np.cumsum([0, *(len(part.blocks) for part in parts)])
+    return Intervals(
+        np.concatenate([part.ends for part in parts]),
+        np.concatenate(
+            [[0], *(part.starts[1:] + first for part, first in zip(parts, entries, strict=False))]
+        ),
+        np.concatenate([machine.facts.blocks["pc"][part.blocks] for part in parts]),
+        np.concatenate([part.executions for part in parts]),
+        np.concatenate([part.reuse_times for part in parts]),
+    )
+
+
+def told(found: Intervals) -> list[dict[int, int]]:
+    """Executions by pc of each interval."""
+    return [
+        dict(zip(found.blocks[a:b].tolist(), found.executions[a:b].tolist(), strict=True))
+        for a, b in zip(found.starts[:-1], found.starts[1:], strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tier", "at_most"), [("interpreted", 7), ("templates", 1), ("optimised", 64), ("background", 5)]
+)
+def test_intervals_are_the_same_from_every_tier(
+    mixture: Path, expected: Twin, tier: str, at_most: int
+) -> None:
+    length = 5_000
+    with Machine(mixture, ["1"], **TIERS[tier]) as machine:
+        found = intervals_of(machine, length, at_most)
+    with Machine(mixture, ["1"], **TIERS["interpreted"]) as machine:
+        machine.observe(EVERYTHING)
+        ends, counts = [], []
+        while machine.ending is None:
+            machine.advance_to_instructions(machine.instructions + length)
+            ends.append(machine.instructions)
+            counts.append(by_pc(machine))
+    assert found.ends.tolist() == ends
+    total: dict[int, int] = {}
+    for executed, so_far in zip(told(found), counts, strict=True):
+        for pc, count in executed.items():
+            total[pc] = total.get(pc, 0) + count
+        assert total == so_far
+    assert found.reuse_times.sum(axis=0).tolist() == expected.reuses.tolist()
+
+
+def test_intervals_of_the_oracle(mixture: Path) -> None:
+    def first(engine: str) -> Intervals:
+        with Machine(mixture, ["1"], engine=engine) as machine:
+            machine.observe(EVERYTHING)
+            found = machine.run_intervals(2_000, 4)
+            return Intervals(
+                found.ends, found.starts, machine.facts.blocks["pc"][found.blocks], found.executions,
+                found.reuse_times,
+            )  # fmt: skip
+
+    oracle, translated = first("oracle"), first("translated")
+    assert oracle.ends.tolist() == translated.ends.tolist()
+    assert told(oracle) == told(translated)
+    assert oracle.reuse_times.tolist() == translated.reuse_times.tolist()
+
+
+def test_accesses_that_are_left_out() -> None:
+    def load(rd: int, base: int, offset: int) -> Any:
+        return decode(offset << 20 | base << 15 | 3 << 12 | rd << 7 | 0x03)
+
+    code = [load(5, 2, 0), load(6, 10, 0), load(7, 10, 8), load(28, 10, 48), load(10, 10, 8), load(5, 10, 0)]
+    assert timestamped_accesses(code) == [False, True, False, True, False, True]
+
+
+def test_a_store_is_noted_beside_loads_but_not_beside_stores() -> None:
+    load = decode(10 << 15 | 3 << 12 | 5 << 7 | 0x03)
+    store = decode(5 << 20 | 10 << 15 | 3 << 12 | 0x23)
+    assert load is not None
+    assert store is not None
+    assert timestamped_accesses([load, store, store, load]) == [True, True, False, False]
+
+
+def test_lines_of_two_sizes_are_refused() -> None:
+    with pytest.raises(ValueError, match="lines of 32 and of 64 bytes"):
+        TraceSelection(line_bits=5) | TraceSelection(line_bits=6)
+
+
+def test_blocks_that_come_next_are_met_together(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    discover = Translator.discover
+
+    def counted(self: Translator, pc: int) -> None:
+        asked.append(pc)
+        discover(self, pc)
+
+    monkeypatch.setattr(Translator, "discover", counted)
+    found = []
+    for engine in ("oracle", "translated"):
+        with Machine(mixture, ["20"], engine=engine, background=False) as machine:
+            machine.observe(EVERYTHING)
+            ran = machine.run_intervals(5_000, 20)
+            pcs = machine.facts.blocks["pc"]
+            found.append((ran.ends.tolist(), [
+                sorted(zip(pcs[ran.blocks[a:b]].tolist(), ran.executions[a:b].tolist(), strict=True))
+                for a, b in zip(ran.starts[:-1], ran.starts[1:], strict=True)
+            ], ran.reuse_times.tolist()))  # fmt: skip
+    assert found[0] == found[1]
+    assert len(asked) < len({pc for interval in found[0][1] for pc, _ in interval}) / 2
+
+
+@pytest.mark.parametrize("line_bits", range(2, 13))
+def test_the_two_times_of_a_line_are_in_other_places_of_their_pages(line_bits: int) -> None:
+    # Else some processors take the one for the other, at every store.
+    apart = writes_offset(line_bits) % 4096
+    assert min(apart, 4096 - apart) >= 1024
+    assert writes_offset(line_bits) >= 4 << (32 - line_bits)

@@ -1,0 +1,78 @@
+"""What is said about the metrics behind a perturbation, and what is not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from measure.campaign.advice import Counted, advice
+from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.report.model import Signals, VariantReport
+
+
+def variant(name: str, metrics: str, verdict: Verdict) -> VariantReport:
+    inner = Perturbation("inner", verdict, (), 0.5, 0.2, 0.05, 20, 5, 0, False, None, ())
+    more = np.array([1.0, 2.0])
+    return VariantReport(
+        name, tuple(metrics), (), np.zeros((2, 2, 2)), more, more, 0.0, inner, None, None,
+        Signals(name, (), np.zeros((4, 0))),
+    )  # fmt: skip
+
+
+def told(variants: list[VariantReport], added: float = 300.0, **events: float) -> list[str]:
+    counted = {
+        one.name: Counted({m: events[m] for m in one.software_metrics if m in events}, tuple(
+            m for m in one.software_metrics if m not in events
+        ), added)
+        for one in variants
+    }  # fmt: skip
+    return advice(variants, counted, "")
+
+
+def test_nothing_is_said_without_a_perturbation() -> None:
+    assert told([variant("x", "ab", "equivalent"), variant("y", "abc", "inconclusive")], a=1, b=1, c=1) == []
+
+
+def test_metrics_with_most_events_are_named() -> None:
+    found = told([variant("x", "abc", "perturbed")], a=70, b=5, c=25)
+    assert found == [
+        "x: most of its +1.50% instructions come from a, c: 95% of the 100 events that its counters count in a run, "
+        "about 3.0 instructions an event.",
+        "Next: `measure partition CAMPAIGN.yaml` looks for the fewest sets of these metrics that perturb nothing.",
+    ]
+
+
+def test_a_counter_that_adds_values_tells_no_events() -> None:
+    found = told([variant("x", "ab", "perturbed")], a=10)
+    assert found[0].endswith(
+        "10 events that its counters count in a run (b not counted: they add up values)."
+    )
+    assert told([variant("x", "ab", "perturbed")])[0].startswith("Next: ")
+
+
+def test_what_a_smaller_equivalent_set_lacks_is_behind_it() -> None:
+    sets = [
+        variant("s", "a", "equivalent"),
+        variant("l", "abc", "perturbed"),
+        variant("o", "cd", "equivalent"),
+    ]
+    assert told(sets, a=1, b=1, c=1, d=1)[0] == (
+        "l: s collects all of its metrics but b, c, and is equivalent: what these metrics add perturbs."
+    )
+
+
+def test_larger_sets_than_a_perturbed_one_add_nothing() -> None:
+    sets = [
+        variant("s", "ab", "perturbed"),
+        variant("l", "abc", "perturbed"),
+        variant("t", "ba", "perturbed"),
+    ]
+    assert {line.split(":")[0] for line in told(sets, a=1, b=1, c=1)} == {"s", "Next"}
+
+
+def test_counters_that_never_ran_moved_code() -> None:
+    found = told([variant("x", "ab", "perturbed")], a=0, b=0)
+    assert found[0].startswith(
+        "x: its counters counted no event, so its +1.50% instructions and the perturbation"
+    )
+    fewer = told([variant("x", "ab", "perturbed")], added=-5, a=1, b=1)
+    assert len(fewer) == 1  # only what to do next: the counters do not explain fewer instructions

@@ -1,0 +1,72 @@
+"""Programs of a campaign: those that runs draw, in several processes, mistakes told in the campaign's terms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from measure.campaign.builds import Builds
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.run_types import BASELINE
+from measure.errors import CampaignError
+
+ROOT = Path(__file__).parents[3]
+SOURCE = """
+volatile int sink;
+{functions}
+int main(void) {{ for (int i = 0; i < 100; i++) {{ {calls} }} return 0; }}
+"""
+NAMES = [f"f{n}" for n in range(5)]
+
+
+@pytest.fixture
+def campaign_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    functions = "\n".join(f"void {name}(void) {{ sink += {n}; }}" for n, name in enumerate(NAMES))
+    (tmp_path / "p.c").write_text(
+        SOURCE.format(functions=functions, calls=" ".join(f"{name}();" for name in NAMES))
+    )
+    metrics = "".join(f"  {name}: {{event: entry, function: {name}}}\n" for name in NAMES)
+    (tmp_path / "c.yaml").write_text(
+        f"name: c\nprogram: {{source: p.c}}\nmachine: {ROOT}/configs/machines/strongarm.yaml\n"
+        f"hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]\nsoftware_metrics:\n{metrics}cumulative: {{orders: 1}}\n"
+    )
+    return tmp_path / "c.yaml"
+
+
+def builds_of(path: Path) -> Builds:
+    campaign, document = load_campaign(path)
+    return Builds(campaign, document, 100_000_000, lambda message: None)
+
+
+def test_only_what_is_asked_for_is_built_and_in_several_processes(campaign_file: Path) -> None:
+    builds = builds_of(campaign_file)
+    wanted = [(BASELINE, 0), *[(f"order1-{n}", n % 2) for n in range(1, 6)]]
+    builds.make(wanted, workers=2)
+    facts = builds.facts()
+    assert {group: len(made) for group, made in facts.items()} == dict.fromkeys(
+        [group for group, _ in wanted], 1
+    )
+    assert [len(builds[one].counters) for one in wanted] == [0, 1, 2, 3, 4, 5]
+    sizes = [facts[group][0].static_instructions for group, _ in wanted]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    again = builds_of(campaign_file)
+    assert again[wanted[3]] == builds[wanted[3]]
+
+
+def test_code_that_only_moves_the_program_is_not_counted(campaign_file: Path) -> None:
+    builds = builds_of(campaign_file)
+    builds.make([(BASELINE, 0), (BASELINE, 1)])
+    first, second = builds.facts()[BASELINE]
+    assert builds[BASELINE, 1].text_bytes > builds[BASELINE, 0].text_bytes
+    assert first.static_instructions == second.static_instructions
+
+
+def test_a_metric_without_events_is_told_with_its_line(campaign_file: Path) -> None:
+    text = campaign_file.read_text().replace("function: f3}", "function: f9}")
+    campaign_file.write_text(text)
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if row.startswith("  f3:"))
+    builds = builds_of(campaign_file)
+    with pytest.raises(CampaignError, match=rf"c\.yaml:{line}: .*no function 'f9'.*did you mean"):
+        builds.make([(f"order1-{n}", 0) for n in range(1, 6)], workers=2)

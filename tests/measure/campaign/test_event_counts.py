@@ -1,0 +1,130 @@
+"""`measure run --counts`: events and places of every software metric, from one run without timing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.event_counts import CountedRun, count_events
+from measure.cli import main
+from measure.errors import CampaignError, RunError
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+static int total; void *kept;
+void work(int n) { for (int i = 0; i < n; i++) total += i; }
+void never(int n) { total -= n; }
+void wrong(void) { exit(3); }
+int main(int argc, char **argv) {
+    char line[9];
+    while (fgets(line, sizeof line, stdin)) work(atoi(line));
+    if (argc > 1) never(atoi(argv[1]));
+    if (argc > 2) wrong();
+    work(5); work(0); kept = malloc(40);
+    return 0;
+}
+"""
+CAMPAIGN = f"""\
+name: counted
+program: {{source: demo.c, stdin: numbers.txt}}
+machine: {ROOT}/configs/machines/desktop.yaml
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS]
+software_metrics:
+  entries: {{event: entry, function: work}}
+  sum: {{event: entry, function: work, add: "n"}}
+  calls: {{event: call, callee: work}}
+  loops: {{event: loop, function: work}}
+  nothing: {{event: entry, function: never, add: "n"}}
+  heap: {{event: alloc_bytes}}
+variants: {{light: [entries], heavy: [entries, sum, calls, loops]}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.c").write_text(PROGRAM)
+    (tmp_path / "numbers.txt").write_text("3\n4\n")
+    (tmp_path / "c.yaml").write_text(CAMPAIGN)
+    return tmp_path
+
+
+def counted(folder: Path) -> CountedRun:
+    return count_events(*load_campaign(folder / "c.yaml"))
+
+
+def measure(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def test_counts_and_places_are_exact(folder: Path) -> None:
+    found = {one.metric: one for one in counted(folder).metrics}
+    assert list(found) == ["entries", "sum", "calls", "loops", "nothing", "heap"]
+    assert {name: (one.events, one.total) for name, one in found.items()} == {
+        "entries": (4, 4), "sum": (4, 12), "calls": (4, 4), "loops": (12, 12), "nothing": (0, 0),
+        "heap": (1, 40),
+    }  # fmt: skip
+    places = {name: {Path(place).name: n for place, n in one.places.items()} for name, one in found.items()}
+    assert places == {
+        "entries": {"demo.c:4": 1}, "sum": {"demo.c:4": 1}, "calls": {"demo.c:9": 1, "demo.c:12": 2},
+        "loops": {"demo.c:4": 1}, "nothing": {"demo.c:5": 1}, "heap": {"demo.c:12": 1},
+    }  # fmt: skip
+    assert {name: one.sites for name, one in found.items()} == {
+        name: sum(one.places.values()) for name, one in found.items()
+    }
+
+
+def test_what_never_fires_is_said_first_and_all_fits(folder: Path) -> None:
+    result = measure("run", "--counts", folder / "c.yaml")
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    told = " ".join(result.output.replace("│", " ").split())
+    assert told.startswith(
+        "! nothing never fires: 0 events at 1 place (demo.c:5). Its runs would say nothing"
+    )
+    assert f"or take it out ({folder}/c.yaml:10)." in result.output.replace("\n", "")
+    assert "demo.c:12 (2" in told
+    assert "- light: 4 events a run" in told
+    assert "- heavy: 24 events a run" in told
+    assert sorted(path.name for path in folder.iterdir()) == ["c.yaml", "demo.c", "numbers.txt"]
+    assert measure("run", "--counts", folder / "c.yaml", "--out", folder / "out").exit_code == 2
+
+
+def test_the_example_of_the_readme_counts(tmp_path: Path) -> None:
+    """Its `add:` names a parameter, which only the function itself knows."""
+    text = (ROOT / "README.md").read_text()
+    example = text[text.index("name: mine\n") :]
+    (tmp_path / "c.yaml").write_text(example[: example.index("```")])
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "input.txt").write_text("a bcd\n")
+    (tmp_path / "mine.c").write_text(
+        "#include <stdio.h>\n#include <string.h>\nstatic char kept[9][9]; static int n;\n"
+        "int lookup(const char *word) { for (int i = 0; i < n; i++) if (!strcmp(kept[i], word)) return 1; return 0; }\n"
+        "void insert(const char *word, int len) { memcpy(kept[n++], word, len + 1); }\n"
+        "int main(int argc, char **argv) {\n"
+        '  char word[9]; FILE *file = fopen(argv[1], "r"); if (!file) return 1;\n'
+        '  while (fscanf(file, "%8s", word) == 1) if (!lookup(word)) insert(word, strlen(word));\n'
+        "  return 0; }\n"
+    )
+    found = {one.metric: (one.events, one.total) for one in counted(tmp_path).metrics}
+    assert found == {"lookups": (2, 2), "probes": (1, 1), "bytes": (2, 4)}
+
+
+def test_what_cannot_be_counted_is_told(folder: Path) -> None:
+    path = folder / "c.yaml"
+    path.write_text(CAMPAIGN.replace("stdin: numbers.txt", "args: [1, 2]"))
+    with pytest.raises(RunError, match="ended with exit status 3"):
+        counted(folder)
+    path.write_text(CAMPAIGN.replace("callee: work", "callee: wrk"))
+    with pytest.raises(CampaignError, match=r"c\.yaml:8: .*no callee 'wrk'.*did you mean 'work'"):
+        counted(folder)
+    path.write_text(CAMPAIGN[: CAMPAIGN.index("software_metrics:")])
+    with pytest.raises(CampaignError, match="has no software_metrics, so nothing to count"):
+        counted(folder)
+    path.write_text(CAMPAIGN + "limits: {instructions: 100}\n")
+    with pytest.raises(RunError, match="did not end within 100 instructions"):
+        counted(folder)

@@ -1,0 +1,370 @@
+"""The measure command from campaign to report on the fake target, and on one small real program."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
+from measure.cli import main
+
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned state = 1, table[4096];
+unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
+int main(int argc, char **argv) {
+    if (argc > 1 && atoi(argv[1]) == 7) { fputs("seven is bad\\n", stderr); return 3; }
+    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
+    printf("%u\\n", table[5]);
+    return 0;
+}
+"""
+CAMPAIGN = """\
+name: demo
+program: {{source: demo.c, args: [{argument}]}}
+machine: {machine}
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{event: entry, function: work}}
+  perturbing: {{event: call, callee: next}}
+variants: {{light: [rounds], heavy: [rounds, perturbing]}}
+baselines: {baselines}
+replicates: {replicates}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.c").write_text(PROGRAM)
+    write_campaign(tmp_path)
+    return tmp_path
+
+
+def write_campaign(
+    folder: Path, argument: str = "1", baselines: int = 20, replicates: int = 4, extra: str = ""
+) -> None:
+    machine = ROOT / "configs" / "machines" / "desktop.yaml"
+    text = CAMPAIGN.format(argument=argument, machine=machine, baselines=baselines, replicates=replicates)
+    (folder / "c.yaml").write_text(text + extra)
+
+
+def measure(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def run_fake(folder: Path) -> Result:
+    return measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "2")
+
+
+def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
+    result = run_fake(folder)
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    jsonschema.validate(summary, SUMMARY_JSON_SCHEMA)
+    assert summary["runs"] == {"done": 28, "reused": 0, "failed": 0}
+    assert summary["variants"]["heavy"]["inner"]["verdict"] == "perturbed"
+    assert summary["variants"]["light"]["inner"]["verdict"] != "perturbed"
+    worst = summary["variants"]["heavy"]["inner"]["pairs"][0]
+    assert "PAPI_TOT_INS" in (worst["a"], worst["b"])
+    page = (folder / "out" / "report.html").read_text()
+    assert "<h1>demo</h1>" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page.count("data:image/svg+xml") >= 9
+    assert "perturbed" in result.output
+    traces = list((folder / "out" / "traces").glob("*.parquet"))
+    assert len(traces) == 28
+    columns = pq.read_table(traces[0]).column_names
+    assert columns[:5] == [
+        "begin_cycles",
+        "end_cycles",
+        "begin_instructions",
+        "end_instructions",
+        "PAPI_TOT_INS",
+    ]
+
+
+def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> None:
+    assert run_fake(folder).exit_code == 0
+    first = (folder / "out" / "summary.json").read_text()
+    damaged = sorted((folder / "out" / "traces").glob("*.parquet"))[3]
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    result = run_fake(folder)
+    assert result.exit_code == 0
+    assert "27 runs are there already" in result.output
+    assert "is damaged" in result.output
+    again = json.loads((folder / "out" / "summary.json").read_text())
+    assert again["variants"] == json.loads(first)["variants"]
+
+
+def test_report_of_a_directory_needs_no_sources(folder: Path) -> None:
+    assert run_fake(folder).exit_code == 0
+    first = json.loads((folder / "out" / "summary.json").read_text())
+    (folder / "out" / "report.html").unlink()
+    (folder / "demo.c").unlink()
+    (folder / "c.yaml").unlink()
+    next((folder / "out" / "traces").glob("*.parquet")).unlink()
+    result = measure("report", folder / "out")
+    assert result.exit_code == 0, result.output
+    assert "1 of 28 runs are missing: `measure run` makes them." in result.output
+    assert (folder / "out" / "report.html").exists()
+    again = json.loads((folder / "out" / "summary.json").read_text())
+    assert again["runs"] == {"done": 27, "reused": 27, "failed": 0}
+    assert again["variants"].keys() == first["variants"].keys()
+
+
+def test_report_of_what_has_no_results(folder: Path) -> None:
+    (folder / "empty").mkdir()
+    result = measure("report", folder / "empty")
+    assert result.exit_code == 2
+    assert "has no results of a campaign (plan.json: No such file or directory)" in result.output
+    (folder / "empty" / "plan.json").write_text('{"format": "perturbation-plan-1"}')
+    result = measure("report", folder / "empty")
+    assert result.exit_code == 2
+    assert "plan.json is damaged (KeyError); give the campaign file instead" in result.output
+    result = measure("report", folder / "c.yaml", "--out", folder / "none")
+    assert result.exit_code == 2
+    assert "none: no such directory; `measure run" in result.output
+    assert not (folder / "none").exists()
+
+
+def children(pid: int) -> list[int]:
+    """Processes that ``pid`` started: workers and multiprocessing's own."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_killed_half_way_it_goes_on(folder: Path) -> None:
+    write_campaign(folder, argument="sleep")
+    command = [
+        sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
+        "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    traces = folder / "out" / "traces"
+    deadline = time.monotonic() + 60
+    while len(list(traces.glob("*.parquet"))) < 3:
+        assert time.monotonic() < deadline, "no run was stored"
+        time.sleep(0.05)
+    workers = children(process.pid)
+    assert workers
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "workers outlive their parent"
+        time.sleep(0.05)
+    kept = len(list(traces.glob("*.parquet")))
+    assert 3 <= kept < 28
+    result = run_fake(folder)
+    assert result.exit_code == 0, result.output
+    assert f"{kept} runs are there already" in result.output
+
+
+def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
+    write_campaign(folder, argument="sleep")
+    command = [
+        sys.executable, "-c", "from measure.cli import main; main()", "run", str(folder / "c.yaml"),
+        "--out", str(folder / "out"), "--target", "fake", "--workers", "2",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(list((folder / "out" / "traces").glob("*.parquet"))) < 2:
+        assert time.monotonic() < deadline, "no run was stored"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; finished runs are kept" in stderr
+    assert not list((folder / "out" / "traces").glob(".*.part"))
+
+
+def test_failing_runs_are_reported_with_their_reason(folder: Path) -> None:
+    write_campaign(folder, argument="fail")
+    result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "the program ended with exit status 3; its last words: boom" in result.output
+
+
+def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
+    from measure.campaign.store import Store
+
+    with Store(folder / "out"):
+        result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "another process is working in" in result.output
+
+
+def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import measure.campaign.store
+
+    real = measure.campaign.store._write_parquet
+    written = 0
+
+    def fills_up(path: Path, run: object) -> None:
+        nonlocal written
+        written += 1
+        if written > 4:
+            path.write_bytes(b"half a trace")
+            raise OSError(28, "No space left on device")
+        real(path, run)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(measure.campaign.store, "_write_parquet", fills_up)
+    result = run_fake(folder)
+    assert result.exit_code == 1
+    assert "cannot be written: No space left on device; finished runs are kept" in result.output
+    traces = folder / "out" / "traces"
+    assert len(list(traces.glob("*.parquet"))) == 4
+    assert not list(traces.glob(".*"))
+
+
+def test_bad_input_has_exit_status_2_and_its_line(folder: Path) -> None:
+    path = folder / "c.yaml"
+    good = path.read_text()
+    for old, new, message in (
+        ("PAPI_LD_INS", "PAPI_LD_INZ", "c.yaml:5: "),
+        ("function: work", "function: wurk", "c.yaml:7: metric 'rounds': no function 'wurk'"),
+        ("demo.c", "none.c", "c.yaml:2: no such file"),
+    ):
+        path.write_text(good.replace(old, new))
+        result = run_fake(folder)
+        assert result.exit_code == 2, result.output
+        assert message in result.output
+        if "LD_INZ" in new:
+            assert "the nearest that it can is PAPI_LD_INS" in result.output
+
+
+def test_schemas_and_metrics_are_printed() -> None:
+    for kind in ("campaign", "machine", "summary"):
+        assert json.loads(measure("schema", kind).output)["type"] == "object"
+
+
+def test_metrics_of_a_machine_are_in_columns() -> None:
+    lines = measure("metrics", ROOT / "configs" / "machines" / "desktop.yaml").output.splitlines()
+    place = lines[0].index("cycles")
+    assert lines[0].split() == ["PAPI_TOT_CYC", "cycles", "Total", "cycles"]
+    assert all(line[place - 2 : place] == "  " and line[place] != " " for line in lines)
+    longest = max((line.split()[0] for line in lines), key=len)
+    assert f"{longest}  instructions" in "\n".join(lines) or f"{longest}  cycles" in "\n".join(lines)
+
+
+def test_metrics_of_a_campaign_are_marked_and_unknown_ones_told(folder: Path) -> None:
+    path = folder / "c.yaml"
+    result = measure("metrics", path)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[1] for line in lines[1:] if line.startswith("* ")] == [
+        "PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP",
+    ]  # fmt: skip
+    assert lines[-2:] == ["  rounds      entry work", "  perturbing  call next"]
+    path.write_text(path.read_text().replace("LD_INS, PAPI_BR_MSP", "LD_INZ, MISSES"))
+    result = measure("metrics", path)
+    assert result.exit_code == 2
+    assert "* PAPI_TOT_INS " in result.output
+    assert "c.yaml:5: desktop.yaml cannot count 'PAPI_LD_INZ'; did you mean 'PAPI_LD_INS'?" in result.output
+    assert "c.yaml:5: desktop.yaml cannot count 'MISSES'" in result.output
+    sampling = measure("metrics", ROOT / "configs/campaigns/sampling.yaml")
+    assert sampling.exit_code == 0
+    assert "* PAPI_TOT_CYC" in sampling.output
+    (folder / "list.yaml").write_text("- a\n")
+    assert measure("metrics", folder / "list.yaml").exit_code == 2
+    assert measure("metrics", folder / "none.yaml").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "status", "message"),
+    [
+        ("c.yaml", 2, "c.yaml is a file, expected a directory for results"),
+        ("c.yaml/below", 2, "c.yaml is a file, expected a directory for results"),
+        ("/proc/out", 1, "/proc/out cannot be written: "),
+    ],
+)
+def test_a_place_for_results_is_looked_at_before_the_work(
+    folder: Path, place: str, status: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("programs are built before the place for results was looked at")
+
+    monkeypatch.setattr("measure.campaign.run_command.make_plan", work)
+    (folder / "a.csv").write_text("a,b\n1,2\n")
+    for arguments in (
+        ["run", folder / "c.yaml"],
+        ["perturb", "--baseline", folder / "a.csv", "--run", folder / "none.csv"],
+    ):
+        result = measure(*arguments, "--out", folder / place)
+        assert isinstance(result.exception, SystemExit), result.output
+        assert result.exit_code == status
+        assert message in result.output
+    assert not (folder / "out").exists()
+
+
+def test_programs_are_listed(tmp_path: Path) -> None:
+    listed = measure("programs", ROOT / "configs" / "programs.yaml").output
+    assert "chess       Chess engine; alpha-beta search" in listed
+    assert "tiny (9 M instructions)" in listed
+    assert "lupa 2.8" in listed
+    missing = measure("programs", tmp_path / "none.yaml")
+    assert missing.exit_code == 2
+    assert "none.yaml: cannot be read: No such file or directory" in missing.output
+
+
+def test_shipped_campaigns_are_valid() -> None:
+    from measure.campaign.campaign_file import Campaign, load_campaign
+    from measure.cycle_close.sampling_check import SamplingCheck, load_check
+
+    paths = sorted((ROOT / "configs" / "campaigns").glob("*.yaml"))
+    assert paths
+    for path in paths:
+        if "ways:" in path.read_text():
+            _, document = load_check(path)
+            jsonschema.validate(document.data, SamplingCheck.model_json_schema())
+        else:
+            _, document = load_campaign(path)
+            jsonschema.validate(document.data, Campaign.model_json_schema())
+
+
+@pytest.mark.parametrize("mode", ["ideal", "signal"])
+def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
+    text = (folder / "c.yaml").read_text().replace("{every:", f"{{mode: {mode}, every:")
+    text = text.replace("baselines: 20", "baselines: 4").replace("replicates: 4", "replicates: 2")
+    (folder / "c.yaml").write_text(text)
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    heavy = summary["variants"]["heavy"]
+    assert summary["variants"]["light"]["overhead_percent"]["instructions"] > 0
+    assert summary["variants"]["light"]["overhead_percent"]["instructions"] < 1
+    assert heavy["overhead_percent"]["instructions"] > 5
+    counted = set()
+    for path in (folder / "out" / "traces").glob("*.parquet"):
+        table = pq.read_table(path)
+        if "rounds" in table.column_names:
+            counted.add(sum(table.column("rounds").to_pylist()))
+    # All 60 calls, less those in the cut intervals at the ends.
+    assert counted
+    assert all(50 <= count <= 60 for count in counted)
+
+
+def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
+    write_campaign(folder, argument="7", baselines=2, replicates=1)
+    result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")
+    assert result.exit_code == 1
+    assert "ended with exit status 3; its last words on stderr: seven is bad" in result.output
+    write_campaign(folder, baselines=2, replicates=1, extra="limits: {instructions: 50k}\n")
+    result = measure("run", folder / "c.yaml", "--out", folder / "out2", "--workers", "2")
+    assert result.exit_code == 1
+    assert "did not end within 50000 instructions" in result.output

@@ -1,0 +1,203 @@
+"""A plan that was saved beside its results is, loaded, the plan that it was: for every valid campaign."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.builds import BuildFacts
+from measure.campaign.campaign_file import (
+    Campaign,
+    Cumulative,
+    Limits,
+    Noise,
+    Program,
+    Sampling,
+    load_campaign,
+)
+from measure.campaign.plan import Plan
+from measure.campaign.plan_file import load_plan, save_plan
+from measure.campaign.run_types import BASELINE, AddressRange, CounterPlace, ProbePlaces, RunNoise, RunSpec
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
+counts = st.one_of(st.integers(1, 10**12), st.sampled_from(["500k", "2G", "1.5M", "1_000"]))
+
+
+def some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A mapping with any of ``fields``; the rest keep their defaults."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+def wholly(needed: dict[str, st.SearchStrategy[Any]], **fields: st.SearchStrategy[Any]) -> Any:
+    return st.fixed_dictionaries(needed, optional=fields)
+
+
+INPUT: dict[str, st.SearchStrategy[Any]] = {
+    "args": st.lists(st.one_of(words, st.integers(), st.booleans(), st.floats(allow_nan=False)), max_size=3),
+    "size": st.sampled_from(["tiny", "medium"]),
+    "stdin": st.just("demo.c"),
+    "files": st.dictionaries(words.map("/".__add__), st.just("demo.c"), max_size=2),
+}
+COMPILED = {"flags": st.lists(st.sampled_from(["-O2", "-O0", "-g"])), "libraries": st.lists(st.just("m"))}
+PROGRAMS = {
+    "source": wholly({"source": st.just("demo.c")}, **INPUT, **COMPILED),
+    "sources": wholly({"sources": st.lists(st.just("demo.c"), min_size=1)}, **INPUT, **COMPILED),
+    "catalogue": wholly(
+        {"catalogue": names, "catalogue_file": st.just("programs.yaml")}, **INPUT, **COMPILED
+    ),
+    "build": wholly({"build": words.filter(str.strip), "directory": st.just("."), "binary": names}, **INPUT),
+}
+METRICS = st.one_of(
+    wholly(
+        {"event": st.sampled_from(["entry", "exit", "loop", "branch"]), "function": names},
+        add=st.one_of(names, st.integers(), st.floats(0, 9)), file=names, line=st.integers(1, 99),
+    ),
+    wholly({"event": st.just("call"), "callee": names}, function=names, add=names),
+    wholly({"event": st.just("write"), "variable": names}, add=names),
+    wholly({"event": st.just("write"), "field": st.one_of(names, st.tuples(names, names).map(".".join))}),
+    wholly({"event": st.sampled_from(["alloc", "alloc_bytes"])}, file=names),
+)  # fmt: skip
+SAMPLING = st.one_of(
+    some(every=st.sampled_from(["40k cycles", "1.5M instructions", "100 cycles"]), mode=st.just("ideal")),
+    wholly({"mode": st.just("signal")}, every=st.sampled_from(["40k cycles", "1G cycles"])),
+)
+NOISE = some(
+    code_layouts=st.integers(1, 64), interrupts=st.one_of(st.just(0), counts), interrupt_lines=st.integers(1, 99),
+    **{
+        name: st.booleans()
+        for name in (
+            "stack_offset", "heap_offset", "environment_size", "page_placement", "cache_state", "timer_phase"
+        )
+    },
+)  # fmt: skip
+
+
+@st.composite
+def campaigns(draw: st.DrawFn) -> dict[str, Any]:
+    """What a valid campaign file holds."""
+    software = draw(st.dictionaries(names, METRICS, max_size=4))
+    sets = st.lists(st.sampled_from(sorted(software)), min_size=1, unique=True) if software else st.nothing()
+    variants = st.dictionaries(names.filter(lambda name: name != BASELINE), sets, max_size=3)
+    return draw(
+        wholly(
+            {
+                "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True),
+                "program": st.one_of(*PROGRAMS.values()),
+                "machine": st.just("machine.yaml"),
+                "hardware_metrics": st.lists(names.map("PAPI_".__add__), min_size=2, max_size=4, unique=True),
+                "software_metrics": st.just(software),
+            },
+            sampling=SAMPLING,
+            variants=variants if software else st.just({}),
+            cumulative=some(orders=st.integers(1, 99), step=st.integers(1, 5)),
+            placement=st.sampled_from(["packed", "cache_line"]),
+            volatile=st.booleans(),
+            baselines=st.integers(2, 1000),
+            replicates=st.integers(1, 1000),
+            seed=st.integers(0, 10**30),
+            noise=NOISE,
+            limits=some(instructions=counts),
+            delta=st.floats(0, exclude_min=True),
+            alpha=st.floats(0, 0.5, exclude_min=True, exclude_max=True),
+            outer=st.booleans(),
+            ground_truth=st.booleans(),
+        )
+    )
+
+
+def plan_of(campaign: Campaign) -> Plan:
+    """A plan with a run of each group; nothing is built."""
+    length, unit = campaign.sampling.interval
+    sets = {BASELINE: (), **campaign.variant_sets()}
+    specs = tuple(
+        RunSpec(
+            group, number, 7, "key", "program", tuple(str(one) for one in campaign.program.args), None,
+            (("/in", "/demo.c"),), "name: m\n", "m.yaml", campaign.hardware_metrics,
+            tuple(CounterPlace(metric, "counters", 8 * n) for n, metric in enumerate(metrics)), campaign.sampling.mode,
+            length, unit, RunNoise(**campaign.noise.model_dump()),
+            probes=(ProbePlaces("p", (4, 8), (AddressRange(16, 24),)),),
+        )
+        for number, (group, metrics) in enumerate(sets.items())
+    )  # fmt: skip
+    builds = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
+    return Plan(campaign, "name: m\n", 10**9, specs, tuple(spec.group for spec in specs), builds)
+
+
+def load(folder: Path, data: dict[str, Any]) -> Campaign:
+    for name in ("demo.c", "machine.yaml", "programs.yaml"):
+        (folder / name).touch()
+    path = folder / "c.yaml"
+    path.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8")
+    return load_campaign(path)[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(campaigns())
+def test_every_valid_campaign_survives_saving_and_loading(data: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        plan = plan_of(load(folder, data))
+        save_plan(plan, folder)
+        again = load_plan(folder)
+        assert again == plan
+        # All settings are written: later defaults are not taken for those of old runs.
+        written = json.loads((folder / "plan.json").read_text())["campaign"]
+    assert set(written) == set(Campaign.model_fields)
+    assert set(written["noise"]) == set(Noise.model_fields)
+    assert set(written["program"]) == set(Program.model_fields)
+
+
+def test_the_campaigns_above_have_every_key() -> None:
+    """A key that is added to campaigns has to be added here."""
+    seen: dict[type[BaseModel], set[str]] = {}
+    metrics: set[str] = set()
+
+    @settings(max_examples=150, deadline=None, database=None, derandomize=True)
+    @given(campaigns())
+    def look(data: dict[str, Any]) -> None:
+        seen.setdefault(Campaign, set()).update(data)
+        for model, key in (
+            (Program, "program"), (Noise, "noise"), (Limits, "limits"), (Sampling, "sampling"),
+            (Cumulative, "cumulative"),
+        ):  # fmt: skip
+            seen.setdefault(model, set()).update(data.get(key, {}))
+        for metric in data["software_metrics"].values():
+            metrics.update(metric)
+
+    look()
+    for model, keys in seen.items():
+        assert keys == set(model.model_fields), model
+    assert metrics == set(MetricSpec.model_fields)
+
+
+def test_columns_of_a_trace_are_in_the_order_of_its_metrics() -> None:
+    spec = RunSpec(
+        BASELINE, 0, 1, "key", "binary", (), None, (), "name: m\n", "m.yaml", ("h1", "h2"),
+        (CounterPlace("s", "counters", 0),), "ideal", 1000, "cycles",
+        probes=(ProbePlaces("p", (4,), ()),), extra_columns=("x",),
+    )  # fmt: skip
+    assert spec.metrics == ("h1", "h2", "s", "x", "probe:p", "before:p")
+    boundaries = np.arange(4)
+    parts = {
+        "hardware": np.ones((3, 2), np.int64), "software": np.full((3, 1), 2), "extra": np.full((3, 1), 3),
+        "probes": np.full((3, 2), 4),
+    }  # fmt: skip
+    trace = spec.trace(boundaries, boundaries, **parts)
+    assert trace.values[0].tolist() == [1, 1, 2, 3, 4, 4]
+    with pytest.raises(ValueError, match=r"expected 3 records of \[2, 1, 1, 2\] columns"):
+        spec.trace(boundaries, boundaries, **{**parts, "extra": None})
+    with pytest.raises(TypeError, match="unexpected"):
+        RunSpec.from_json(json.loads(json.dumps(asdict(spec))) | {"other": 1})
+    assert RunSpec.from_json(json.loads(json.dumps(asdict(spec)))) == spec

@@ -1,0 +1,165 @@
+"""Estimates of the time left, bars, and lines where there is no terminal."""
+
+from __future__ import annotations
+
+import heapq
+import io
+import re
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from measure.console import progress
+from measure.console.progress import RunsBar, Status, WorkBar
+from measure.console.time_left import TimeLeft, clock_text
+
+
+class Simulated:
+    """Workers that make runs of random lengths; ``ends``: when each run ends."""
+
+    def __init__(
+        self, seed: int, total: int, workers: int, spread: float, start_seconds: float = 0.0
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        sigma = np.sqrt(np.log(1 + spread**2))
+        free = [start_seconds] * workers
+        self.ends = []
+        for seconds in rng.lognormal(-(sigma**2) / 2, sigma, total) * 20:
+            self.ends.append(heapq.heappop(free) + seconds)
+            heapq.heappush(free, self.ends[-1])
+        self.ends.sort()
+        self.now = 0.0
+        self.left = TimeLeft(total, workers, lambda: self.now)
+
+    def until(self, moment: float) -> tuple[float, float] | None:
+        """The estimate at ``moment``, later than the one before."""
+        while self.left.done < len(self.ends) and self.ends[int(self.left.done)] <= moment:
+            self.now = self.ends[int(self.left.done)]
+            self.left.advance()
+        self.now = moment
+        return self.left.seconds()
+
+
+def test_two_runs_of_25_that_end_together_say_nothing() -> None:
+    """It said one second for half a minute: two workers ended within a second of each other."""
+    now = [0.0]
+    left = TimeLeft(25, 2, lambda: now[0])
+    for now[0] in (30.0, 31.0):
+        left.advance()
+    for now[0] in (31.0, 45.0, 59.0):
+        assert left.describe() == "time left not known yet"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 8])
+@pytest.mark.parametrize("spread", [0.05, 0.3, 0.7])
+def test_the_time_left_is_within_the_range(workers: int, spread: float) -> None:
+    """Also after a slow start, which is not taken for the pace."""
+    within, known = 0, 0
+    for seed in range(20):
+        runs = Simulated(seed, 100, workers, spread, start_seconds=60)
+        for moment in np.linspace(0.02, 0.98, 40) * runs.ends[-1]:
+            found = runs.until(moment)
+            if found is not None:
+                known += 1
+                within += found[0] <= runs.ends[-1] - moment <= found[1]
+    assert within >= 0.8 * known
+    assert known >= 0.4 * 20 * 40
+
+
+@given(total=st.integers(1, 60), workers=st.integers(1, 9), pauses=st.lists(st.floats(0, 1000), max_size=60))
+@settings(deadline=None)
+def test_estimates_are_ordered_and_grow_while_nothing_ends(
+    total: int, workers: int, pauses: list[float]
+) -> None:
+    now = [0.0]
+    left = TimeLeft(total, workers, lambda: now[0])
+    for pause in pauses[:total]:
+        now[0] += pause
+        left.advance()
+        found = left.seconds()
+        text = left.describe()
+        if found is None:
+            assert text == "time left not known yet"
+            continue
+        assert 0 <= found[0] <= found[1]
+        now[0] += 100.0
+        later = left.seconds()
+        assert later is None or later[1] >= found[1]
+        now[0] -= 100.0
+    if len(pauses) >= total:
+        assert left.seconds() == (0.0, 0.0)
+
+
+def test_texts() -> None:
+    now = [0.0]
+    left = TimeLeft(100, 1, lambda: now[0])
+    for _ in range(50):
+        now[0] += 6.0
+        left.advance()
+    assert left.describe() == "4 to 6 min left"
+    now[0] = 350.0
+    assert re.fullmatch(r"\d to \d min left", left.describe())
+    assert [clock_text(seconds) for seconds in (0, 67.9, 3723)] == ["0:00", "1:07", "1:02:03"]
+
+
+def log() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def lines_of(console: Console) -> list[str]:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_without_a_terminal_a_line_every_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
+    console = log()
+    with RunsBar(console) as bar:
+        bar.start(40, 3, 2)
+        for _ in range(40):
+            bar.advance()
+    told = lines_of(console)
+    assert told[:2] == ["3 runs are there already.", "Making 40 runs."]
+    assert [line.split(",")[0] for line in told[2:]] == [f"runs: {4 * k} of 40" for k in range(1, 10)]
+    assert "time left not known yet" in told[2]
+
+
+def test_without_a_terminal_a_line_though_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.02)
+    console = log()
+    with WorkBar(console, "full simulation", percent=True) as bar:
+        bar.begin(1_000_000)
+        bar.advance(250_000)
+        wait_for(console, 2)
+    assert lines_of(console)[0].startswith("full simulation: 25%, 0:00, ")
+    console = log()
+    said = iter(range(10_000))
+    with Status(console, lambda: f"comparing {next(said)}"):
+        wait_for(console, 2)
+    assert lines_of(console)[:2] == ["comparing 0", "comparing 1"]
+
+
+def wait_for(console: Console, lines: int) -> None:
+    deadline = time.monotonic() + 30
+    while len(lines_of(console)) < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_in_a_terminal_a_bar_that_tells_the_range() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with RunsBar(console) as bar:
+        bar.start(25, 0, 2)
+        bar.advance()
+        bar.advance()
+        bar._bar.refresh()
+    shown = "".join(lines_of(console))
+    assert "2 of 25" in shown
+    assert "time left not known yet" in shown
+    with Status(console, lambda: "testing groups") as status:
+        status._live._live.refresh()
+    assert "testing groups" in "".join(lines_of(console))

@@ -1,0 +1,150 @@
+"""`measure check-sampling`: sampling judged by the statistics of the main job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.cli import main
+from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals
+from measure.cycle_close.sampling_check_page import describe
+
+ROOT = Path(__file__).parent.parent.parent.parent
+PROGRAM = """
+#include <stdio.h>
+static volatile int data[1 << 14];
+int main(void) {
+  long s = 1;
+  for (int k = 0; k < 12; k++) {
+    for (long i = 0; i < 8000; i++) s += data[(i * 17) & 0x3fff];
+    for (long i = 0; i < 9000; i++) { s = s * 1103515245 + 12345; if (s >> 16 & 1) s += 3; }
+    for (long i = 0; i < 4000 + 500 * k; i++) s = s * 31 + (s >> 7);
+  }
+  printf("%ld\\n", s);
+  return 0;
+}
+"""
+CHECK = """
+name: small
+program: {source: two.c}
+machine: MACHINE
+sampling: {every: 5k instructions}
+hardware_metrics: [PAPI_TOT_CYC, PAPI_BR_CN, PAPI_L1_DCM]
+ways:
+  everything: {threshold: 0.000001, samples: 1000}
+  loose: {threshold: 1, warm_references: 0, warm_branches: 0}
+baselines: 6
+replicates: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "two.c").write_text(PROGRAM)
+    machine = ROOT / "configs" / "machines" / "strongarm.yaml"
+    (tmp_path / "c.yaml").write_text(CHECK.replace("MACHINE", str(machine)))
+    return tmp_path
+
+
+def check(folder: Path) -> Result:
+    return CliRunner().invoke(
+        main, ["check-sampling", str(folder / "c.yaml"), "--out", str(folder / "out"), "--workers", "2"]
+    )
+
+
+def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
+    result = check(folder)
+    assert result.exit_code == 0, result.output
+    about = json.loads((folder / "out" / "summary.json").read_text())
+    everything, loose = about["ways"]["everything"], about["ways"]["loose"]
+    assert everything["simulated_share"] > 0.99
+    assert loose["simulated_share"] < 0.1
+    assert loose["inner"]["verdict"] == "perturbed" or loose["outer"]["verdict"] == "perturbed"
+    assert everything["inner"]["verdict"] != "perturbed"
+    assert everything["outer"]["verdict"] != "perturbed"
+    told = " ".join([*loose["inner"]["findings"], *loose["outer"]["findings"]])
+    assert "simulate more: roll_back or samples" in told  # advice about sampling, not about software metrics
+    page = (folder / "out" / "report.html").read_text()
+    assert "software metric" not in (page + told + result.output)
+    assert "loose" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    again = check(folder)
+    assert again.exit_code == 0
+    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["reused"] == 10
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("5k instructions", "5k cycles", "c.yaml:5: got an interval in cycles, expected instructions"),
+        ("threshold: 1,", "treshold: 1,", "c.yaml:9: ways.loose.treshold: unknown key"),
+        (
+            "threshold: 1,",
+            "predictor: last-2, threshold: 1,",
+            "c.yaml:9: ways.loose.predictor: got the predictor",
+        ),
+        ("ways:", "sweep: {warm: []}\nvariants: {}\nx:", "x: unknown key"),
+        (
+            "samples: 1000}",
+            "every: 7k}",
+            "c.yaml:2: got intervals of 7000 instructions in 'ways', expected multiples of 5000",
+        ),
+    ],
+)
+def test_messages(folder: Path, old: str, new: str, message: str) -> None:
+    path = folder / "c.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    result = check(folder)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
+    assert describe(SamplingConfiguration.model_validate({})) == "as in the paper"
+    assert (
+        describe(SamplingConfiguration.model_validate({"warm_references": 0, "predictor": "last"}))
+        == "predictor last, warm references 0"
+    )
+    configuration = SamplingConfiguration.model_validate({"roll_back": True, "every": "20k"})
+    assert describe(configuration) == "every 20,000, roll back"
+
+
+def test_a_sweep_gives_ways_and_says_from_where_on_they_are_equivalent(folder: Path) -> None:
+    path = folder / "c.yaml"
+    ways = path.read_text()[path.read_text().index("ways:") : path.read_text().index("baselines:")]
+    swept = (
+        "ways: {control: {everything: true}, long: {every: 10k, samples: 1000, threshold: 0.000001}}\n"
+        "common: {samples: 1000, threshold: 0.000001}\nsweep: {warm: [0, 3k], threshold: [1.0, 0.000001]}\n"
+    )
+    path.write_text(path.read_text().replace(ways, swept))
+    result = check(folder)
+    assert result.exit_code == 0, result.output
+    about = json.loads((folder / "out" / "summary.json").read_text())
+    assert set(about["ways"]) == {"control", "long", "warm=0", "warm=3k", "threshold=1.0", "threshold=1e-06"}
+    assert about["ways"]["warm=0"]["settings"]["warm_references"] == 0
+    assert about["ways"]["warm=3k"]["settings"]["warm_branches"] == 3000
+    assert about["ways"]["threshold=1e-06"]["settings"]["samples"] == 1000
+    assert about["ways"]["long"]["settings"]["every"] == 10_000
+    assert about["ways"]["control"]["simulated_share"] == 1
+    assert set(about["equivalent_from"]) == {"warm", "threshold"}
+    for setting, found in about["equivalent_from"].items():
+        for kind, value in found.items():
+            verdicts = [
+                one["inner"]["verdict"] if kind == "inner" else one["verdict"]
+                for name, one in about["ways"].items()
+                if name.startswith(f"{setting}=")
+            ]
+            assert (value is None) == (verdicts[-1] != "equivalent")
+    assert "threshold: " in result.output
+
+
+def test_traces_without_estimates_at_the_beginning_are_compared_from_there_on() -> None:
+    full = [np.arange(10.0)[:, None] + 100 * k for k in range(2)]
+    mine = [np.arange(1.0, 9.0)[:, None], np.arange(3.0, 10.0)[:, None]]
+    baselines, runs = common_intervals(full, mine, [1, 3])
+    for one in (*baselines, *runs):
+        np.testing.assert_array_equal(one[:, 0] % 100, np.arange(3.0, 9.0))

@@ -1,0 +1,229 @@
+"""`measure cycleclose` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.cli import main
+from measure.console import progress
+from measure.cycle_close import command
+
+ROOT = Path(__file__).parent.parent.parent.parent
+STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+static volatile int data[1 << 14];
+int main(int argc, char **argv) {
+  long s = 0;
+  for (int k = 0; k < 20; k++) {
+    for (long i = 0; i < 20000; i++) s += data[(i * 17) & 0x3fff];
+    for (long i = 0; i < 30000; i++) s = s * 1103515245 + (s >> 16 & 1 ? 3 : 5);
+    if (argc > 1 && k == 10) { fprintf(stderr, "no more\\n"); exit(atoi(argv[1])); }
+  }
+  printf("%ld\\n", s);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "two.c"
+    path.write_text(PROGRAM)
+    return path
+
+
+def cycleclose(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["cycleclose", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    "extra", [[], ["--paper"], ["--roll-back"], ["--twice", "2"], ["--twice", "1", "--wait-step", "0"]]
+)
+def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: list[str]) -> None:
+    result = cycleclose(
+        "--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source
+    )
+    assert result.exit_code == 0, result.output
+    assert "Deviation from the full simulation" in result.output
+    table = pd.read_parquet(tmp_path / "trace.parquet")
+    assert (table["end_instructions"].iloc[:-1] == table["begin_instructions"].iloc[1:].to_numpy()).all()
+    assert {"cpi", "actual_cpi", "energy_nj_per_instruction", "phase", "category"} <= set(table.columns)
+    assert set(table["category"]) <= {"simulated", "matched", "unsampled"}
+    about = json.loads((tmp_path / "summary.json").read_text())
+    assert about["complete"] is True
+    assert about["intervals"] == len(table)
+    assert sum(about["share"].values()) == pytest.approx(1)
+    assert about["validation"]["metrics"]["cpi"]["deviation_percent"] < 10
+    assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
+    assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, source, "3")
+    assert result.exit_code == 1
+    assert "exit status 3: no more" in result.output
+    assert len(pd.read_parquet(tmp_path / "trace.parquet")) > 10
+    assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--warm-up", "50000"], "got '50000', expected 'lines' or two counts M,B, such as 50000,50000"),
+        (["--predictor", "rle-0"], "got the predictor 'rle-0', expected 'last' or 'rle-N'"),
+        (["--interval", "10"], "an interval of 10 instructions, expected at least 1000"),
+        (["--interval", "many"], "expected a count such as 500000, 500k or 2G"),
+        (["--threshold", "0"], "0<x<=100"),
+    ],
+)
+def test_bad_options(source: Path, options: list[str], message: str) -> None:
+    result = cycleclose("--machine", STRONGARM, *options, source)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_missing_files(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", tmp_path / "none.yaml", "--out", tmp_path, source)
+    assert result.exit_code == 2
+    assert "none.yaml: cannot be read" in result.output
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path, tmp_path / "none.c")
+    assert result.exit_code == 2
+    assert "no such file" in result.output
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path, "--stdin", tmp_path / "none.txt", source)
+    assert result.exit_code == 2
+    assert "none.txt" in result.output
+
+
+def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--gdb-port", "1234", source)
+    assert result.exit_code == 2
+    assert "--gdb-port is for the key g while the trace is shown: in a terminal" in result.output
+
+
+TINY = """
+#include <stdio.h>
+int main(void) { puts("hello"); return 0; }
+"""
+
+
+def test_an_interval_longer_than_the_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tiny.c").write_text(TINY)
+    result = cycleclose("--machine", STRONGARM, "--out", tmp_path / "out", tmp_path / "tiny.c")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert re.search(
+        r"--interval: got intervals of 200,000 instructions, but .*tiny\.c executes [\d,]+ in all", said
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Path) -> None:
+    """One interval is over before its phase could be predicted."""
+    out = tmp_path / "out"
+    assert (
+        cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "two", source).exit_code
+        == 0
+    )
+    whole = json.loads((tmp_path / "two" / "summary.json").read_text())["instructions"]
+    result = cycleclose("--machine", STRONGARM, "--interval", whole, "--out", out, source)
+    assert result.exit_code == 2, result.output
+    said = " ".join(result.output.split())
+    assert "none of its 1 intervals was simulated" in said
+    assert "--roll-back or --twice 1" in said
+    assert not out.exists()
+    way_out = ["--roll-back", "--interval", whole, "--out", out]
+    assert cycleclose("--machine", STRONGARM, *way_out, source).exit_code == 0
+
+
+def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path: Path) -> None:
+    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path, source, "3")
+    assert result.exit_code == 1
+    assert "exit status 3: no more" in result.output
+    assert json.loads((tmp_path / "summary.json").read_text())["estimate"]["cpi"] is None
+    assert (tmp_path / "trace.png").exists()
+
+
+def test_what_an_interruption_leaves_out_is_said(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the trace, as by the key q; of the full simulation, as by Ctrl-C and SIGTERM."""
+    real = command.trace_job
+    for number, stage, status in ((0, "was not begun", 130), (1, "was interrupted", 143)):
+        asked: list[bool] = []
+
+        def interrupted(
+            *arguments: Any, number: int = number, status: int = status, asked: list[bool] = asked
+        ) -> Any:
+            asked.append(arguments[3].everything)
+            found = real(*arguments)
+            return replace(found, interrupted=status) if len(asked) == number + 1 else found
+
+        monkeypatch.setattr(command, "trace_job", interrupted)
+        out = tmp_path / str(number)
+        result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", out, "--validate", source)
+        assert result.exit_code == status, result.output
+        assert f"--validate was skipped: the full simulation {stage}" in " ".join(result.output.split())
+        assert asked == [False, True][: number + 1]
+        assert "actual_cpi" not in pd.read_parquet(out / "trace.parquet").columns
+        assert "validation" not in json.loads((out / "summary.json").read_text())
+
+
+def test_the_trace_is_there_before_the_full_simulation(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed there, it is kept, and what was half-written goes the next time."""
+    seen: list[list[str]] = []
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".trace.parquet.1.part").write_text("half")
+
+    def killed(*arguments: Any) -> Any:
+        seen.append(sorted(path.name for path in out.iterdir()))
+        raise SystemExit(9)
+
+    monkeypatch.setattr(command, "_simulated_in_full", killed)
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", out, "--validate", source)
+    assert result.exit_code == 9
+    assert seen == [["summary.json", "trace.parquet"]]
+    assert json.loads((out / "summary.json").read_text())["complete"]
+
+
+def test_the_guest_sees_what_is_mapped_and_a_device_is_an_input(tmp_path: Path) -> None:
+    (tmp_path / "reads.c").write_text(READS)
+    (tmp_path / "file").write_text("7")
+    guest = ["--map", f"/in={tmp_path / 'file'}", "--env", "WANTED=/in"]
+    common = ["--machine", STRONGARM, "--interval", "20k", "--out", tmp_path / "out", "--stdin", "/dev/null"]
+    assert cycleclose(*guest, *common, tmp_path / "reads.c").exit_code == 0
+    assert cycleclose(*guest[2:], *common, tmp_path / "reads.c").exit_code == 1
+
+
+READS = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+  FILE *file = fopen(getenv("WANTED"), "r");
+  volatile long s = 0;
+  for (long i = 0; i < 100000; i++) s += i;
+  return !(file && fgetc(file) == '7' && getchar() == EOF);
+}
+"""
+
+
+def test_without_a_terminal_the_full_simulation_is_followed_by_lines(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", source)
+    assert result.exit_code == 0
+    shares = re.findall(r"full simulation, to compare: (\d+)%, \d:\d\d, .*(?:left|known yet)", result.output)
+    assert [int(share) // 10 for share in shares] == list(range(1, 10))

@@ -1,0 +1,290 @@
+"""Waiting for memory from reuse times, and samples spread over it and interpolated."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emulator.events import BLOCK_DTYPE, NEVER
+from emulator.execution.intervals import Intervals
+from emulator.timing.machine_events import N_EVENTS, Event
+from emulator.timing.machine_file import load_machine
+from measure.cycle_close.code_lines import CodeLines
+from measure.cycle_close.medoids import medoids
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.reuse_kernel import add_evictions, expected_misses
+from measure.cycle_close.samples import Sample, Samples, choose_samples, wait_bucket
+
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+MACHINES = Path(__file__).parents[3] / "configs" / "machines"
+
+
+def reuse_times(accesses: list[int]) -> np.ndarray:
+    """One access an instruction; lines as numbers."""
+    last: dict[int, int] = {}
+    out = np.zeros((1, 33), np.int64)
+    for now, line in enumerate(accesses):
+        age = now - last[line] if line in last else 1 << 31
+        out[0, age.bit_length()] += 1
+        last[line] = now
+    return out
+
+
+def lru_misses(accesses: list[int], lines: int) -> int:
+    held: OrderedDict[int, None] = OrderedDict()
+    misses = 0
+    for line in accesses:
+        if line in held:
+            held.move_to_end(line)
+            continue
+        misses += 1
+        held[line] = None
+        if len(held) > lines:
+            held.popitem(last=False)
+    return misses
+
+
+@pytest.mark.parametrize("lines", [64, 256, 1024])
+@pytest.mark.parametrize("kind", ["zipf", "uniform", "mixed"])
+def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
+    rng = np.random.default_rng(lines)
+    n = 60_000
+    zipf = np.minimum(rng.zipf(1.3, n), 5000)
+    uniform = rng.integers(3000, size=n)
+    accesses = {
+        "zipf": zipf,
+        "uniform": uniform,
+        "mixed": np.where(rng.random(n) < 0.7, zipf, 10_000 + uniform),
+    }[kind]
+    expected = lru_misses(accesses.tolist(), lines)
+    found = expected_misses(reuse_times(accesses.tolist()), np.array([n]), float(lines))[0]
+    assert found == pytest.approx(expected, rel=0.12)
+
+
+@given(st.lists(st.integers(0, 500), min_size=33, max_size=33), st.integers(1, 10**6))
+def test_larger_caches_miss_no_more(counts: list[int], instructions: int) -> None:
+    times = np.array([counts], np.int64)
+    length = np.array([max(instructions, sum(counts))])
+    misses = [expected_misses(times, length, float(lines))[0] for lines in (1, 16, 256, 4096, 1 << 30)]
+    assert all(a >= b - 1e-9 for a, b in pairwise(misses))
+    assert 0 <= misses[-1] <= misses[0] <= sum(counts)
+
+
+def test_waiting_is_misses_times_latency() -> None:
+    config = load_machine(MACHINES / "strongarm.yaml")
+    model = WaitModel(config)
+    times = np.zeros((3, 33), np.int64)
+    times[1, 32] = 1000  # never touched before
+    times[2, 1] = 1000  # touched the instruction before
+    waits = model.add(np.array([10_000, 20_000, 30_000]), times)
+    assert waits.tolist() == pytest.approx([0, 0.1 * config.memory.latency_cycles, 0], rel=0.35)
+    assert model.line_bits == 5
+
+
+def samples_of(
+    shares: list[list[float]], waits: list[float], cycles: list[float], reach: float = 0.25, step: float = 0.2
+) -> Samples:
+    samples = Samples(len(shares[0]), reach, step)
+    for number, (share, wait, value) in enumerate(zip(shares, waits, cycles, strict=True)):
+        events = np.zeros(N_EVENTS)
+        events[Event.CYCLES] = value
+        samples.add(Sample(10 * number, events), np.array(share), wait)
+    return samples
+
+
+def naive_estimate(
+    shares: np.ndarray,
+    waits: np.ndarray,
+    cycles: np.ndarray,
+    share: np.ndarray,
+    wait: float,
+    reach: float,
+    step: float,
+) -> tuple[float, int]:
+    """Cycles an instruction as `Samples.estimate` has them, with numpy."""
+    apart = np.abs(shares - share).sum(axis=1) / reach + np.abs(np.log1p(waits) - np.log1p(wait)) / step
+    near = np.argsort(apart, kind="stable")[:4]
+    weights = 1 / (apart[near] + 0.02) ** 2
+    weights /= weights.sum()
+    x, y = waits[near], cycles[near]
+    inside = np.clip(wait, x.min(), x.max())
+    mean, value = weights @ x, weights @ y
+    spread = weights @ (x - mean) ** 2 + 0.01
+    slope = (weights @ ((x - mean) * (y - value)) + 0.5 * 0.01) / spread
+    return max(value + slope * (inside - mean) + 0.5 * (wait - inside), 0.5 * y.min()), int(near[0])
+
+
+@EXAMPLES
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shares = random.dirichlet(np.ones(dimensions), n)
+    waits, cycles = random.exponential(1.0, n), random.uniform(1, 5, n)
+    samples = samples_of(shares.tolist(), waits.tolist(), cycles.tolist())
+    share, wait = random.dirichlet(np.ones(dimensions)), float(random.exponential(1.0))
+    found = samples.estimate(share, wait)
+    value, nearest = naive_estimate(shares, waits, cycles, share, wait, 0.25, 0.2)
+    assert found.events_each[Event.CYCLES] == pytest.approx(value)
+    assert found.number == 10 * nearest
+    at_sample = samples.estimate(shares[0], float(waits[0]))
+    assert at_sample.number == 0
+    assert (at_sample.events_each >= 0).all()
+
+
+def test_a_sample_of_other_code_does_not_serve() -> None:
+    """Both were once samples of one phase; with waiting alone they would be interpolated: 3.5."""
+    samples = samples_of([[0.7, 0.3], [0.2, 0.8]], [0.1, 0.3], [6.0, 1.0])
+    assert samples.estimate(np.array([0.2, 0.8]), 0.2).events_each[Event.CYCLES] == pytest.approx(
+        1.0, abs=0.25
+    )
+
+
+def test_between_samples_of_the_same_code_events_go_with_waiting() -> None:
+    samples = samples_of([[1.0], [1.0]], [1.0, 3.0], [2.0, 4.0])
+    for wait, value in ((1.0, 2.0), (2.0, 3.0), (3.0, 4.0)):
+        assert samples.estimate(np.ones(1), wait).events_each[Event.CYCLES] == pytest.approx(value, abs=0.02)
+
+
+def test_samples_are_spread_over_waiting() -> None:
+    waits = np.expm1(np.linspace(0, 1, 101))
+    shares = np.ones((101, 1))
+    picked = choose_samples(waits, shares, 0.25)
+    assert len(picked) == 5
+    assert np.abs(np.log1p(waits[picked]) - np.linspace(0, 1, 5)).max() <= 0.25 / 8 + 1e-9
+    # Of those that wait alike the typical one: the first here has other code.
+    shares = np.array([[1.0, 0.0]] + [[0.1, 0.9]] * 9)
+    assert choose_samples(np.zeros(10), shares, 0.2).tolist() == [1]
+    assert choose_samples(np.zeros(10), shares, 0.2, at_least=2).tolist() == [1, 5]
+    assert choose_samples(np.arange(10.0), shares, 0.0, at_least=1).tolist() == [1]
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=40), st.floats(0.01, 1), st.integers(1, 5))
+def test_every_interval_is_near_a_sample(waits: list[float], step: float, at_least: int) -> None:
+    values = np.array(waits)
+    picked = choose_samples(values, np.ones((len(values), 1)), step, at_least)
+    assert (
+        1 <= len(picked) <= max(at_least, 2 + int((np.log1p(values.max()) - np.log1p(values.min())) / step))
+    )
+    assert (np.diff(picked) > 0).all()
+
+
+def test_ranges_of_waiting() -> None:
+    assert wait_bucket(0.0, 0.2) == 0
+    assert wait_bucket(float(np.expm1(0.39)), 0.2) == 1
+    assert wait_bucket(5.0, 0.0) == 0
+
+
+def naive_fills(ends: list[int], reuse_times: np.ndarray, lines: float) -> list[float]:
+    """Misses so far after each interval, by bisection, one interval after the other."""
+    fills = [0.0]
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        counts, length = reuse_times[number], end - begin
+        is_full = fills[-1] >= lines
+
+        def missed(guess: float, counts=counts, begin=begin, length=length, is_full=is_full) -> float:  # type: ignore[no-untyped-def]
+            total = float(counts[-1])
+            for bin_, accesses in enumerate(counts[:-1]):
+                time, evicted = 0.75 * 2.0**bin_, 0.0
+                moment = begin + length / 2 - time
+                if moment < begin:
+                    was = float(np.interp(max(moment, 0), ends[: len(fills)], fills))
+                    evicted += max(fills[-1] - lines, 0.0) - max(was - lines, 0.0)
+                if is_full:
+                    evicted += guess * min(time, length / 2) / length
+                total += accesses * (1 - np.exp(-evicted / lines))
+            return total
+
+        low, high = 0.0, float(counts.sum())
+        if missed(high) >= high - 1e-9:
+            low = high
+        for _ in range(80):  # the largest solution: above it, fewer are missed than guessed
+            middle = (low + high) / 2
+            low, high = (middle, high) if missed(middle) > middle else (low, middle)
+        fills.append(fills[-1] + high)
+    return fills
+
+
+@EXAMPLES
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([8.0, 64.0, 512.0]))
+def test_misses_with_random_replacement_follow_from_the_intervals_so_far(
+    n: int, seed: int, lines: float
+) -> None:
+    random = np.random.default_rng(seed)
+    ends = np.concatenate([[0], np.cumsum(random.integers(1000, 5000, n))])
+    reuse_times = random.poisson(random.choice([0.0, 3.0, 60.0], (n, 33)))
+    reuse_times[:, 20:32] = 0
+    fills = np.zeros(n + 1)
+    add_evictions(ends, reuse_times, 0, lines, fills)
+    expected = naive_fills(ends.tolist(), reuse_times, lines)
+    assert fills == pytest.approx(np.array(expected), rel=0.02, abs=2.0)
+    by_parts = np.zeros(n + 1)
+    for number in range(n):
+        add_evictions(ends, reuse_times[number : number + 1], number, lines, by_parts)
+    assert by_parts.tolist() == fills.tolist()
+
+
+def naive_medoids(points: np.ndarray, draws: list[float]) -> list[int]:
+    """k-means++ and three rounds of moving centres, with numpy."""
+
+    def apart(one: np.ndarray) -> np.ndarray:
+        return np.abs(points - one).sum(axis=1)
+
+    centres = [int(apart(points.mean(axis=0)).argmin())]
+    for draw in draws:
+        nearest = np.min([apart(points[centre]) for centre in centres], axis=0)
+        reached = np.flatnonzero((np.cumsum(nearest) >= draw * nearest.sum()) & (nearest > 0))
+        if not len(reached):
+            break
+        centres.append(int(reached[0]))
+    for _ in range(3):
+        own = np.argmin([apart(points[centre]) for centre in centres], axis=0)
+        for number in range(len(centres)):
+            members = np.flatnonzero(own == number)
+            if len(members):
+                mean = points[members].mean(axis=0)
+                centres[number] = int(members[np.abs(points[members] - mean).sum(axis=1).argmin()])
+    return sorted(set(centres))
+
+
+@EXAMPLES
+@given(st.integers(1, 25), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_typical_intervals_are_medoids(n: int, d: int, k: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    points = random.choice([0.0, 1.0, 4.0], (n, d)) + random.random((n, d)) / 8
+    draws = random.random(k - 1)
+    found = medoids(points, draws).tolist()
+    assert found == naive_medoids(points, draws.tolist())
+    assert 1 <= len(found) <= min(k, n)
+
+
+@EXAMPLES
+@given(st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 50), max_size=4), min_size=1, max_size=5))
+def test_lines_of_code_are_as_old_as_their_youngest_block(executed: list[dict[int, int]]) -> None:
+    starts = [0x1000, 0x1018, 0x1020, 0x2000, 0x3FF0]  # 24 bytes each: some share lines of 32 bytes
+    blocks = np.zeros(len(starts), BLOCK_DTYPE)
+    blocks["pc"], blocks["end_pc"] = starts, np.array(starts) + 24
+    code = CodeLines(load_machine(MACHINES / "strongarm.yaml"))
+    ages: dict[int, float] = {}
+    now = 1000 * len(executed) + 7
+    for number, counts in enumerate(executed):
+        end = 1000 * (number + 1)
+        ran = Intervals(
+            np.array([end]), np.array([0, len(counts)]), np.array(list(counts), np.uint32),
+            np.array(list(counts.values()), np.int64), np.zeros((1, 33), np.int64),
+        )  # fmt: skip
+        code.add(end - 1000, ran)
+        ages |= {block: now - end + 1000 / (times + 1) for block, times in counts.items()}
+    expected: dict[int, int] = {}
+    for block, age in ages.items():
+        for line in range(starts[block] // 32, (starts[block] + 23) // 32 + 1):
+            expected[32 * line] = min(int(age), expected.get(32 * line, 1 << 40))
+    found = code.before(now, SimpleNamespace(n_blocks=len(starts), blocks=blocks))  # type: ignore[arg-type]
+    assert dict(zip(found.addresses.tolist(), found.ages.tolist(), strict=True)) == expected
+    assert (found.written == NEVER).all()

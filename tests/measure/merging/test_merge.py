@@ -1,0 +1,241 @@
+"""Merging: counts conserved, known warps undone, identical runs left as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from measure.campaign.run_types import BASELINE, CounterPlace, Run, RunSpec, Trace
+from measure.merging.merge_runs import MergeError, align_run, merge_runs
+from measure.merging.spread import Spread, spread_of_path, spread_of_progress
+from measure.merging.truth import Algorithm, alignment_error, true_positions
+
+MACHINE = (Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml").read_text()
+HARDWARE = ("PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP")
+
+
+def make_run(
+    hardware: NDArray[np.int64],
+    software: dict[str, NDArray[np.int64]] | None = None,
+    *,
+    group: str = BASELINE,
+    replicate: int = 0,
+    instructions: NDArray[np.int64] | None = None,
+) -> Run:
+    """A run with these columns; ``instructions``: at the boundaries, default: those of the first metric."""
+    software = software or {}
+    spec = RunSpec(
+        group=group, replicate=replicate, seed=1, build_key=group, binary="", arguments=(), stdin=None, files=(),
+        machine=MACHINE, machine_name="desktop.yaml", hardware_metrics=HARDWARE,
+        counters=tuple(CounterPlace(name, "counters", 8 * n) for n, name in enumerate(software)), sampling_mode="ideal",
+        interval=1000, interval_unit="cycles",
+    )  # fmt: skip
+    values = np.column_stack([hardware, *software.values()]).astype(np.int64)
+    cycles = np.arange(len(values) + 1, dtype=np.int64) * 1000
+    if instructions is None:
+        instructions = np.concatenate([[0], np.cumsum(hardware[:, 0])]).astype(np.int64)
+    trace = Trace(cycles, instructions, values, spec.metrics)
+    return Run(spec, trace, int(instructions[-1]), int(cycles[-1]), 0.0, "")
+
+
+def signal(n: int, seed: int = 3) -> NDArray[np.int64]:
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.normal(size=(n, 3)), axis=0)
+    return np.round(2000 + 100 * walk - 100 * walk.min()).astype(np.int64)
+
+
+def stretched(times: NDArray[np.int64]) -> tuple[Run, Run]:
+    """A baseline, and a run where record i takes ``times[i]`` records; its metric ``work`` counts i + 1 in it."""
+    hardware = signal(len(times))
+    index = np.repeat(np.arange(len(times)), times)
+    work = np.zeros(len(index), np.int64)
+    work[np.cumsum(times) - 1] = np.arange(len(times)) + 1
+    return make_run(hardware), make_run(hardware[index], {"work": work}, group="variant")
+
+
+paths = st.lists(st.sampled_from([(1, 1), (0, 1), (1, 0)]), max_size=60).map(
+    lambda steps: np.concatenate([[[0, 0]], np.cumsum(np.reshape(steps, (-1, 2)), axis=0)]).astype(np.int64)
+)
+bounds = st.lists(st.integers(0, 700), min_size=2, max_size=30).map(lambda cuts: np.sort(np.array(cuts)) / 7)
+
+
+def check_spread(spread: Spread, values: NDArray[np.int64]) -> None:
+    merged = spread.counts(values)
+    assert merged.shape == (spread.n_rows, values.shape[1])
+    assert (merged.sum(axis=0) == values.sum(axis=0)).all()
+    assert (merged >= 0).all()
+    assert (np.diff(spread.rows) >= 0).all()
+    assert (np.diff(spread.columns) >= 0).all()
+    assert (np.diff(spread.positions()) >= -1e-9).all()
+    assert spread.records().sum() == pytest.approx(spread.n_columns)
+    assert np.array_equal(np.unique(spread.columns), np.arange(spread.n_columns))
+    # At the end of every baseline record the running totals are within half an event of an even spread, for each
+    # record of the run that is cut there: at most one.
+    first = np.append(True, np.diff(spread.columns) > 0)
+    shares = spread.upto - np.where(first, 0.0, np.append(0.0, spread.upto[:-1]))
+    even = np.zeros(merged.shape)
+    np.add.at(even, spread.rows, values[spread.columns] * shares[:, None])
+    assert np.abs(np.cumsum(even, axis=0) - np.cumsum(merged, axis=0)).max() <= 0.5 + 1e-6
+
+
+@given(paths, st.integers(0, 2**32))
+def test_counts_are_conserved_along_any_path(path: NDArray[np.int64], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    check_spread(spread_of_path(path), rng.integers(0, 50, (int(path[-1, 1]) + 1, 3)))
+
+
+@given(bounds, bounds, st.integers(0, 2**32))
+def test_counts_are_conserved_along_progress(
+    baseline: NDArray[np.float64], run: NDArray[np.float64], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    check_spread(spread_of_progress(baseline, run), rng.integers(0, 50, (len(run) - 1, 2)))
+
+
+@given(st.integers(2**53, 2**62), st.integers(1, 9))
+def test_large_counts_are_conserved_to_the_last_event(count: int, pieces: int) -> None:
+    path = np.column_stack([np.arange(pieces), np.zeros(pieces, np.int64)])
+    merged = spread_of_path(path).counts(np.array([[count]], np.int64))
+    assert sum(merged[:, 0].tolist()) == count
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=5, max_size=40), st.sampled_from(["dtw", "progress"]))
+def test_merged_totals_are_the_runs_own(times: list[int], align: str) -> None:
+    baseline, run = stretched(np.array(times))
+    merged = merge_runs(baseline, [run], align=align)  # type: ignore[arg-type]
+    own = run.trace.values[:, run.trace.metrics.index("work")].sum()
+    assert merged.values[:, merged.metrics.index("work")].sum() == own == merged.sources[-1].total
+
+
+@pytest.mark.parametrize("align", ["dtw", "progress"])
+def test_identical_runs_merge_to_themselves(align: str) -> None:
+    hardware = signal(80)
+    work = np.arange(80) % 7
+    run = make_run(hardware, {"work": work}, group="variant")
+    merged = merge_runs(make_run(hardware), [run], align=align)  # type: ignore[arg-type]
+    assert np.array_equal(merged.values, run.trace.values)
+    assert merged.metrics == (*HARDWARE, "work")
+    assert merged.runs[0].distance == 0
+    assert np.allclose(merged.runs[0].records, 1)
+    assert merged.warnings == ()
+
+
+def test_a_stretched_run_is_put_back_and_warned_of() -> None:
+    times = np.ones(60, np.int64)
+    times[20], times[41] = 3, 6
+    baseline, run = stretched(times)
+    merged = merge_runs(baseline, [run])
+    assert merged.values[:, -1].tolist() == list(range(1, 61))
+    assert merged.runs[0].stretched == ((20, 21), (41, 42))
+    assert merged.runs[0].stretched_fraction == pytest.approx(2 / 60)
+    (warning,) = merged.warnings
+    assert warning.startswith("work from variant/0: the alignment stretches 3.3% of the baseline's records")
+    assert "worst at record 41 (cycles 41,000 to 42,000), made of 6 of the run's" in warning
+
+
+@pytest.mark.parametrize("align", ["dtw", "progress"])
+def test_records_in_which_nothing_ran_are_not_called_stretched(align: str) -> None:
+    hardware = signal(60)
+    hardware[30:34] = 0  # a wait of four intervals
+    longer = np.insert(hardware, 30, 0, axis=0)  # and one of five
+    work = np.where(longer[:, 0] > 0, 2, 0)
+    run = make_run(longer, {"work": work}, group="variant")
+    merged = merge_runs(make_run(hardware), [run], align=align)  # type: ignore[arg-type]
+    assert merged.warnings == ()
+    assert merged.values[:, -1].tolist() == np.where(hardware[:, 0] > 0, 2, 0).tolist()
+
+
+def test_one_record_that_spreads_over_many_is_shared_out() -> None:
+    times = np.ones(30, np.int64)
+    times[10] = 4
+    long, short = stretched(times)[::-1]
+    work = np.full(30, 10)
+    merged = merge_runs(
+        make_run(long.trace.values[:, :3]), [make_run(short.trace.values[:, :3], {"work": work}, group="v")]
+    )
+    assert sorted(merged.values[10:14, -1].tolist()) == [2, 2, 3, 3]
+    assert merged.runs[0].stretched == ((10, 14),)
+
+
+def test_progress_takes_the_counters_instructions_off() -> None:
+    hardware = np.full((50, 3), 1000)
+    events = np.where(np.arange(50) < 25, 100, 0)
+    # Five instructions an event: the first half of the run takes half as many records again.
+    own = np.concatenate([np.full(25, 1000 - 500), np.full(25, 1000)])
+    total = int(own.sum())
+    baseline = make_run(hardware[: total // 1000])
+    run = make_run(hardware, {"work": events}, group="variant")
+    run = replace(run, total_instructions=baseline.total_instructions + 5 * int(events.sum()))
+    aligned = align_run(baseline, run, align="progress")
+    assert aligned.records[:12].tolist() == [2.0] * 12
+    expected = (np.cumsum(own) - own / 2) / 1000 - 0.5
+    assert true_positions(baseline, run)[:24] == pytest.approx(expected[:24])
+
+
+def test_each_metric_comes_from_the_run_that_aligns_best() -> None:
+    hardware = signal(60)
+    noisy = hardware + np.random.default_rng(1).integers(0, 300, hardware.shape)
+    a, b = np.arange(60), np.arange(60)[::-1]
+    worse = make_run(noisy, {"a": a * 2, "b": b}, group="worse")
+    better = make_run(hardware, {"a": a}, group="better", replicate=4)
+    merged = merge_runs(make_run(hardware), [worse, better])
+    about = merged.metadata()["metrics"]
+    assert (about["a"]["run"], about["b"]["run"]) == ("better/4", "worse/0")
+    assert merged.values[:, 3].tolist() == a.tolist()
+    assert about["b"]["distance"] > about["a"]["distance"] == 0
+
+
+def test_ranks_and_single_channels_align_too() -> None:
+    baseline, run = stretched(np.array([1, 2, 1, 3, 1, 1, 2, 1] * 4))
+    merged = merge_runs(baseline, [run], scale="rank", channels=["PAPI_LD_INS"])
+    assert merged.runs[0].channels == ("PAPI_LD_INS",)
+    assert merged.values[:, -1].sum() == run.trace.values[:, -1].sum()
+
+
+def test_runs_that_do_not_belong_together_are_refused() -> None:
+    baseline, run = stretched(np.ones(30, np.int64))
+    other = replace(run, spec=replace(run.spec, arguments=("7",)))
+    with pytest.raises(MergeError, match="variant/0 and baseline/0 differ in their arguments"):
+        merge_runs(baseline, [other])
+    with pytest.raises(MergeError, match="none of the 1 runs has a metric that baseline/0 lacks"):
+        merge_runs(baseline, [baseline])
+    with pytest.raises(
+        MergeError, match="got PAPI_FP_INS to align variant/0 on, expected some of PAPI_TOT_INS"
+    ):
+        merge_runs(baseline, [run], channels=["PAPI_FP_INS"])
+    foreign = replace(
+        run,
+        spec=replace(run.spec, hardware_metrics=("other",)),
+        trace=replace(run.trace, metrics=("x", "y", "z", "work")),
+    )
+    with pytest.raises(MergeError, match="no hardware metric in common"):
+        merge_runs(baseline, [foreign])
+
+
+def test_alignment_error_knows_the_truth() -> None:
+    times = np.ones(60, np.int64)
+    times[20:30] = 2
+    hardware = signal(60)
+    index = np.repeat(np.arange(60), times)
+    # Each record of the stretched part does half of the baseline's instructions.
+    share = (hardware[:, 0] / times)[index]
+    instructions = np.concatenate([[0], np.cumsum(share)]).round().astype(np.int64)
+    run = make_run(hardware[index], {"work": np.zeros(70, np.int64)}, group="v", instructions=instructions)
+    table = alignment_error(make_run(hardware), [run])
+    table = table.set_index(["algorithm", "channels"])
+    assert set(table.index.get_level_values("algorithm")) == set(get_args(Algorithm))
+    # Matched records are at most half a record from the truth; record by record ends up ten too late.
+    assert table.loc[("full", "all"), "largest_records"] <= 0.5
+    assert table.loc[("none", ""), "largest_records"] == pytest.approx(10, abs=0.6)
+    assert table.loc[("none", ""), "bias_records"] > 3
+    assert table.loc[("linear", ""), "mean_records"] > 1
+    with pytest.raises(MergeError, match="got algorithm 'best', expected some of full"):
+        alignment_error(make_run(hardware), [run], algorithms=["best"])  # type: ignore[list-item]

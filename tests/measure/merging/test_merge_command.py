@@ -1,0 +1,232 @@
+"""``measure merge`` on a directory of results: what it writes reads back, and what is wrong with it is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from measure.campaign.executor import Outcome, execute_plan
+from measure.cli import _Commands
+from measure.merging.cli import merge
+from measure.merging.command import load_results
+from measure.merging.merge_runs import STEP_PENALTY
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGN = f"""\
+name: demo
+program: {{source: demo.c}}
+machine: {ROOT / "configs" / "machines" / "desktop.yaml"}
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{event: entry, function: work}}
+  calls: {{event: call, callee: work}}
+variants: {{light: [rounds], other: [calls]}}
+baselines: 2
+replicates: 2
+"""
+PROGRAM = "void work(void) {}\nint main(void) { for (int i = 0; i < 9; i++) work(); return 0; }\n"
+
+
+def make_results(folder: Path, campaign: str = CAMPAIGN, name: str = "out") -> Outcome:
+    from measure.campaign.campaign_file import load_campaign
+    from measure.campaign.plan import make_plan
+    from measure.campaign.plan_file import save_plan
+    from measure.campaign.store import Store
+
+    (folder / "demo.c").write_text(PROGRAM)
+    (folder / "c.yaml").write_text(campaign)
+    plan = make_plan(*load_campaign(folder / "c.yaml"), lambda message: None, "fake")
+    with Store(folder / name) as store:
+        save_plan(plan, folder / name)
+        return execute_plan(plan.specs, store, workers=1)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("campaign")
+    make_results(folder)
+    return folder / "out"
+
+
+@pytest.fixture
+def results(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    import shutil
+
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+def measure(*arguments: object) -> Result:
+    group = _Commands("measure")
+    group.add_command(merge)
+    return CliRunner().invoke(group, ["merge", *map(str, arguments)])
+
+
+def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
+    done = measure(results)
+    assert done.exit_code == 0, done.output
+    assert "5 metrics on the 300 records of baseline/0" in done.output
+    table = pd.read_parquet(results / "merged.parquet")
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert table.attrs == about
+    assert list(table.columns[4:9]) == ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_MSP", "rounds", "calls"]
+    for metric, source in about["metrics"].items():
+        assert table[metric].sum() == source["total"]
+    group, replicate = about["metrics"]["rounds"]["run"].split("/")
+    own = next(
+        run
+        for run in load_results(results).runs
+        if (run.spec.group, str(run.spec.replicate)) == (group, replicate)
+    )
+    assert own.trace.columns(("rounds",)).sum() == about["metrics"]["rounds"]["total"]
+
+    assert measure(results, "--out", tmp_path / "m.csv").exit_code == 0
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "m.csv"), table.reset_index(drop=True))
+    assert json.loads((tmp_path / "m.metadata.json").read_text()) == about
+
+    assert measure(results, "--out", tmp_path / "m.json").exit_code == 0
+    chrome = json.loads((tmp_path / "m.json").read_text())
+    assert chrome["otherData"] == about
+    events = [e for e in chrome["traceEvents"] if e["ph"] == "C" and e["name"] == "rounds"]
+    assert [e["args"]["count"] for e in events] == [*table["rounds"], 0]
+    expected = table["begin_cycles"] * 1e6 / about["clock_hz"]
+    assert [e["ts"] for e in events][:-1] == pytest.approx(list(expected))
+    named = {e["pid"]: e["args"]["name"] for e in chrome["traceEvents"] if e["ph"] == "M"}
+    assert named[events[0]["pid"]] == about["metrics"]["rounds"]["run"]
+
+
+def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(results: Path) -> None:
+    def judged(light: str, other: str) -> Result:
+        verdicts = {"variants": {"light": {"verdict": light}, "other": {"verdict": other}}}
+        (results / "summary.json").write_text(json.dumps(verdicts))
+        return measure(results)
+
+    shown = judged("perturbed", "equivalent").output
+    assert max(map(len, shown.splitlines())) <= 80
+    for metric, verdict in (("rounds", "perturbed"), ("calls", "equivalent"), ("PAPI_TOT_INS", "baseline/0")):
+        assert any({metric, verdict} <= set(line.split()) for line in shown.splitlines())
+    words = " ".join(shown.split())
+    assert "rounds from light/" in words
+    assert "collecting this group perturbs the program" in words
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert (about["metrics"]["rounds"]["verdict"], about["metrics"]["calls"]["verdict"]) == (
+        "perturbed", "equivalent",
+    )  # fmt: skip
+    assert sum("perturbs" in warning for warning in about["warnings"]) == 1
+    assert "perturbs the program" not in " ".join(judged("inconclusive", "equivalent").output.split())
+
+
+def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_path: Path) -> None:
+    text = CAMPAIGN.replace("name: demo", "name: more").replace("PAPI_BR_MSP", "PAPI_L1_DCM")
+    other = make_results(tmp_path, text, "more").runs
+    done = measure(results, tmp_path / "more", "--out", tmp_path / "m.parquet")
+    assert done.exit_code == 0, done.output
+    table = pd.read_parquet(tmp_path / "m.parquet")
+    assert {"PAPI_BR_MSP", "PAPI_L1_DCM", "rounds", "calls"} <= set(table.columns)
+    source = table.attrs["metrics"]["PAPI_L1_DCM"]["run"]
+    assert source.startswith("more:")
+    totals = {
+        f"more:{run.spec.group}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum()
+        for run in other
+    }
+    assert table["PAPI_L1_DCM"].sum() == totals[source]
+
+
+def test_the_default_penalty_is_the_library_s() -> None:
+    """The command says it without importing what is slow."""
+    option = next(one for one in merge.params if one.name == "step_penalty")
+    assert option.default == STEP_PENALTY
+
+
+def test_another_baseline_and_progress(results: Path) -> None:
+    done = measure(
+        results, "--baseline", 1, "--align", "progress", "--format", "csv", "--channel", "PAPI_LD_INS"
+    )
+    assert done.exit_code == 0, done.output
+    about = json.loads((results / "merged.metadata.json").read_text())
+    assert about["baseline"] == "baseline/1"
+    assert about["metrics"]["calls"]["cost"] is None
+    assert about["metrics"]["calls"]["align"] == "progress"
+    assert pd.read_csv(results / "merged.csv")["calls"].sum() == about["metrics"]["calls"]["total"]
+    missing = measure(results, "--baseline", 5)
+    assert missing.exit_code == 2
+    assert "there is no baseline 5: expected one of 0, 1" in missing.output
+
+
+def test_damaged_traces_are_left_out_and_named(results: Path) -> None:
+    plan = json.loads((results / "plan.json").read_text())
+    groups = {run["key"]: run["spec"]["group"] for run in plan["runs"]}
+    light = next(key for key, group in groups.items() if group == "light")
+    trace = results / "traces" / f"{light}.parquet"
+    trace.write_bytes(trace.read_bytes()[:-50])
+    done = measure(results)
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.output.split())
+    assert "is damaged" in words
+    assert "1 of 6 runs are missing" in words
+    for key, group in groups.items():
+        if group == "baseline":
+            (results / "traces" / f"{key}.parquet").unlink()
+    done = measure(results)
+    assert done.exit_code == 1
+    assert "has no baseline that can be read" in done.output
+
+
+def test_directories_without_results_are_refused(results: Path, tmp_path: Path) -> None:
+    for directory in (tmp_path / "none", tmp_path):
+        done = measure(directory)
+        assert done.exit_code == 2
+        assert "has no results of a campaign" in done.output
+    assert not (tmp_path / "none").exists()
+    done = measure(results, "--out", tmp_path / "merged.xlsx")
+    assert done.exit_code == 2
+    assert "got the ending '.xlsx', expected one of .parquet, .csv, .json" in done.output
+    (results / "plan.json").write_text("{}")
+    done = measure(results)
+    assert done.exit_code == 2
+    assert "is damaged" in done.output
+
+
+def test_a_place_that_cannot_be_written_is_found_before_the_work(results: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    for directory in (results, tmp_path / "no results"):  # nothing is read before
+        done = measure(directory, "--out", gone / "m.parquet")
+        assert done.exit_code == 2
+        assert f"{gone / 'm.parquet'}: no such directory: {gone}; make it first" in done.output
+    assert not gone.exists()
+    done = measure(results, "--out", results)
+    assert done.exit_code == 2
+    assert f"{results}: is a directory, expected the name of a file" in done.output
+    before = sorted(results.iterdir())
+    for place in ("/proc/m.parquet", "/proc/self/m.csv"):  # not even root writes there
+        done = measure(results, "--out", place)
+        assert isinstance(done.exception, SystemExit)
+        assert done.exit_code == 1
+        assert f"measure: {place} cannot be written: " in done.output
+    assert sorted(results.iterdir()) == before
+
+
+def test_a_file_system_that_becomes_read_only_is_told(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a file system refuses even the removal of a file that is not there."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    done = measure(results)
+    assert isinstance(done.exception, SystemExit)
+    assert done.exit_code == 1
+    assert "merged.parquet cannot be written: Read-only file system" in done.output
+
+
+def test_metrics_that_counted_nothing_are_warned_of(tmp_path: Path) -> None:
+    make_results(tmp_path, CAMPAIGN.replace("rounds", "silent"))
+    done = measure(tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "silent counted no event: nothing can be said about it" in " ".join(done.output.split())

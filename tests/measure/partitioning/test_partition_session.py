@@ -1,0 +1,297 @@
+"""Sessions that end early: a time limit, Ctrl-C and SIGTERM, anywhere, always leave the best so far, whole and true."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from measure.campaign.campaign_file import load_campaign
+from measure.console.interrupts import OutOfTime, Terminated
+from measure.partitioning import command
+from measure.partitioning.budget import Budget
+from measure.partitioning.cli import partition
+from measure.partitioning.oracle import CampaignOracle
+from measure.partitioning.result import Outcome, summary_text
+from measure.partitioning.search_types import Group, Verdict
+from measure.partitioning.synthetic import SyntheticOracle
+from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
+
+ROOT = Path(__file__).parents[3]
+N = 7
+
+
+class Ending:
+    """Two oracles of one truth, except that fresh runs doubt some groups; the ``last``-th group asked about ends it."""
+
+    def __init__(self, seed: int, last: int, error: type[KeyboardInterrupt]) -> None:
+        self.truth = SyntheticOracle(N, seed, planted=3, pairs=0.7, triples=2)
+        self.last, self.error, self.over = last, error, False
+        self.asked: dict[str, list[Group]] = {"search": [], "fresh": []}
+        self.doubted = {frozenset({0, 1}), frozenset({2, 3}), frozenset({seed % N})}
+
+    def oracle(self, which: str) -> Oracle:
+        return Oracle(self, which)
+
+
+class Oracle:
+    def __init__(self, ending: Ending, which: str) -> None:
+        self.ending, self.which = ending, which
+
+    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+        ending = self.ending
+        verdicts = []
+        for number, group in enumerate(groups):
+            if sum(map(len, ending.asked.values())) + number >= ending.last:
+                ending.over = True
+                raise ending.error  # verdicts of the same call are lost with it
+            good = ending.truth.is_good(group) and not (self.which == "fresh" and group in ending.doubted)
+            verdicts.append(Verdict("good" if good else "bad", f"{self.which} says so"))
+        ending.asked[self.which] += groups
+        return verdicts
+
+
+def outcome_of(found: SessionResult) -> Outcome:
+    progress = found.progress
+    return Outcome(
+        "demo", tuple(f"m{k}" for k in range(N)), progress.best, progress.proof, progress.stage, progress.outlook,
+        found.tested, found.validated, found.calls, found.remembered, 0, (("cycles",),), 0.2, 0.05, "equivalent",
+        found.stopped,
+    )  # fmt: skip
+
+
+@given(
+    seed=st.integers(0, 500),
+    last=st.integers(0, 90),
+    error=st.sampled_from([KeyboardInterrupt, Terminated, OutOfTime]),
+    width=st.integers(1, 4),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_best_so_far_covers_all_metrics_and_tells_what_was_tested(
+    seed: int, last: int, error: type[KeyboardInterrupt], width: int
+) -> None:
+    ending = Ending(seed, last, error)
+    asked = SessionOracles(ending.oracle("search"), ending.oracle("fresh"))
+    session = Session(N, lambda: asked, Budget(None), seed=seed, width=width)
+    session.run()
+    found = session.result()
+    outcome = outcome_of(found)
+    metrics: set[int] = set()
+    for one in outcome.groups:
+        metrics |= one.group
+        if one.status == "not tested":
+            assert len(one.group) == 1
+            assert one.group not in ending.asked["search"]
+            assert one.verdict is one.fresh is None
+            continue
+        assert one.group in ending.asked["search"]
+        assert one.verdict is not None
+        assert one.verdict.good
+        assert ending.truth.is_good(one.group)
+        if one.status == "validated":
+            assert one.group in ending.asked["fresh"]
+            assert one.group not in ending.doubted
+            assert one.fresh is not None
+            assert one.fresh.good
+    refused = {metric for metric in range(N) if frozenset({metric}) in found.tested} - metrics
+    assert metrics | refused == set(range(N))  # what is left out was tested alone, and is not good
+    assert not any(found.tested[frozenset({metric})].good for metric in refused)
+    if not ending.over:
+        assert (found.stopped, session.exit_status) == ("", 0)
+        assert outcome.confirmed
+    if found.stopped:
+        assert session.exit_status == {KeyboardInterrupt: 130, Terminated: 143}.get(error, 0)
+        assert f"Stopped by {found.stopped}" in " ".join(outcome.sentences())
+    told = json.loads(summary_text(outcome))
+    assert [one["status"] for one in told["groups"]] == [one.status for one in outcome.groups]
+    assert told["confirmed"] == all(one["status"] == "validated" for one in told["groups"])
+
+
+class Slow:
+    """Takes its time over each group: good ones are single metrics."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def test(self, groups: Sequence[Group]) -> list[Verdict]:
+        time.sleep(self.seconds * len(groups))
+        return [Verdict("good" if len(group) == 1 else "bad", runs=3) for group in groups]
+
+
+@pytest.mark.parametrize(("search_seconds", "fresh_seconds"), [(60.0, 60.0), (0.0, 60.0), (0.01, 0.05)])
+def test_the_time_limit_holds_inside_a_test_and_inside_validation(
+    search_seconds: float, fresh_seconds: float
+) -> None:
+    asked = SessionOracles(
+        Slow(search_seconds),
+        Slow(fresh_seconds),
+        validation_seconds=lambda groups: 2 * fresh_seconds * len(groups),
+    )
+    started = time.monotonic()
+    session = Session(N, lambda: asked, Budget(2.0), exact=False)
+    session.run()
+    assert time.monotonic() - started < 10  # not the minute that a test takes
+    outcome = outcome_of(session.result())
+    if search_seconds > 2:
+        assert [one.status for one in outcome.groups] == ["not tested"] * N
+    elif fresh_seconds > 2:
+        assert [one.status for one in outcome.groups] == ["not validated"] * N
+    else:  # what validation needs is kept for it
+        assert [one.status for one in outcome.groups] == ["validated"] * N
+    if fresh_seconds > 2:
+        assert outcome.stopped == "the time limit of 0.0333333 min"
+
+
+def test_shares_of_a_limit() -> None:
+    now = [100.0]
+    budget = Budget(240.0, lambda: now[0])
+    assert budget.measuring_ends == 100 + 240 - 10
+    assert budget.search_ends(50.0) == 100 + 240 - 10 - 50
+    assert budget.search_ends(1e9) == 100 + 240 - 10 - 120
+    now[0] = 173.5
+    assert budget.describe() == "2:46 of 4:00 left"
+    assert not budget.is_over()
+    now[0] = 330.0
+    assert budget.is_over()
+    assert Budget(2.0, lambda: 0.0).measuring_ends == 1.6
+    unlimited = Budget(None, lambda: now[0])
+    assert (unlimited.measuring_ends, unlimited.search_ends(5.0), unlimited.is_over()) == (None, None, False)
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+PROGRAM = """\
+#include <stdlib.h>
+static unsigned state = 1, table[4096];
+unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
+int main(int argc, char **argv) {
+    for (int round = 0; round < atoi(argv[1]); round++) work(500 + 400 * (round % 5));
+    return 0;
+}
+"""
+CAMPAIGN = f"""\
+name: demo
+program: {{{{source: demo.c, args: [{{argument}}]}}}}
+machine: {ROOT / "configs" / "machines" / "desktop.yaml"}
+sampling: {{{{every: 4000 cycles}}}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{{{event: entry, function: work}}}}
+  calls: {{{{event: call, callee: next}}}}
+  loops: {{{{event: loop, function: work}}}}
+noise: {{{{code_layouts: 1}}}}
+baselines: 20
+replicates: 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "demo.c").write_text(PROGRAM)
+    return tmp_path
+
+
+def arguments(folder: Path, argument: object, *options: str, target: str = "fake") -> list[str]:
+    (folder / "c.yaml").write_text(CAMPAIGN.format(argument=argument))
+    common = ["--out", str(folder / "out"), "--memory", str(folder / "memory.sqlite"), "--workers", "2"]
+    return [str(folder / "c.yaml"), *common, "--target", target, *options]
+
+
+def check_files(folder: Path) -> dict:
+    """All files are there and say the same; returns partition.json."""
+    out = folder / "out"
+    told = json.loads((out / "partition.json").read_text())
+    campaign, _ = load_campaign(out / "partition.yaml")
+    assert campaign.variants == {one["name"]: tuple(one["metrics"]) for one in told["groups"]}
+    text, page = (out / "partition.yaml").read_text(), (out / "partition.html").read_text()
+    for one in told["groups"]:
+        assert re.search(rf"^# {one['name']}: .*{one['status'].removeprefix('not ')}", text, re.MULTILINE)
+    if told["stopped_by"]:
+        assert f"# Stopped by {told['stopped_by']}: the best so far." in text
+        assert f"Stopped by {told['stopped_by']}" in page
+    for state in ("validated", "not validated", "not tested"):
+        names = [one["name"] for one in told["groups"] if one["status"] == state]
+        assert told["confirmed"] or f"{state}: {', '.join(names) or 'none'}" in page
+    return told
+
+
+def test_a_limit_that_ends_inside_validation_leaves_all_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = CampaignOracle.test
+
+    def late(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
+        if self.round == command.VALIDATION:
+            raise OutOfTime  # what the timer does
+        return real(self, groups)
+
+    monkeypatch.setattr(CampaignOracle, "test", late)
+    result = CliRunner().invoke(partition, arguments(folder, 60, "--minutes", "30"), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "The time limit of 30 min is up" in result.output
+    assert "Fresh runs: validated: none; not validated: group1; not tested: none." in result.output.replace(
+        "\n", " "
+    )
+    told = check_files(folder)
+    assert [one["status"] for one in told["groups"]] == ["not validated"]
+    assert told["stopped_by"] == "the time limit of 30 min"
+    monkeypatch.undo()
+    assert CliRunner().invoke(partition, arguments(folder, 60)).exit_code == 0
+    told = check_files(folder)
+    assert (told["confirmed"], told["stopped_by"], told["tested_now"]) == (True, None, 0)
+
+
+def test_a_run_longer_than_the_limit_is_ended(folder: Path) -> None:
+    started = time.monotonic()
+    result = CliRunner().invoke(
+        partition,
+        arguments(folder, 10_000_000, "--minutes", "0.15", target="emulated"),
+        catch_exceptions=False,
+    )
+    seconds = time.monotonic() - started
+    assert result.exit_code == 0, result.output
+    assert seconds < 30  # a run takes many minutes
+    assert not multiprocessing.active_children()
+    told = check_files(folder)
+    assert [one["status"] for one in told["groups"]] == ["not tested"] * 3
+    assert yaml.safe_load((folder / "out" / "partition.yaml").read_text())["variants"] == {
+        "group1": ["rounds"], "group2": ["calls"], "group3": ["loops"],
+    }  # fmt: skip
+    assert not list((folder / "out" / "traces").iterdir())
+
+
+@pytest.mark.parametrize(("number", "status", "name"), [
+    (signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, "Ctrl-C"),
+])  # fmt: skip
+def test_signals_leave_a_result_and_the_runs(folder: Path, number: int, status: int, name: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from measure.cli import main; main()", "partition", *arguments(folder, "sleep")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT,
+    )  # fmt: skip
+    traces = folder / "out" / "traces"
+    while not (traces.is_dir() and len(list(traces.glob("[!.]*"))) >= 2):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == status, errors
+    assert errors == ""
+    assert "Interrupted; the best so far" in output
+    told = check_files(folder)
+    assert told["stopped_by"] == name
+    assert len(list(traces.glob("[!.]*"))) >= 2
+    assert not list(traces.glob(".*"))
