@@ -1,0 +1,124 @@
+"""Campaigns as library calls: run one, or load its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from measure.campaign.run_command import Finished, make_campaign, read_campaign
+from measure.campaign.run_types import BASELINE, Run
+from measure.errors import MeasureError
+from measure.library.comparisons import Comparison
+from measure.library.plots import CampaignPlots
+from measure.library.progress import console_for
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Comparison):
+    """A campaign that has run: its verdicts, its pairs of metrics, and the trace of every run.
+
+    ``directory``: where report.html, summary.json and the traces are; ``runs``: those that succeeded; ``failures``: a
+    sentence for each run that failed; ``clock_hz``: clock of the machine; ``metric_units``: of software metrics that do
+    not count events.
+    """
+
+    directory: Path
+    runs: tuple[Run, ...]
+    failures: tuple[str, ...]
+    clock_hz: int
+    metric_units: dict[str, str]
+
+    def trace(self, variant: str, replicate: int) -> pd.DataFrame:
+        """Events of each record of one run, indexed by ``seconds``, the time of the guest at which a record begins.
+
+        ``variant``: a variant, or "baseline". Columns: ``begin_cycles``, ``end_cycles``, ``begin_instructions``,
+        ``end_instructions``, then a column a metric. ``attrs``: ``units`` by column, ``variant``, ``replicate``.
+
+        Raises `MeasureError` for a run that does not exist.
+        """
+        import pandas as pd
+
+        run = self.run(variant, replicate)
+        cycles, instructions = run.trace.boundaries_cycles, run.trace.boundaries_instructions
+        columns: dict[str, Any] = {
+            "begin_cycles": cycles[:-1], "end_cycles": cycles[1:],
+            "begin_instructions": instructions[:-1], "end_instructions": instructions[1:],
+        }  # fmt: skip
+        columns |= {metric: run.trace.values[:, n] for n, metric in enumerate(run.trace.metrics)}
+        table = pd.DataFrame(columns, index=pd.Index(cycles[:-1] / self.clock_hz, name="seconds"))
+        units = {name: name.split("_")[1] for name in list(columns)[:4]}
+        units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
+        table.attrs = {"units": units, "variant": variant, "replicate": replicate}
+        return table
+
+    @property
+    def plot(self) -> CampaignPlots:
+        """Pictures of the campaign; every method returns matplotlib Axes."""
+        return CampaignPlots(self)
+
+    def run(self, variant: str, replicate: int) -> Run:
+        """One run. Raises `MeasureError` when there is none of that variant and number."""
+        there = {run.spec.replicate: run for run in self.runs if run.spec.group == variant}
+        if replicate not in there:
+            names = ", ".join([BASELINE, *self.variants])
+            numbers = ", ".join(map(str, sorted(there))) or "none"
+            raise MeasureError(
+                f"no run {replicate} of {variant!r}: expected one of the variants {names}; of {variant!r} there are "
+                f"the runs {numbers}"
+            )
+        return there[replicate]
+
+
+def run(
+    campaign: Path | str,
+    *,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Run a campaign, or go on where it stopped, as `measure run` does.
+
+    ``campaign``: the YAML file; ``out``: directory of the results, results/NAME by default; ``workers``: runs at once,
+    one a processor by default; ``progress``: show it, by default in a terminal or notebook only.
+
+    Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
+    `MeasureError` when so many runs failed that nothing can be said.
+    """
+    finished = make_campaign(
+        Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers
+    )
+    return _result(finished)
+
+
+def load(directory: Path | str, *, progress: bool | None = None) -> Result:
+    """The results that `run` or `measure run` left in a directory, compared again; nothing is run.
+
+    Raises `CampaignError` when there are none.
+    """
+    return _result(read_campaign(Path(directory), None, console_for(progress)))
+
+
+def _result(finished: Finished) -> Result:
+    plan = finished.result.plan
+    groups = {BASELINE, *plan.campaign.variant_sets()}
+    failures = tuple(
+        f"{failure.spec.group}/{failure.spec.replicate}: {failure.reason}"
+        for failure in finished.outcome.failures
+    )
+    sums = {
+        name: "bytes" if metric.event == "alloc_bytes" else f"sum of {metric.add}"
+        for name, metric in plan.campaign.software_metrics.items()
+        if metric.add is not None or metric.event == "alloc_bytes"
+    }
+    return Result(
+        finished.data,
+        finished.directory,
+        tuple(run for run in finished.outcome.runs if run.spec.group in groups),
+        failures,
+        plan.clock_hz,
+        sums,
+    )

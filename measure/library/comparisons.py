@@ -1,0 +1,207 @@
+"""Verdicts and pairs as DataFrames, for campaigns and for traces that the caller has already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from common.suggestions import nearest
+from measure.errors import MeasureError
+from measure.foreign.compare import Levels
+from measure.foreign.compare import compare as compare_gathered
+from measure.foreign.gather import DEFAULT_VARIANT, gather_traces
+from measure.foreign.trace import ForeignTrace, TraceFileError, name_and_unit
+from measure.library.plots import Kind, Plots
+from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
+from measure.report.model import ReportData, VariantReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS: tuple[Kind, ...] = ("inner", "outer_joint", "outer_held_out")
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Instrumented runs of one or more variants, compared with baselines.
+
+    ``report``: everything that the HTML report shows, as plain data.
+    """
+
+    report: ReportData
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{variant.name} {variant.verdict}" for variant in self.report.variants)
+        return f"<{type(self).__name__} {self.report.title!r}: {verdicts or 'no variants'}>"
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of the variants."""
+        return tuple(variant.name for variant in self.report.variants)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Sentences, the gravest first, each with what to do next."""
+        return (*(one.text for one in self.report.metric_findings), *self.report.findings)
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """One row for each variant and comparison.
+
+        Columns: ``variant``, ``comparison`` (one of `KINDS`), ``verdict`` (perturbed, equivalent, inconclusive),
+        ``p`` (familywise over all pairs, nan where undefined), ``baselines``, ``runs``, ``exploratory``,
+        ``more_runs`` (that would probably settle an inconclusive verdict, NA if unknown), and the mean overhead of the
+        variant, ``instructions_percent`` and ``cycles_percent`` (nan where unknown).
+        """
+        import pandas as pd
+
+        rows = []
+        for variant in self.report.variants:
+            for kind in KINDS:
+                found: Perturbation | None = getattr(variant, kind)
+                if found is not None:
+                    rows.append(
+                        {
+                            "variant": variant.name,
+                            "comparison": kind,
+                            "verdict": found.verdict,
+                            "p": found.p_value,
+                            "baselines": found.n_baseline,
+                            "runs": found.n_runs,
+                            "exploratory": found.exploratory,
+                            "more_runs": found.extra_runs_needed,
+                            "instructions_percent": float(np.mean(variant.instructions_percent)),
+                            "cycles_percent": float(np.mean(variant.cycles_percent)),
+                        }
+                    )
+        names = [
+            "variant", "comparison", "verdict", "p", "baselines", "runs", "exploratory", "more_runs",
+            "instructions_percent", "cycles_percent",
+        ]  # fmt: skip
+        table = pd.DataFrame(rows, columns=names)
+        return table.astype({"more_runs": "Int64"})
+
+    def pairs(self, variant: str, comparison: Kind = "inner") -> pd.DataFrame:
+        """How the relation of each two metrics changed, the largest change first.
+
+        Columns: ``a``, ``b`` (the same metric twice across runs), ``rho_before``, ``rho_after``, ``dz`` (change of
+        atanh(rho)) with its interval ``low`` to ``high``, ``p`` (familywise), ``q`` (false discovery rate),
+        ``detectable_dz``, ``verdict``, ``note``. ``attrs`` has ``delta`` and ``alpha``.
+
+        Raises `MeasureError` for a variant or comparison that does not exist.
+        """
+        import pandas as pd
+
+        found = self.perturbation(variant, comparison)
+        rows = [
+            (
+                pair.a, pair.b, pair.baseline_rho, pair.run_rho, pair.delta_z, *pair.ci, pair.p_adjusted,
+                pair.q_value, pair.detectable_dz, pair.verdict, pair.note,
+            )
+            for pair in found.pairs
+        ]  # fmt: skip
+        names = [
+            "a", "b", "rho_before", "rho_after", "dz", "low", "high", "p", "q", "detectable_dz", "verdict", "note",
+        ]  # fmt: skip
+        table = pd.DataFrame(rows, columns=names)
+        table.attrs = {"delta": found.delta, "alpha": found.alpha}
+        return table
+
+    def perturbation(self, variant: str, comparison: Kind = "inner") -> Perturbation:
+        """One comparison of one variant, as the statistics have it. Raises `MeasureError` as `pairs` does."""
+        if comparison not in KINDS:
+            raise MeasureError(f"comparison {comparison!r}: expected one of {', '.join(KINDS)}")
+        found: Perturbation | None = getattr(self.variant(variant), comparison)
+        if found is None:
+            raise MeasureError(f"{variant}: {comparison} was not compared: the campaign has `outer: false`")
+        return found
+
+    def variant(self, name: str) -> VariantReport:
+        """The report's data on one variant. Raises `MeasureError` when there is none of that name."""
+        for variant in self.report.variants:
+            if variant.name == name:
+                return variant
+        known = ", ".join(self.variants) or "none"
+        raise MeasureError(f"no variant {name!r}: expected one of {known}{nearest(name, self.variants)}")
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures of the comparison; every method returns matplotlib Axes."""
+        return Plots(self)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(variant.name)}</td><td><b>{variant.verdict}</b></td>"
+            f"<td>{escape(variant.in_words(variant.inner))}</td></tr>"
+            for variant in self.report.variants
+        )
+        findings = "".join(f"<li>{escape(text)}</li>" for text in self.findings)
+        return (
+            f"<h3>{escape(self.report.title)}</h3><p>{escape(self.report.subtitle)}</p>"
+            f"<table><tr><th>variant</th><th>verdict</th><th>within a run</th></tr>{rows}</table><ul>{findings}</ul>"
+        )
+
+
+def compare(
+    baseline: Sequence[Any],
+    runs: Sequence[Any] | Mapping[str, Sequence[Any]],
+    *,
+    metrics: Sequence[str] = (),
+    delta: float = DEFAULT_DELTA,
+    alpha: float = 0.05,
+    seed: int = 1,
+    align: bool = True,
+    title: str = "comparison",
+) -> Comparison:
+    """Compare traces that exist already, by the statistics of a campaign; nothing is run.
+
+    ``baseline``: a DataFrame for each run without instrumentation, one row a record, one column a metric (``name`` or
+    ``name [unit]``; columns such as ``time`` or ``begin_cycles`` are no metrics); at least 2, better 20. ``runs``: the
+    same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these only. ``delta``: a
+    change of z up to this counts as none. ``align``: compare across aligned runs, too.
+
+    Raises `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records,
+    columns that hold no numbers.
+    """
+    groups = dict(runs) if isinstance(runs, Mapping) else {DEFAULT_VARIANT: runs}
+    before = [_trace(frame, f"baseline[{n}]") for n, frame in enumerate(baseline)]
+    after = {
+        str(name): [_trace(frame, f"{name}[{n}]") for n, frame in enumerate(frames)]
+        for name, frames in groups.items()
+    }
+    gathered = gather_traces(before, after, metrics=metrics)
+    return Comparison(compare_gathered(gathered, Levels(delta, alpha, seed, align), title))
+
+
+def _trace(frame: Any, name: str) -> ForeignTrace:
+    """A DataFrame as a trace. Raises `TraceFileError`."""
+    import pandas as pd
+
+    from measure.foreign.table import is_boundary
+
+    if not isinstance(frame, pd.DataFrame):
+        raise TraceFileError(f"{name}: got {type(frame).__name__}, expected a pandas DataFrame")
+    headings = [str(column) for column in frame.columns]
+    chosen = [n for n, heading in enumerate(headings) if not is_boundary(heading)]
+    named = [name_and_unit(headings[n]) for n in chosen]
+    twice = sorted({metric for metric, _ in named if [m for m, _ in named].count(metric) > 1})
+    if twice:
+        raise TraceFileError(f"{name}: {', '.join(twice)} named more than once: expected one column a metric")
+    columns = []
+    for n in chosen:
+        column = frame.iloc[:, n]
+        if not pd.api.types.is_numeric_dtype(column):
+            raise TraceFileError(
+                f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers"
+            )
+        columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
+    if np.isinf(values).any():
+        raise TraceFileError(f"{name}: got infinite values, expected numbers of events")
+    units = {metric: unit for metric, unit in named if unit}
+    return ForeignTrace(Path(name), "DataFrame", tuple(metric for metric, _ in named), values, units)

@@ -1,0 +1,181 @@
+"""Phases and cycle-close traces of a program, and the partition of a campaign's metrics, as library calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.errors import CampaignError, MeasureError
+from measure.library.progress import console_for
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from measure.partitioning.result import Outcome
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """The phases of a program.
+
+    ``labels``: (n,) phase of each interval; ``k``: number of phases; ``scores``: by k, how well it fits;
+    ``points``: the simulation points, with columns ``phase``, ``interval`` (from 0) and ``weight`` (share of the
+    program's instructions); ``instructions``: (n,) length of each interval.
+    """
+
+    labels: NDArray[np.int32] = field(repr=False)
+    k: int
+    scores: dict[int, float] = field(repr=False)
+    points: pd.DataFrame = field(repr=False)
+    instructions: NDArray[np.int64] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.k} phases in {len(self.labels):,} intervals</p>{self.points.to_html(index=False)}"
+
+
+@dataclass(frozen=True)
+class CycleCloseTrace:
+    """A cycle-close trace of a program.
+
+    ``table``: one row an interval, as trace.parquet has it: ``begin_instructions``, ``end_instructions``, ``phase``,
+    ``category`` (simulated, matched, unsampled), ``cpi``, hit rates, energy, and estimated events. ``phases``: number
+    of phases; ``seconds``: time that tracing took; ``ending``: why the program ended badly, None for success.
+    ``deviation``: with ``validate``, how far the trace is off by metric, in percent; None without.
+    """
+
+    table: pd.DataFrame = field(repr=False)
+    phases: int
+    seconds: float
+    ending: str | None
+    deviation: pd.DataFrame | None = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        shares = self.table["category"].value_counts(normalize=True)
+        text = ", ".join(f"{100 * share:.1f}% {name}" for name, share in shares.items())
+        deviation = self.deviation.to_html(index=False) if self.deviation is not None else ""
+        return f"<p>{len(self.table):,} intervals, {self.phases} phases: {text}</p>{deviation}"
+
+
+def phases(
+    program: Path | str,
+    arguments: Sequence[str] = (),
+    *,
+    interval_instructions: int = 10_000_000,
+    max_k: int = 30,
+    k: int | None = None,
+    seed: int | None = None,
+    simpoint32: bool = False,
+    stdin: Path | str | None = None,
+    progress: bool | None = None,
+) -> PhaseResult:
+    """Find the phases of a program, or of a file of basic block vectors, and its simulation points.
+
+    ``program``: a riscv64 Linux executable, a C file, or a ``.bb`` file of SimPoint, Valgrind, QEMU or gem5; ``k``:
+    this many phases instead of searching up to ``max_k``; ``simpoint32``: by the rules of SimPoint 3.2. Writes nothing.
+
+    Raises `MeasureError` for a program that cannot be run or a file that cannot be read.
+    """
+    import pandas as pd
+
+    from emulator.errors import EmulatorError
+    from measure.cycle_close.job import Job
+    from measure.program_phases.command import Options, phases_of, profiled
+    from measure.program_phases.points import simulation_points
+
+    options = Options(interval_instructions, max_k=max_k, k=k, seed=seed, compat=simpoint32, picture=False)
+    job = Job(Path(program), tuple(map(str, arguments)), Path(), _path(stdin))
+    try:
+        made = profiled(job, None, options, console_for(progress))
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    if made.ending is not None:
+        raise MeasureError(f"{program}: {made.ending}")
+    found = phases_of(made.vectors, options, made.waits)
+    points = simulation_points(found, options.coverage)
+    table = pd.DataFrame({"phase": points.phases, "interval": points.intervals, "weight": points.weights})
+    return PhaseResult(found.labels, found.k, found.scores, table, made.vectors.instructions)
+
+
+def cycleclose(
+    program: Path | str,
+    arguments: Sequence[str] = (),
+    *,
+    machine: Path | str,
+    interval_instructions: int = 200_000,
+    stdin: Path | str | None = None,
+    seed: int = 1,
+    samples_per_phase: int = 0,
+    validate: bool = False,
+    **settings: Any,
+) -> CycleCloseTrace:
+    """Trace a program cycle-close: CPI, energy and hit rates of every interval, most of them estimated.
+
+    ``program``: a riscv64 Linux executable or a C file; ``machine``: a machine description; ``samples_per_phase``: more
+    than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and tell the deviation.
+    ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command. Writes nothing.
+
+    Raises `CampaignError` for bad input and `MeasureError` where nothing was executed.
+    """
+    from emulator.errors import EmulatorError
+    from emulator.timing.machine_file import load_machine
+    from measure.cycle_close.command import trace_job
+    from measure.cycle_close.job import Job, check_length, program_file
+    from measure.cycle_close.rates import deviations
+    from measure.cycle_close.tracer import Settings
+
+    try:
+        chosen = Settings(interval_instructions, **{"warm_up": "lines", "wait_step": 0.2, **settings})
+    except TypeError as error:
+        raise CampaignError(f"{error}: expected fields of {Settings.__module__}.Settings") from None
+    job = Job(Path(program), tuple(map(str, arguments)), Path(machine), _path(stdin), seed, samples_per_phase)
+    try:
+        config = load_machine(job.machine)
+        elf = program_file(job.program, console_for(False))
+        job.check_input()
+        traced = trace_job(job, elf, config, chosen, None)
+        if traced.interrupted:
+            raise KeyboardInterrupt
+        if traced.ending is None:
+            check_length(job, interval_instructions, traced.instructions)
+        deviation = None
+        if validate:
+            full = trace_job(replace(job, samples=0), elf, config, replace(chosen, everything=True), None)
+            deviation = deviations(full.table, traced.table)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    return CycleCloseTrace(traced.table, traced.phases, traced.seconds, traced.ending, deviation)
+
+
+def partition(
+    campaign: Path | str,
+    *,
+    minutes: float | None = None,
+    out: Path | str | None = None,
+    workers: int | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Outcome:
+    """Search the fewest runs that collect all software metrics of a campaign without perturbing one another.
+
+    ``minutes``: limit for everything, validation included; ``out``: directory of the results,
+    results/NAME-partition by default; ``options``: further fields of `measure.partitioning.command.Request`, such as
+    ``resume=False`` or ``counters=4``. Writes what `measure partition` writes.
+
+    `Outcome.groups`: each group with its status; `Outcome.names`: the metrics of a group. Raises `MeasureError`.
+    """
+    from measure.partitioning.command import Request, search_partition
+
+    try:
+        request = Request(Path(campaign), _path(out), minutes, workers=workers, **options)
+    except TypeError as error:
+        raise CampaignError(f"{error}: expected fields of {Request.__module__}.Request") from None
+    return search_partition(request, console_for(progress)).outcome
+
+
+def _path(given: Path | str | None) -> Path | None:
+    return None if given is None else Path(given)

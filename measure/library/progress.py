@@ -1,0 +1,16 @@
+"""Progress for library calls: shown in a terminal or a notebook, silent everywhere else."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+
+def console_for(progress: bool | None) -> Console:
+    """The console that progress goes to, on standard error.
+
+    ``progress``: True shows it, False does not, None shows it where the console is a terminal or a notebook.
+    """
+    console = Console(stderr=True, highlight=False)
+    if progress is None:
+        progress = console.is_terminal or console.is_jupyter
+    return console if progress else Console(stderr=True, quiet=True)

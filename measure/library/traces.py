@@ -1,0 +1,88 @@
+"""Aligning two traces, and merging the runs of a campaign into one trace with every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from measure.alignment.dtw import Alignment, Method
+from measure.alignment.dtw import align as align_channels
+from measure.errors import MeasureError
+from measure.foreign.table import is_boundary
+from measure.library.campaigns import Result
+from measure.merging.command import load_all
+from measure.merging.merge_runs import STEP_PENALTY, AlignBy, Scale, merge_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def align(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    *,
+    metrics: Sequence[str] = (),
+    method: Method = "auto",
+    band: float | None = None,
+    step_penalty: float = STEP_PENALTY,
+) -> Alignment:
+    """How the records of ``b`` correspond to those of ``a``, by dynamic time warping.
+
+    ``a``, ``b``: one row a record, one column a metric, such as `Result.trace` gives. ``metrics``: the columns to align
+    on, by default all numeric ones that both have and that are not times; ``method``, ``band``: as
+    `measure.alignment.dtw.align` has them; ``step_penalty``: cost of a step that advances one trace only, in variances
+    of a channel (the default is that of `merge`).
+
+    ``Alignment.path``: (k, 2) pairs of record numbers. Raises `MeasureError` for frames without a common metric, and
+    ValueError for values that are not finite.
+    """
+    chosen = list(metrics) or [
+        name for name in a.columns if name in b.columns and _is_metric(a, name) and _is_metric(b, name)
+    ]
+    missing = [name for name in chosen if name not in a.columns or name not in b.columns]
+    if missing:
+        raise MeasureError(f"{', '.join(missing)}: not in both frames, expected metrics that both have")
+    if not chosen:
+        raise MeasureError("the frames have no metric in common, expected at least one numeric column")
+    penalty = step_penalty * len(chosen)
+    first, second = (frame[chosen].to_numpy(np.float64) for frame in (a, b))
+    return align_channels(first, second, method=method, band=band, step_penalty=penalty)
+
+
+def _is_metric(frame: Any, name: Any) -> bool:
+    return not is_boundary(str(name)) and frame[name].dtype.kind in "biuf"
+
+
+def merge(
+    results: Result | Path | str | Sequence[Path | str],
+    *,
+    baseline: int | None = None,
+    align_by: AlignBy = "dtw",
+    channels: Sequence[str] | None = None,
+    scale: Scale = "zscore",
+    band: float | None = None,
+) -> pd.DataFrame:
+    """One trace with every metric of a campaign's runs, on the records of one baseline; counts are conserved.
+
+    ``results``: of `run`, or one or several directories of results; ``baseline``: number of the baseline whose records
+    are used, the first by default; ``align_by``: "dtw" on ``channels`` (by default all common hardware metrics), or
+    "progress" for campaigns with ground truth.
+
+    ``attrs`` of the frame: each metric's run, total and quality of alignment, and ``warnings``. Raises `MeasureError`
+    for runs that do not belong together.
+    """
+    if isinstance(results, Result):
+        directories = [results.directory]
+    elif isinstance(results, str | Path):
+        directories = [Path(results)]
+    else:
+        directories = [Path(directory) for directory in results]
+    loaded = load_all(directories)
+    merged = merge_runs(
+        loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale, band=band,
+        curve=loaded.curve, verdicts=loaded.verdicts,
+    )  # fmt: skip
+    return merged.table()

@@ -1,0 +1,41 @@
+"""A small campaign for the tests of the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned state = 1, table[4096];
+unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
+int main(int argc, char **argv) {
+    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
+    printf("%u\\n", table[5]);
+    return 0;
+}
+"""
+CAMPAIGN = """\
+name: demo
+program: {{source: demo.c}}
+machine: {machine}
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics:
+  rounds: {{event: entry, function: work}}
+  work: {{event: entry, function: work, add: "n"}}
+  perturbing: {{event: call, callee: next}}
+variants: {{light: [rounds, work], heavy: [rounds, perturbing]}}
+baselines: {baselines}
+replicates: {replicates}
+"""
+
+
+def write_campaign(folder: Path, baselines: int = 20, replicates: int = 4) -> Path:
+    machine = ROOT / "configs" / "machines" / "desktop.yaml"
+    (folder / "demo.c").write_text(PROGRAM)
+    path = folder / "demo.yaml"
+    path.write_text(CAMPAIGN.format(machine=machine, baselines=baselines, replicates=replicates))
+    return path

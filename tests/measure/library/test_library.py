@@ -1,0 +1,216 @@
+"""The Python API: campaigns, comparisons of frames, alignment, merging, phases, cycle-close traces, partitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from library_campaign import ROOT, write_campaign
+
+import emulator
+import measure
+
+MACHINE = ROOT / "configs" / "machines" / "strongarm.yaml"
+
+
+@pytest.fixture(scope="module")
+def result(fake_results: Path) -> measure.Result:
+    return measure.load(fake_results)
+
+
+# --- campaigns
+def test_verdicts_pairs_and_traces_are_frames(result: measure.Result) -> None:
+    verdicts = result.verdicts.set_index(["variant", "comparison"])["verdict"]
+    assert verdicts["heavy", "inner"] == "perturbed"
+    assert verdicts["light", "inner"] != "perturbed"
+    assert set(result.verdicts["comparison"]) == {"inner", "outer_joint", "outer_held_out"}
+    pairs = result.pairs("heavy")
+    assert len(pairs) == 3
+    assert pairs.attrs == {"delta": 0.2, "alpha": 0.05}
+    assert (pairs["low"] <= pairs["dz"]).all()
+    assert (pairs["dz"] <= pairs["high"]).all()
+    assert len(result.pairs("heavy", "outer_held_out")) == 3
+    trace = result.trace("light", 1)
+    assert trace.index.name == "seconds"
+    assert trace.index.is_monotonic_increasing
+    assert trace.attrs["units"] == {
+        "begin_cycles": "cycles", "end_cycles": "cycles", "begin_instructions": "instructions",
+        "end_instructions": "instructions", "PAPI_TOT_INS": "events", "PAPI_LD_INS": "events",
+        "PAPI_BR_MSP": "events", "rounds": "events", "work": "sum of n",
+    }  # fmt: skip
+    light = next(variant.verdict for variant in result.report.variants if variant.name == "light")
+    assert repr(result) == f"<Result 'demo': light {light}, heavy perturbed>"
+    assert "<h3>demo</h3>" in result._repr_html_()
+    assert result.failures == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda result: result.pairs("heavi"), "expected one of light, heavy; did you mean .heavy."),
+        (lambda result: result.pairs("heavy", "outer"), "comparison 'outer': expected one of inner, outer_joint"),
+        (lambda result: result.trace("heavy", 9), r"no run 9 of 'heavy'.* of 'heavy' there are the runs 0, 1, 2, 3"),
+        (lambda result: result.plot.trace("heavy", 0, ["cycels"]), "heavy/0 has no metric 'cycels'"),
+        (lambda result: measure.load(result.directory / "nothing"), "nothing"),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_named(result: measure.Result, call: object, message: str) -> None:
+    with pytest.raises(measure.MeasureError, match=message):
+        call(result)  # type: ignore[operator]
+
+
+def test_pictures_are_axes(result: measure.Result) -> None:
+    axes = result.plot.pairs("heavy")
+    assert len(axes.get_yticklabels()) == 3
+    assert len(result.plot.trace("baseline", 0)) == 3
+    assert len(result.plot.trace("heavy", 0, ["rounds"])) == 1
+    assert len(result.plot.correlations("heavy")) == 3
+
+
+def test_a_script_without_a_main_guard_runs_a_campaign(tmp_path: Path) -> None:
+    write_campaign(tmp_path, baselines=2, replicates=1)
+    (tmp_path / "script.py").write_text(
+        "import measure\n"
+        "result = measure.run('demo.yaml', workers=2)\n"
+        "print(result.verdicts['variant'].tolist(), len(result.runs), result.directory)\n"
+        "again = measure.run('demo.yaml', workers=2)\n"
+        "assert again.verdicts.equals(result.verdicts)\n"
+    )
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(Path.home())}
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "['light', 'light', 'light', 'heavy', 'heavy', 'heavy'] 4 results/demo\n"
+    assert done.stderr == ""  # no terminal, so no progress
+    assert (tmp_path / "results" / "demo" / "report.html").exists()
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, emulator, measure; dir(measure)\n"
+        "print(sorted({'numpy', 'pandas', 'rich', 'click', 'pydantic', 'numba', 'llvmlite'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_name_of_it_exists() -> None:
+    assert {name for name in measure.__all__ if callable(getattr(measure, name))} == set(measure.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'campain'"):
+        _ = measure.campain
+    assert {name for name in emulator.__all__ if callable(getattr(emulator, name))} == set(emulator.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Machin'"):
+        _ = emulator.Machin
+
+
+# --- frames of the caller
+def frames(seed: int, count: int, coupling: float) -> list[pd.DataFrame]:
+    """Runs of three metrics, the first two of which go together."""
+    made = []
+    for number in range(count):
+        noise = np.random.default_rng([seed, number]).normal(size=(200, 3))
+        noise[:, 1] = coupling * noise[:, 0] + (1 - coupling) * noise[:, 1]
+        made.append(pd.DataFrame(1000 + 100 * noise, columns=["loads", "stores", "misses [lines]"]))
+        made[-1].insert(0, "time_ms", np.arange(200))
+    return made
+
+
+def test_frames_are_compared() -> None:
+    found = measure.compare(frames(1, 12, 0.8), {"same": frames(2, 3, 0.8), "other": frames(3, 3, 0.1)})
+    verdicts = found.verdicts.set_index(["variant", "comparison"])["verdict"]
+    assert verdicts["other", "inner"] == "perturbed"
+    assert verdicts["same", "inner"] != "perturbed"
+    assert found.pairs("other").iloc[0][["a", "b"]].tolist() == ["loads", "stores"]
+    one = measure.compare(frames(1, 12, 0.8), frames(3, 3, 0.1), align=False)
+    assert one.variants == ("instrumented",)
+    assert set(one.verdicts["comparison"]) == {"inner"}
+    with pytest.raises(measure.MeasureError, match="outer_joint was not compared"):
+        one.pairs("instrumented", "outer_joint")
+    assert len(one.plot.correlations("instrumented")) == 3
+
+
+@pytest.mark.parametrize(
+    ("baseline", "runs", "message"),
+    [
+        ([[1, 2]], [[1, 2]], r"baseline\[0\]: got list, expected a pandas DataFrame"),
+        (frames(1, 1, 0.5), frames(2, 1, 0.5), "1 baseline traces, expected at least 2"),
+        (frames(1, 2, 0.5), [], "no traces of instrumented runs"),
+        (frames(1, 2, 0.5), {"baseline": frames(2, 1, 0.5)}, "a variant has the name 'baseline'"),
+        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].head(10)], r"instrumented\[0\]: 10 of 10 intervals"),
+        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].assign(loads="many")], "column 'loads': got values of type"),
+        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0].assign(loads=np.inf)], "got infinite values"),
+        (frames(1, 2, 0.5), [frames(2, 1, 0.5)[0][["loads"]]], "1 metrics are common to all traces"),
+    ],
+)
+def test_frames_that_cannot_be_compared(baseline: list[pd.DataFrame], runs: object, message: str) -> None:
+    with pytest.raises(measure.MeasureError, match=message):
+        measure.compare(baseline, runs)  # type: ignore[arg-type]
+
+
+# --- traces
+def test_alignment_of_a_trace_with_a_part_of_itself(result: measure.Result) -> None:
+    trace = result.trace("baseline", 0)
+    same = measure.align(trace, trace)
+    assert same.path.tolist() == [[n, n] for n in range(len(trace))]
+    assert same.cost == pytest.approx(0)
+    late = measure.align(trace, trace.iloc[10:], metrics=["PAPI_TOT_INS", "PAPI_LD_INS"])
+    assert (np.diff(late.path, axis=0) >= 0).all()
+    assert late.path[-1].tolist() == [len(trace) - 1, len(trace) - 11]
+    with pytest.raises(measure.MeasureError, match="PAPI_L2_TCM: not in both frames"):
+        measure.align(trace, trace, metrics=["PAPI_L2_TCM"])
+    with pytest.raises(measure.MeasureError, match="no metric in common"):
+        measure.align(trace, trace[["begin_cycles"]])
+
+
+def test_merging_gives_every_metric(result: measure.Result) -> None:
+    merged = measure.merge(result)
+    assert {"PAPI_TOT_INS", "rounds", "work", "perturbing"} <= set(merged.columns)
+    assert merged["rounds"].sum() in {
+        result.trace(variant, n)["rounds"].sum() for variant in ("light", "heavy") for n in range(4)
+    }
+    assert merged.equals(measure.merge(str(result.directory)))
+    assert any("perturbs the program" in warning for warning in merged.attrs["warnings"])
+
+
+# --- programs
+def test_phases_of_a_program_and_of_its_vectors(tmp_path: Path) -> None:
+    write_campaign(tmp_path)
+    found = measure.phases(tmp_path / "demo.c", interval_instructions=20_000, max_k=5)
+    assert len(found.labels) == len(found.instructions)
+    assert found.points["weight"].sum() == pytest.approx(1)
+    assert len(found.points) == found.k == len(set(found.labels.tolist()))
+    with pytest.raises(measure.MeasureError, match="missing"):
+        measure.phases(tmp_path / "missing.bb")
+
+
+def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
+    write_campaign(tmp_path)
+    trace = measure.cycleclose(
+        tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000, validate=True
+    )
+    assert trace.ending is None
+    assert set(trace.table["category"]) <= {"simulated", "matched", "unsampled"}
+    assert trace.deviation is not None
+    assert trace.deviation.set_index("metric").loc["cpi", "deviation_percent"] < 20
+    with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'treshold'"):
+        measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, treshold=0.1)
+    with pytest.raises(measure.CampaignError, match="expected a shorter interval"):
+        measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, interval_instructions=10**9)
+
+
+def test_partition_of_a_small_campaign(tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path, baselines=4, replicates=1)
+    found = measure.partition(
+        campaign, minutes=0.05, out=tmp_path / "out", memory=tmp_path / "memory.sqlite", target="fake"
+    )
+    assert {metric for group in found.groups for metric in found.names(group.group)} == {
+        "rounds", "work", "perturbing",
+    }  # fmt: skip
+    assert (tmp_path / "out" / "partition.json").exists()
+    with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'minuets'"):
+        measure.partition(campaign, minuets=1)
