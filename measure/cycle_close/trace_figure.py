@@ -23,7 +23,7 @@ _LABELS = {
 # Inches: the figure's width, the height of each metric and of the phases, and the margins around and between them.
 # Matplotlib can find the margins by itself, but that takes as long as the rest of the picture.
 _WIDTH, _ROW, _PHASES = 9.5, 1.3, 1.15
-_LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 2.05, 0.15, 0.45, 0.85, 0.14
+_LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 2.3, 0.15, 0.45, 0.85, 0.14
 _COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": "#9aa5b1"}
 
 
@@ -47,7 +47,7 @@ def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str
         axis.plot(at, estimated[metric], color=VARIANTS[0], linewidth=0.8, label="cycle-close", alpha=0.85)
         axis.set_ylabel(_LABELS[metric], rotation=0, ha="right", va="center", fontsize=8.5)
     for axis in axes:
-        axis.yaxis.set_label_coords(-0.065, 0.5)
+        axis.yaxis.set_label_coords(-0.1, 0.5)
     axes[0].set_title(f"{name}: cycle-close trace")
     if actual is not None:
         axes[0].legend(loc="upper right", ncols=2, bbox_to_anchor=(1, 1.32))
