@@ -46,6 +46,28 @@ def _list_analyzers(context: click.Context, _: click.Parameter, wanted: bool) ->
     context.exit()
 
 
+def _list_system_calls(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
+    from emulator.linux.syscalls.syscall import GROUPS
+    from emulator.linux.syscalls.table import all_system_calls
+
+    table = all_system_calls()
+    groups = {number: group.name for group in GROUPS.values() for number in group.table}
+    for number, name in SYSTEM_CALL_NAMES.items():
+        call = table.get(number)
+        support = "not supported" if call is None else call.support.value
+        group = f"({groups[number]})" if number in groups else ""
+        notes = " ".join(filter(None, ("" if call is None else call.note, group)))
+        click.echo(f"{number:>4}  {name:<24}{support:<15}{notes}".rstrip())
+    click.echo(
+        f"{len(table)} of {len(SYSTEM_CALL_NAMES)} system calls are supported; the others fail with ENOSYS, and"
+        " emulate names each at the end."
+    )
+    context.exit()
+
+
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="""Examples:
@@ -81,6 +103,8 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--until", "last", metavar="PLACE", help="Let analyzers end there.")
 @click.option("--list-analyzers", is_flag=True, is_eager=True, expose_value=False, callback=_list_analyzers,
               help="List the analyzers with their options, and exit.")  # fmt: skip
+@click.option("--list-syscalls", is_flag=True, is_eager=True, expose_value=False, callback=_list_system_calls,
+              help="List the system calls with how much of each is supported, and exit.")  # fmt: skip
 @click.option("--gdb", "gdb_port", type=click.IntRange(0, 65535), metavar="PORT",
               help="Wait for gdb on this port of the loopback before the program starts (0: any).")  # fmt: skip
 @click.option("--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=show_cache,

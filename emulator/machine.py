@@ -32,7 +32,7 @@ from emulator.execution.oracle_runner import OracleRunner
 from emulator.execution.run_loop import Ending, RunLoop
 from emulator.execution.translated_runner import TranslatedRunner
 from emulator.execution.virtual_time import TimingCore, VirtualTime
-from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.linux_kernel import LinuxKernel
 from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.linux.loader.process_image import Layout, ProcessImage, build_process
 from emulator.linux.vfs.files import VirtualFiles
@@ -148,11 +148,11 @@ class Machine:
     # --- the process that runs
     @property
     def process(self) -> ProcessImage:
-        return self._guest.process
+        return self._guest.program
 
     @property
     def image(self) -> ElfImage:
-        return self._guest.process.image
+        return self._guest.program.image
 
     @property
     def kernel(self) -> LinuxKernel:

@@ -82,7 +82,7 @@ class Objects:
         if function is not None:
             return function.name
         page = pc & -PAGE_BYTES
-        mapped = self._machine.kernel.memory_calls.file_at(page)
+        mapped = self._machine.kernel.mappings.file_at(page)
         return f"({mapped.rpartition('/')[2] if mapped else f'{page:#x}'}..)"
 
     def _owners(self, pc: int) -> list[ElfImage]:
@@ -97,7 +97,7 @@ class Objects:
             found
             for address, length, perm in kernel.memory.areas()
             if perm & EXEC
-            for found in kernel.memory_calls.mappings_in(address, address + length)
+            for found in kernel.mappings.mappings_in(address, address + length)
             if found[3].startswith("/")
         ]
 

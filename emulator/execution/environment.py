@@ -20,7 +20,7 @@ class CounterFile(Protocol):
 
 
 class GuestEnvironment:
-    """Implements `emulator.engine.oracle.Environment` by the current process's kernel and address space, the clock, and
+    """Implements `emulator.engine.oracle.Environment` by the kernel and the current address space, the clock, and
     ``counters``. ``catch_up``: passes the record so far to its consumers, so that counters are up to date."""
 
     def __init__(
@@ -35,11 +35,11 @@ class GuestEnvironment:
         """Execute the system call whose number and arguments are in the registers; afterwards another process may be on
         the hart."""
         guest = self._guest
-        kernel = guest.kernel
-        before = kernel.signals.n_changes
+        signals = guest.kernel.signals
+        before = signals.n_changes
         guest.needs_service = True
-        kernel.syscall(guest.hart)
-        if kernel.signals.n_changes != before:  # whether the process catches its faults may have changed
+        guest.kernel.syscall(guest.hart)
+        if signals.n_changes != before:  # whether the process catches its faults may have changed
             guest.changed()
 
     def read_csr(self, number: int) -> int | None:

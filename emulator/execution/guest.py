@@ -1,4 +1,4 @@
-"""The guest on the hart: the current process, its kernel and address space, and the other address spaces.
+"""The guest on the hart: the current process, its address space, and the other address spaces.
 
 The scheduler decides which task runs; `Guest` switches the hart to that task's address space. Faults go to the guest's
 own handlers where it has any.
@@ -14,13 +14,13 @@ from emulator.execution.address_space import AddressSpace, AddressSpaces
 from emulator.execution.faults import explain, fault_of, place_of, signal_code
 from emulator.linux.abi.numbers import Signal
 from emulator.linux.kernel.hart_protocol import GuestExit
-from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.linux_kernel import LinuxKernel
 from emulator.linux.loader.process_image import ProcessImage
 from emulator.memory import GuestMemory, MemoryFault
 
 
 class Guest:
-    """The guest. ``kernel``, ``address_space``: of the current process; ``address_spaces``: of all processes.
+    """The guest. ``address_space``: of the current process; ``address_spaces``: of all processes.
 
     ``needs_service``: whether a system call or a switch has happened since `Deadlines.service_guest`.
     """
@@ -37,13 +37,15 @@ class Guest:
         """Called when another process runs, or when the process changes which faults it catches."""
         self.on_enter: Callable[[AddressSpace, bool], None] | None = None
         """Called with the address space that the hart enters, and whether a new program begins there."""
-        hart.pc = kernel.process.entry
-        hart.x[2] = kernel.process.stack_pointer
+        self._process = kernel.process
+        hart.pc = self.program.entry
+        hart.x[2] = self.program.stack_pointer
         space.enter(hart)
 
     @property
-    def process(self) -> ProcessImage:
-        return self.kernel.process
+    def program(self) -> ProcessImage:
+        """The program that the current process executes."""
+        return self.kernel.process.program
 
     @property
     def memory(self) -> GuestMemory:
@@ -59,12 +61,12 @@ class Guest:
         """Follow the scheduler: another thread has the hart, or the current one has executed another program."""
         self.hart.empty_reservation()
         self.needs_service = True
-        kernel = self.scheduler.current.process.kernel
-        if kernel is not self.kernel:
-            self.kernel = kernel
+        process = self.kernel.process
+        if process is not self._process or process.memory is not self.address_space.memory:
+            self._process = process
             self.changed()
-        if kernel.memory is not self.address_space.memory:
-            self._enter(kernel.memory)
+        if process.memory is not self.address_space.memory:
+            self._enter(process.memory)
 
     def _enter(self, memory: GuestMemory) -> None:
         """Switch the hart to the address space of ``memory``, and close those that no process uses."""
@@ -76,7 +78,7 @@ class Guest:
         if self.on_enter is not None:
             self.on_enter(space, begins)
         space.enter(self.hart)
-        used = {process.kernel.memory for process in self.scheduler.processes.values() if process.threads}
+        used = {process.memory for process in self.scheduler.processes.values() if process.threads}
         self.address_spaces.keep_only(used)
 
     # --- faults
@@ -97,21 +99,21 @@ class Guest:
         self.hart.pc = fault.pc
         code, address = signal_code(fault), fault.address or fault.pc
         if not self.kernel.deliver_fault(self.hart, fault.signal, code, address):
-            if self.kernel.owner.parent is None:
+            if self.kernel.process.parent is None:
                 raise fault
             self.kernel.exit_process(self.hart, GuestExit(128 + fault.signal, fault.signal))
 
     # --- messages
     def place(self) -> str:
         """The current pc as text, with function and source line."""
-        return place_of(self.process, self.hart.pc, self._file_at)
+        return place_of(self.program, self.hart.pc, self._file_at)
 
     def explain(self, fault: GuestFault) -> str:
         """The message of a fault that has ended the guest."""
-        return explain(fault, self.process, self.address_space.fetch, self._file_at)
+        return explain(fault, self.program, self.address_space.fetch, self._file_at)
 
     def _file_at(self, address: int) -> str | None:
-        return self.kernel.memory_calls.file_at(address)
+        return self.kernel.mappings.file_at(address)
 
 
 def caught_faults(kernel: LinuxKernel) -> tuple[bool, bool]:

@@ -120,7 +120,7 @@ class TranslatedRunner:
 
     def _program(self) -> ProgramTranslations:
         """The saved translations of the program that begins now."""
-        process = self._guest.process
+        process = self._guest.program
         layout = f"{process.brk_start} {process.mmap_high}" if process.interpreter is not None else ""
         # A hash, for a guest may execute any number of large programs.
         identity = f"{hashlib.sha256(process.image.data).hexdigest()}\0{layout}"

@@ -180,7 +180,7 @@ def run_unicorn(guest: str, size: str, watch: Callable[[Any], None] = lambda eng
 
     from emulator.engine.hart_state import Hart
     from emulator.linux.kernel.hart_protocol import GuestExit
-    from emulator.linux.kernel.linux_kernel import LinuxKernel
+    from emulator.linux.linux_kernel import LinuxKernel
     from emulator.linux.loader.elf import load_image
     from emulator.linux.loader.process_image import build_process
     from emulator.linux.vfs.files import VirtualFiles

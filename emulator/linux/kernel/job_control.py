@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING
 
 from emulator.linux.abi.numbers import PID, UID, Signal
+from emulator.linux.kernel.scheduler import Scheduler
 from emulator.linux.kernel.signals import SI_KERNEL, SIG_IGN, STOPPING, SignalInfo
 from emulator.linux.kernel.tasks import Process, Thread
 from emulator.linux.vfs.open_files import WouldBlock
-
-if TYPE_CHECKING:
-    from emulator.linux.kernel.scheduler import Scheduler
 
 CLD_EXITED, CLD_KILLED, CLD_STOPPED, CLD_CONTINUED = 1, 2, 5, 6
 TERMINAL_SESSION = PID
@@ -31,9 +28,10 @@ def child_info(child: Process, code: int, value: int) -> SignalInfo:
 
 
 def apply_on_send(scheduler: Scheduler, process: Process, signal: int) -> None:
-    """The effects of a signal when it is sent, even if it is blocked, ignored or caught: stop signals and SIGCONT
-    discard each other, and SIGCONT and SIGKILL continue a stopped process."""
-    signals = process.kernel.signals
+    """The effects of a signal when it is sent, even if it is blocked, ignored or caught: all waits are checked, stop
+    signals and SIGCONT discard each other, and SIGCONT and SIGKILL continue a stopped process."""
+    scheduler.waiting.check_all()
+    signals = process.signals
     threads = [thread.signals for thread in process.threads]
     if signal in STOPPING:
         signals.discard({Signal.SIGCONT}, threads)
@@ -63,7 +61,7 @@ def stop(scheduler: Scheduler, process: Process, signal: int) -> bool:
 def stops_waiting(scheduler: Scheduler, thread: Thread) -> bool:
     """Take the stop signals pending for a waiting thread, which stays waiting; return whether its process is
     stopped."""
-    signals = thread.kernel.signals
+    signals = thread.process.signals
     while (signal := signals.next_pending()) is not None and signals.stops(signal):
         signals.take(signal)
         if stop(scheduler, thread.process, signal):
@@ -79,7 +77,7 @@ def members(scheduler: Scheduler, group: int) -> list[Process]:
 def send_to_group(scheduler: Scheduler, group: int, info: SignalInfo) -> None:
     for process in members(scheduler, group):
         if process.status is None:
-            process.kernel.signals.send(info)
+            process.signals.send(info)
 
 
 def is_orphaned(scheduler: Scheduler, group: int, without: Process | None = None) -> bool:
@@ -115,7 +113,7 @@ def check_terminal(scheduler: Scheduler, process: Process, signal: int) -> None:
     foreground = scheduler.foreground_group or PID
     if process.session != TERMINAL_SESSION or process.group == foreground:
         return
-    signals = process.kernel.signals
+    signals = process.signals
     if signals.mask >> (signal - 1) & 1 or signals.action(signal).handler == SIG_IGN:
         if signal == Signal.SIGTTIN:
             raise OSError(errno.EIO, "reads from the terminal in the background")
@@ -141,6 +139,6 @@ def _notify_parent(process: Process, code: int, signal: int) -> None:
     parent = process.parent
     if parent is None or parent.status is not None:
         return
-    action = parent.kernel.signals.action(Signal.SIGCHLD)
+    action = parent.signals.action(Signal.SIGCHLD)
     if action.handler != SIG_IGN and not action.flags & _SA_NOCLDSTOP:
-        parent.kernel.signals.send(child_info(process, code, signal))
+        parent.signals.send(child_info(process, code, signal))

@@ -13,16 +13,12 @@ from collections.abc import Callable
 
 from emulator.linux.abi.numbers import signal_name
 from emulator.linux.kernel.clock import Deadlock, TimeBase, Timers, VirtualClock
-from emulator.linux.kernel.futex_queues import Futexes
 from emulator.linux.kernel.hart_protocol import Hart
-from emulator.linux.kernel.job_control import stops_waiting
-from emulator.linux.kernel.tasks import MAX_TASKS, Process, Registers, Thread, Wait, WhenStopped
+from emulator.linux.kernel.limits import MAX_TASKS
+from emulator.linux.kernel.tasks import Process, Registers, Thread
 from emulator.linux.kernel.wait_queue import WaitQueue
-from emulator.linux.loader.elf import ElfImage
-from emulator.linux.syscalls.optional.sysv_ipc import IpcTable
-from emulator.linux.syscalls.optional.sysv_messages import MAX_QUEUES, MessageQueue
-from emulator.linux.syscalls.optional.sysv_semaphores import MAX_SETS, SemaphoreSet
-from emulator.linux.syscalls.optional.sysv_shared_memory import MAX_SEGMENTS, Segment
+from emulator.linux.kernel.waits import Wait, WhenStopped
+from emulator.linux.vfs.open_files import WouldBlock
 from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
 
 TIME_SLICE_INSTRUCTIONS = 1_000_000
@@ -34,34 +30,35 @@ _MAX_WAKEUPS = 1000
 
 
 class Scheduler:
-    """All threads of a guest. ``current`` has the hart; ``instructions`` returns the number executed so far."""
+    """All threads of a guest. ``current`` has the hart; ``instructions`` returns the number executed so far.
 
-    def __init__(self, clock: VirtualClock, timers: Timers, instructions: Callable[[], int]) -> None:
+    ``stops_waiting``: takes the stop signals of a waiting thread and returns whether its process is stopped.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, timers: Timers, instructions: Callable[[], int],
+        stops_waiting: Callable[[Scheduler, Thread], bool],
+    ) -> None:  # fmt: skip
         self.clock = clock
         self.timers = timers
         self._instructions = instructions
+        self._stops_waiting = stops_waiting
         self.current: Thread
-        self._checked: Thread | None = None  # the waiting thread whose condition is being checked
+        self.acting: Thread
+        """The thread on whose behalf kernel code runs: the current one, or the one whose wait is being checked."""
         self.runnable: list[Thread] = []
         self.waiting = WaitQueue()
-        self.futexes = Futexes(self.waiting.notify)
         self.held: list[Thread] = []  # runnable threads of stopped processes
         self.processes: dict[int, Process] = {}
         self.slice_end = TIME_SLICE_INSTRUCTIONS
         self.recheck_waits = False
         """Whether an event happened that may end a wait."""
-        self.unsupported: list[str] = []
         self.on_fork: Callable[[GuestMemory, GuestMemory], None] | None = None
         """Called with a memory and its copy, before either is changed."""
         self.on_switch: Callable[[], None] | None = None
         """Called after a switch to another thread and after execve."""
         self.foreground_group = 0
         """The foreground process group of the terminal; 0: the group of the first process."""
-        self.segments = IpcTable[Segment](MAX_SEGMENTS)
-        self.semaphores = IpcTable[SemaphoreSet](MAX_SETS)
-        self.queues = IpcTable[MessageQueue](MAX_QUEUES)
-        self.images: list[ElfImage] = []
-        """Images of the programs executed last, latest first; processes of one program share its image."""
         self._next_pid = _FIRST_PID
         self._charged_until_nanoseconds = 0
 
@@ -92,20 +89,10 @@ class Scheduler:
                     return thread
         return None
 
-    def report(self, what: str) -> None:
-        """Record a feature that the guest requested and that is not supported."""
-        if what not in self.unsupported:
-            self.unsupported.append(what)
-
-    @property
-    def acting(self) -> Thread:
-        """The thread on whose behalf kernel code runs: the current one, or the one whose wait is being checked."""
-        return self.current if self._checked is None else self._checked
-
     # --- starting and ending
     def begin(self, thread: Thread) -> None:
         """Give the hart to the first thread of the guest."""
-        self.current = thread
+        self.current = self.acting = thread
 
     def add(self, thread: Thread) -> None:
         """Make a new thread runnable; its registers are set."""
@@ -150,9 +137,9 @@ class Scheduler:
 
     def _interrupt(self, thread: Thread, wait: Wait) -> None:
         """End the thread's system call with EINTR because its process is stopped."""
-        signals = thread.kernel.signals
+        signals = thread.process.signals
         before, signals.thread = signals.thread, thread.signals
-        result = None if wait.interrupted is None else wait.interrupted()
+        result = wait.result_if_interrupted()
         signals.end_wait()
         signals.thread = before
         assert thread.registers is not None
@@ -220,7 +207,7 @@ class Scheduler:
         return (
             current.process is process
             and not process.stopped
-            and process.kernel.signals.nothing_pending(current.signals)
+            and process.signals.nothing_pending(current.signals)
             and not self.waiting.timed
         )
 
@@ -254,8 +241,8 @@ class Scheduler:
         self.charge_current()
         chosen = self.runnable.pop(0)
         changed = chosen is not self.current
-        self.current = chosen
-        chosen.process.kernel.signals.thread = chosen.signals
+        self.current = self.acting = chosen
+        chosen.process.signals.thread = chosen.signals
         assert chosen.registers is not None
         chosen.registers.put(hart)
         chosen.registers = None
@@ -291,43 +278,45 @@ class Scheduler:
                     self._enqueue(thread)
 
     def _is_over(self, thread: Thread, wait: Wait) -> bool:
-        signals = thread.process.kernel.signals
+        signals = thread.process.signals
         if wait.is_notified:
-            result = wait.ready()
-            if result is not None:
+            notified = wait.result()
+            if isinstance(notified, int):
                 thread.restart = None
-                return self._set_result(thread, result)
+                return self._set_result(thread, notified)
             if wait.until is None and signals.nothing_pending(thread.signals):
                 return False
         before, signals.thread = signals.thread, thread.signals
         restart, thread.restart = thread.restart, None
-        self._checked = thread
+        self.acting = thread
         try:
-            result = wait.ready()
-            if result is None and stops_waiting(self, thread):
+            try:
+                result = wait.result()
+            except WouldBlock:
+                result = None
+            if isinstance(result, Wait):  # the call made progress and waits for the rest
+                self.waiting.add(thread, result)
+                self.recheck_waits = True  # a signal may have arrived before
+                restart = restart if result.restartable else None
+                result = None
+            elif result is None and self._stops_waiting(self, thread):
                 thread.restart = restart
                 return False
-            if result is None and signals.has_pending():
-                result = None if wait.interrupted is None else wait.interrupted()
+            elif result is None and signals.has_pending():
+                result = wait.result_if_interrupted()
                 if result is None:
                     result, thread.restart = -errno.EINTR, restart
             elif result is None and wait.until is not None and self.clock.elapsed() >= wait.until:
-                result = 0 if wait.timed_out is None else wait.timed_out()
+                result = wait.result_at_timeout()
         except OSError as error:
             result = -(error.errno or errno.EIO)
         except MemoryFault:
             result = -errno.EFAULT
         except MemoryLimit:
             result = -errno.ENOMEM
-        # The call made progress and waits for the rest. It is checked again: a signal may have arrived before.
-        except Wait as further:
-            self.waiting.add(thread, further)
-            result = None
-            restart = restart if further.restartable else None
-            self.recheck_waits = True
         finally:
             signals.thread = before
-            self._checked = None
+            self.acting = self.current
         if result is None:
             thread.restart = restart
             return False
@@ -359,7 +348,11 @@ class Scheduler:
             if process.stopped
         )
         if not waits:
-            why = f"{stopped}, and no running process can continue it" if stopped else "no thread is left to run"
+            why = (
+                f"{stopped}, and no running process can continue it"
+                if stopped
+                else "no thread is left to run"
+            )
             return f"the guest waits for ever: {why}"
         others = "" if len(waits) == 1 else f" ({len(waits)} threads wait, none for an event that can happen)"
         return waits[0] + others + (f"; {stopped}" if stopped else "")

@@ -113,16 +113,18 @@ class ThreadSignals:
 
 
 class SignalState:
-    """Signals of a process; masks have bit ``signal - 1``. ``thread``: the state of the thread that has the hart."""
+    """Signals of a process; masks have bit ``signal - 1``. ``thread``: the state of the thread that has the hart.
 
-    def __init__(self, memory: GuestMemory, trampoline: int) -> None:
+    ``before_send``: called with the number of each signal that is sent, before it becomes pending.
+    """
+
+    def __init__(self, memory: GuestMemory, trampoline: int, before_send: Callable[[int], None]) -> None:
         self._memory = memory
         self._trampoline = trampoline
         self._actions: dict[int, Action] = {}
         self._pending: list[SignalInfo] = []
         self.thread = ThreadSignals()
-        self.on_send: Callable[[int], None] = lambda signal: None
-        """Called with the number of each signal that is sent, before it becomes pending."""
+        self._before_send = before_send
         self.n_changes = 0
         """How often the guest has set an action."""
         self.arrivals = 0
@@ -200,7 +202,7 @@ class SignalState:
         """
         if not 1 <= info.signal <= N_SIGNALS:
             raise ValueError(f"signal {info.signal}: expected 1 to {N_SIGNALS}")
-        self.on_send(info.signal)
+        self._before_send(info.signal)
         blocked = (self.thread if to is None else to).mask >> (info.signal - 1) & 1
         if self._is_ignored(info.signal) and not blocked:
             return

@@ -1,4 +1,4 @@
-"""Records of processes, threads, saved registers and waits.
+"""Records of processes, threads and saved registers.
 
 `scheduler` decides which thread runs; the system calls that create and end tasks are in `clone_and_exit`.
 """
@@ -6,21 +6,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from emulator.linux.abi.numbers import MASK_64
-from emulator.linux.kernel.clock import LAST_NANOSECONDS
 from emulator.linux.kernel.hart_protocol import Hart
-from emulator.linux.kernel.signals import ThreadSignals
-
-if TYPE_CHECKING:
-    from emulator.linux.kernel.linux_kernel import LinuxKernel
-
-MAX_TASKS = 4096
-"""Limit of the threads of all processes plus the zombie processes; clone fails with EAGAIN at it (RLIMIT_NPROC)."""
+from emulator.linux.kernel.limits import ResourceLimits
+from emulator.linux.kernel.process_timers import ProcessTimers
+from emulator.linux.kernel.signals import SignalState, ThreadSignals
+from emulator.linux.kernel.waits import Wait
+from emulator.linux.loader.process_image import ProcessImage
+from emulator.linux.mm.mappings import Mappings
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.memory import GuestMemory
 
 
 class Registers(NamedTuple):
@@ -59,52 +57,6 @@ class Registers(NamedTuple):
         return Registers(values, self.pc, self.fcsr)
 
 
-class WhenStopped(Enum):
-    """What a stop of the process does to a waiting system call (signal(7)): it continues with the same timeout, its
-    timeout is paused, or it fails with EINTR."""
-
-    CONTINUES = 0
-    PAUSES_TIMEOUT = 1
-    FAILS = 2
-
-
-class Wait(Exception):
-    """Raised by a system call that has to wait.
-
-    ``ready``: returns the call's result when the wait is over, else None; called after every event or, if
-    ``is_notified``, only after `WaitQueue.notify`.
-    ``until``: timeout in elapsed nanoseconds, at which ``timed_out`` gives the result; None: no timeout.
-    ``restartable``: whether the call may be restarted after a signal handler. ``interrupted``: called when a signal
-    ends the call; returns its result, or None for EINTR. ``when_stopped``: what a stop of the process does to the call.
-    ``deadlock``: the message if no event can ever end the wait.
-    """
-
-    def __init__(
-        self,
-        ready: Callable[[], int | None],
-        until: int | None = None,
-        timed_out: Callable[[], int] | None = None,
-        restartable: bool = False,
-        interrupted: Callable[[], int | None] | None = None,
-        when_stopped: WhenStopped = WhenStopped.CONTINUES,
-        is_notified: bool = False,
-        deadlock: str = "the guest waits for ever: no timer and no other process will send it a signal",
-    ) -> None:
-        super().__init__(deadlock)
-        self.ready = ready
-        self.until = None if until is None else min(until, LAST_NANOSECONDS)
-        self.timed_out = timed_out
-        self.restartable = restartable
-        self.interrupted = interrupted
-        self.when_stopped = when_stopped
-        self.is_notified = is_notified
-        self.deadlock = deadlock
-
-
-class Replaced(Exception):
-    """Raised by a call without a result: the calling thread has ended or executes another program."""
-
-
 @dataclass(eq=False)
 class Thread:
     """A thread. ``registers``: its registers while it does not run; ``restart``: the first argument of an interrupted
@@ -122,10 +74,6 @@ class Thread:
     used_nanoseconds: int = 0
     """Processor time up to the last charge (`Scheduler.charge_current`)."""
 
-    @property
-    def kernel(self) -> LinuxKernel:
-        return self.process.kernel
-
 
 @dataclass(eq=False)
 class Process:
@@ -135,7 +83,7 @@ class Process:
     its parent ignores SIGCHLD. ``borrows_memory``: it uses the parent's memory until it executes a program or ends
     (vfork). ``stopped``: the signal that has stopped it, 0 while it runs; ``stop_unreported``: the stop was not yet
     reported to the parent; ``continue_unreported``: it was continued and that was not yet reported. ``is_adopted``:
-    the parent that started it has ended."""
+    the parent that started it has ended. The fields of the program that it executes are set by `programs`."""
 
     pid: int
     parent: Process | None
@@ -160,4 +108,11 @@ class Process:
     """Processor time of the ended threads."""
     children_nanoseconds: int = 0
     """Processor time of the reaped children and their reaped children."""
-    kernel: LinuxKernel = field(init=False)
+    memory: GuestMemory = field(init=False)
+    program: ProcessImage = field(init=False)
+    program_path: str = field(init=False)
+    files: VirtualFiles = field(init=False)
+    signals: SignalState = field(init=False)
+    mappings: Mappings = field(init=False)
+    timers: ProcessTimers = field(init=False)
+    limits: ResourceLimits = field(init=False)

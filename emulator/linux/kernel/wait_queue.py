@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from emulator.linux.kernel.tasks import Thread, Wait
+from emulator.linux.kernel.tasks import Thread
+from emulator.linux.kernel.waits import Wait
 
 
 class WaitQueue:

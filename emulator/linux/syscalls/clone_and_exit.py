@@ -1,4 +1,7 @@
-"""clone and exit: creating and ending threads and processes. Every public method is the system call of that name."""
+"""clone and exit: creating and ending threads and processes.
+
+Every public function handles the system call of that name.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ import struct
 from emulator.linux.abi.numbers import Signal
 from emulator.linux.kernel import job_control as jobs
 from emulator.linux.kernel.hart_protocol import GuestExit, Hart
-from emulator.linux.kernel.scheduler import Scheduler
+from emulator.linux.kernel.pid_file import PidFile
+from emulator.linux.kernel.programs import fork_process, release_process
 from emulator.linux.kernel.signals import SIG_IGN, ThreadSignals
-from emulator.linux.kernel.tasks import Process, Registers, Replaced, Thread, Wait
-from emulator.linux.syscalls.base import KernelCalls
+from emulator.linux.kernel.system import System
+from emulator.linux.kernel.task import Task
+from emulator.linux.kernel.tasks import Process, Registers, Thread
+from emulator.linux.kernel.waits import Wait
 from emulator.linux.syscalls.futex import release_futexes
-from emulator.linux.syscalls.optional.pidfd import PidFile
-from emulator.linux.syscalls.optional.sysv_semaphores import undo_semaphores
 from emulator.linux.syscalls.wait_children import end_info
 from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
-from emulator.memory import GuestMemory
 
 _CLONE_VM, _CLONE_FS, _CLONE_FILES, _CLONE_SIGHAND = 0x100, 0x200, 0x400, 0x800
 _CLONE_PIDFD, _CLONE_VFORK, _CLONE_PARENT, _CLONE_THREAD = 0x1000, 0x4000, 0x8000, 0x1_0000
@@ -35,140 +38,146 @@ _SA_NOCLDWAIT = 2
 _STACK_POINTER, _THREAD_POINTER = 2, 4
 
 
-class TaskCalls(KernelCalls):
-    # Identity
+# Identity
 
-    def getpid(self) -> int:
-        return self._owner.pid
 
-    def gettid(self) -> int:
-        return self._scheduler.current.tid
+def getpid(task: Task) -> int:
+    return task.process.pid
 
-    def getppid(self) -> int:
-        return 1 if self._owner.parent is None else self._owner.parent.pid
 
-    # Starting
+def gettid(task: Task) -> int:
+    return task.thread.tid
 
-    def clone(
-        self, hart: Hart, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int
-    ) -> int:
-        # with CLONE_PIDFD, clone writes the pidfd to the address of the parent's tid
-        return self._clone(
-            hart, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid, parent_tid
-        )
 
-    def clone3(self, hart: Hart, address: int, size: int) -> int:
-        if size < 64:
-            raise OSError(errno.EINVAL, "clone3")
-        flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, thread_pointer = struct.unpack(
-            "<8Q", self._memory.read(address, 64)
-        )
-        top = stack + stack_bytes if stack else 0
-        return self._clone(hart, flags, exit_signal, top, parent_tid, thread_pointer, child_tid, pidfd)
+def getppid(task: Task) -> int:
+    return 1 if task.process.parent is None else task.process.parent.pid
 
-    def _clone(
-        self, hart: Hart, flags: int, exit_signal: int, stack: int, parent_tid: int, thread_pointer: int,
-        child_tid: int, pidfd: int,
-    ) -> int:  # fmt: skip
-        if flags & ~_CLONE_KNOWN:
-            self._scheduler.report(f"clone with flags {flags & ~_CLONE_KNOWN:#x}")
-            raise OSError(errno.EINVAL, "clone flags")
-        is_thread = bool(flags & _CLONE_THREAD)
-        if is_thread and not (flags & _CLONE_VM and flags & _CLONE_SIGHAND):
-            raise OSError(errno.EINVAL, "a thread must share memory and handlers")
-        if flags & _CLONE_PIDFD and is_thread:
-            raise OSError(errno.EINVAL, "a pidfd of a thread")
-        if flags & _CLONE_PIDFD and len(self._table.items()) >= MAX_DESCRIPTORS:
-            raise OSError(errno.EMFILE, "descriptors")
-        self._scheduler.check_room(self._kernel.limits.max_tasks)
-        caller = self._scheduler.current
-        tid = self._scheduler.new_pid()
-        process = self._owner if is_thread else self._fork(tid, flags, exit_signal)
-        signals = ThreadSignals(caller.signals.mask)
-        if not is_thread and not (flags & _CLONE_VM and not flags & _CLONE_VFORK):
-            signals.alternate_stack = caller.signals.alternate_stack
-        thread = Thread(tid, process, signals, caller.name)
-        process.threads.append(thread)
-        if not is_thread:
-            process.kernel.signals.thread = signals
-        thread.registers = self._child_registers(hart, flags, stack, thread_pointer)
-        if flags & _CLONE_PARENT_SETTID:
-            self._memory.write_int(parent_tid, 4, tid)
-        if flags & _CLONE_CHILD_SETTID:
-            process.kernel.memory.write_int(child_tid, 4, tid)
-        if flags & _CLONE_CHILD_CLEARTID:
-            thread.clear_tid_address = child_tid
-        if flags & _CLONE_PIDFD:
-            number = self._table.install(PidFile(process, 0), close_on_exec=True)
-            self._memory.write_int(pidfd, 4, number)
-        self._scheduler.add(thread)
-        if flags & _CLONE_VFORK and not is_thread:
-            raise Wait(lambda: None if process.borrows_memory else tid)
-        return tid
 
-    @staticmethod
-    def _child_registers(hart: Hart, flags: int, stack: int, thread_pointer: int) -> Registers:
-        mine = Registers.of(hart).with_result(0)
-        if stack:
-            mine = mine.with_x(_STACK_POINTER, stack)
-        return mine.with_x(_THREAD_POINTER, thread_pointer) if flags & _CLONE_SETTLS else mine
+# Starting
 
-    def _fork(self, pid: int, flags: int, exit_signal: int) -> Process:
-        from emulator.linux.kernel.linux_kernel import LinuxKernel
 
-        parent = self._owner.parent if flags & _CLONE_PARENT and self._owner.parent else self._owner
-        shares = bool(flags & _CLONE_VM)
-        memory = self._memory if shares else self._memory.copy()
-        if not shares and self._scheduler.on_fork is not None:
-            self._scheduler.on_fork(self._memory, memory)
-        child = Process(pid, parent, self._owner.group, self._owner.session, exit_signal)
-        child.nice, child.policy = self._owner.nice, self._owner.policy
-        child.borrows_memory = bool(flags & _CLONE_VFORK)
-        files = self._files.fork(share_descriptors=bool(flags & _CLONE_FILES))
-        kernel = LinuxKernel(memory, self._kernel.process, files, before=self._kernel, owner=child)
-        kernel.memory_calls.continue_from(self._kernel.memory_calls)
-        kernel.signals.copy_actions(self._kernel.signals, keep_handlers=not flags & _CLONE_CLEAR_SIGHAND)
-        parent.children.append(child)
-        self._scheduler.processes[pid] = child
-        return child
+def clone(
+    task: Task, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int
+) -> int | Wait:
+    # with CLONE_PIDFD, clone writes the pidfd to the address of the parent's tid
+    return _clone(task, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid, parent_tid)
 
-    # Ending
 
-    def exit(self, hart: Hart, status: int) -> int:
-        if len(self._owner.threads) == 1:
-            raise GuestExit(status & 0xFF)
-        end_thread(self._scheduler, self._scheduler.current, self._memory)
-        self._scheduler.switch(hart)
-        raise Replaced
+def clone3(task: Task, address: int, size: int) -> int | Wait:
+    if size < 64:
+        raise OSError(errno.EINVAL, "clone3")
+    flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_bytes, thread_pointer = struct.unpack(
+        "<8Q", task.memory.read(address, 64)
+    )
+    top = stack + stack_bytes if stack else 0
+    return _clone(task, flags, exit_signal, top, parent_tid, thread_pointer, child_tid, pidfd)
 
-    def exit_group(self, status: int) -> int:
+
+def _clone(
+    task: Task, flags: int, exit_signal: int, stack: int, parent_tid: int, thread_pointer: int,
+    child_tid: int, pidfd: int,
+) -> int | Wait:  # fmt: skip
+    if flags & ~_CLONE_KNOWN:
+        task.report(f"clone with flags {flags & ~_CLONE_KNOWN:#x}")
+        raise OSError(errno.EINVAL, "clone flags")
+    is_thread = bool(flags & _CLONE_THREAD)
+    if is_thread and not (flags & _CLONE_VM and flags & _CLONE_SIGHAND):
+        raise OSError(errno.EINVAL, "a thread must share memory and handlers")
+    if flags & _CLONE_PIDFD and is_thread:
+        raise OSError(errno.EINVAL, "a pidfd of a thread")
+    if flags & _CLONE_PIDFD and len(task.descriptors.items()) >= MAX_DESCRIPTORS:
+        raise OSError(errno.EMFILE, "descriptors")
+    task.scheduler.check_room(task.process.limits.max_tasks)
+    caller = task.thread
+    tid = task.scheduler.new_pid()
+    process = task.process if is_thread else _fork(task, tid, flags, exit_signal)
+    signals = ThreadSignals(caller.signals.mask)
+    if not is_thread and not (flags & _CLONE_VM and not flags & _CLONE_VFORK):
+        signals.alternate_stack = caller.signals.alternate_stack
+    thread = Thread(tid, process, signals, caller.name)
+    process.threads.append(thread)
+    if not is_thread:
+        process.signals.thread = signals
+    thread.registers = _child_registers(task.hart, flags, stack, thread_pointer)
+    if flags & _CLONE_PARENT_SETTID:
+        task.memory.write_int(parent_tid, 4, tid)
+    if flags & _CLONE_CHILD_SETTID:
+        process.memory.write_int(child_tid, 4, tid)
+    if flags & _CLONE_CHILD_CLEARTID:
+        thread.clear_tid_address = child_tid
+    if flags & _CLONE_PIDFD:
+        number = task.descriptors.install(PidFile(process, 0), close_on_exec=True)
+        task.memory.write_int(pidfd, 4, number)
+    task.scheduler.add(thread)
+    if flags & _CLONE_VFORK and not is_thread:
+        return Wait(_tid_when_released, process, tid)
+    return tid
+
+
+def _tid_when_released(child: Process, tid: int) -> int | None:
+    """vfork: the parent waits until the child does not use its memory any more."""
+    return None if child.borrows_memory else tid
+
+
+def _child_registers(hart: Hart, flags: int, stack: int, thread_pointer: int) -> Registers:
+    mine = Registers.of(hart).with_result(0)
+    if stack:
+        mine = mine.with_x(_STACK_POINTER, stack)
+    return mine.with_x(_THREAD_POINTER, thread_pointer) if flags & _CLONE_SETTLS else mine
+
+
+def _fork(task: Task, pid: int, flags: int, exit_signal: int) -> Process:
+    parent = task.process.parent if flags & _CLONE_PARENT and task.process.parent else task.process
+    shares = bool(flags & _CLONE_VM)
+    memory = task.memory if shares else task.memory.copy()
+    if not shares and task.scheduler.on_fork is not None:
+        task.scheduler.on_fork(task.memory, memory)
+    child = Process(pid, parent, task.process.group, task.process.session, exit_signal)
+    child.nice, child.policy = task.process.nice, task.process.policy
+    child.borrows_memory = bool(flags & _CLONE_VFORK)
+    files = task.files.fork(share_descriptors=bool(flags & _CLONE_FILES))
+    fork_process(task.system, child, task.process, memory, files, not flags & _CLONE_CLEAR_SIGHAND)
+    parent.children.append(child)
+    task.scheduler.processes[pid] = child
+    return child
+
+
+# Ending
+
+
+def exit(task: Task, status: int) -> None:
+    if len(task.process.threads) == 1:
         raise GuestExit(status & 0xFF)
+    end_thread(task.system, task.thread)
+    task.scheduler.switch(task.hart)
 
 
-def end_thread(scheduler: Scheduler, thread: Thread, memory: GuestMemory) -> None:
+def exit_group(task: Task, status: int) -> None:
+    raise GuestExit(status & 0xFF)
+
+
+def end_thread(system: System, thread: Thread) -> None:
     """End a thread; if it is the current one, the caller must call `Scheduler.switch`."""
+    scheduler, process = system.scheduler, thread.process
     scheduler.charge_current()
     scheduler.remove(thread)
-    thread.process.threads.remove(thread)
-    thread.process.ended_nanoseconds += thread.used_nanoseconds
-    release_futexes(scheduler, thread, memory)
+    process.threads.remove(thread)
+    process.ended_nanoseconds += thread.used_nanoseconds
+    release_futexes(system.futexes, thread, process.memory)
     if thread is scheduler.current:
-        rest = thread.process.threads
-        thread.process.kernel.signals.thread = rest[0].signals if rest else thread.signals
+        process.signals.thread = process.threads[0].signals if process.threads else thread.signals
 
 
-def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
+def end_process(system: System, process: Process, status: int) -> None:
     """End a process other than the first one, with ``status`` as wait4 reports it.
 
     The caller must call `Scheduler.switch`."""
-    kernel = process.kernel
+    scheduler = system.scheduler
     for thread in list(process.threads):
-        end_thread(scheduler, thread, kernel.memory)
-    kernel.release()
-    kernel.files.descriptors.release()
-    kernel.files.locks.release(process.pid)
-    kernel.files.locks.release_closed()
-    undo_semaphores(scheduler, process)
+        end_thread(system, thread)
+    release_process(process)
+    for listener in system.process_listeners:
+        listener.process_ended(process)
     process.status = status
     process.borrows_memory, process.stopped = False, 0
     first = next(iter(scheduler.processes.values()))
@@ -182,9 +191,9 @@ def end_process(scheduler: Scheduler, process: Process, status: int) -> None:
     assert parent is not None
     if parent.status is not None:
         parent = first
-    action = parent.kernel.signals.action(Signal.SIGCHLD)
+    action = parent.signals.action(Signal.SIGCHLD)
     if process.exit_signal:
-        parent.kernel.signals.send(end_info(process))
+        parent.signals.send(end_info(process))
     if action.handler == SIG_IGN or action.flags & _SA_NOCLDWAIT:
         parent.children.remove(process)
         process.is_reaped = True

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from emulator.linux.abi.numbers import Signal, signed
 from emulator.linux.kernel.job_control import CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, child_info
+from emulator.linux.kernel.pid_file import PidFile
 from emulator.linux.kernel.signals import SignalInfo
-from emulator.linux.kernel.tasks import Process, Wait
-from emulator.linux.syscalls.base import KernelCalls
+from emulator.linux.kernel.task import Task
+from emulator.linux.kernel.tasks import Process
+from emulator.linux.kernel.waits import Wait
 from emulator.linux.syscalls.clocks_and_timers import packed_usage
-from emulator.linux.syscalls.optional.pidfd import PidFile
 
 _WNOHANG, _WSTOPPED, _WEXITED, _WCONTINUED, _WNOWAIT = 1, 2, 4, 8, 0x100_0000
 _WHICH_CHILDREN = 0xE000_0000  # __WNOTHREAD, __WALL, __WCLONE
@@ -56,94 +58,125 @@ def _state_change(child: Process, options: int) -> _StateChange | None:
     return None
 
 
-class WaitCalls(KernelCalls):
-    def wait4(self, pid: int, status: int, options: int, usage: int) -> int:
-        number, options = signed(pid, 32), options & 0xFFFF_FFFF
-        if options & ~(_WNOHANG | _WSTOPPED | _WCONTINUED | _WHICH_CHILDREN):
-            raise OSError(errno.EINVAL, "wait4")
-        if number == -(1 << 31):
-            raise OSError(errno.ESRCH, "no such group")
-        group = self._owner.group if number == 0 else -number
+def wait4(task: Task, pid: int, status: int, options: int, usage: int) -> int | Wait:
+    number, options = signed(pid, 32), options & 0xFFFF_FFFF
+    if options & ~(_WNOHANG | _WSTOPPED | _WCONTINUED | _WHICH_CHILDREN):
+        raise OSError(errno.EINVAL, "wait4")
+    if number == -(1 << 31):
+        raise OSError(errno.ESRCH, "no such group")
+    group = task.process.group if number == 0 else -number
 
-        def matches(child: Process) -> bool:
-            return number == -1 or child.pid == number or (number <= 0 and child.group == group)
+    request = _Request(
+        task,
+        _P_ALL if number == -1 else _P_PID if number > 0 else _P_PGID,
+        number if number > 0 else group,
+        options | _WEXITED,
+        status,
+        usage,
+    )
+    return _wait(_report_status, request, bool(options & _WNOHANG), 0)
 
-        def ready() -> int | None:
-            change = self._first_change(matches, options | _WEXITED)
-            if change is None:
-                return None
-            if status:
-                self._memory.write_int(status, 4, change.status)
-            if usage:
-                self._memory.write(usage, packed_usage(change.child.ended_nanoseconds, 0))
-            self._mark_reported(change)
-            return change.child.pid
 
-        return self._wait(ready, bool(options & _WNOHANG))
+@dataclass(frozen=True)
+class _Request:
+    """The children that a call waits for and where to write the result. ``which``: ``P_ALL``, ``P_PID`` or ``P_PGID``,
+    with ``number``; ``address``: of the status (wait4) or siginfo (waitid), 0 for none; ``usage``: of the rusage."""
 
-    def waitid(self, kind: int, pid: int, address: int, options: int, usage: int) -> int:
-        number, options = signed(pid, 32), options & 0xFFFF_FFFF
-        known = _WNOHANG | _WNOWAIT | _WEXITED | _WSTOPPED | _WCONTINUED | _WHICH_CHILDREN
-        if options & ~known or not options & (_WEXITED | _WSTOPPED | _WCONTINUED):
-            raise OSError(errno.EINVAL, "waitid")
-        no_hang, otherwise = bool(options & _WNOHANG), 0
-        if kind == _P_PIDFD:
-            if number < 0:
-                raise OSError(errno.EINVAL, "pidfd")
-            file = self._file(pid)
-            if not isinstance(file, PidFile):
-                raise OSError(errno.EBADF, "pidfd")
-            if file.non_blocking:
-                no_hang, otherwise = True, 0 if no_hang else -errno.EAGAIN
-            kind, number = _P_PID, file.process.pid
-        if kind not in (_P_ALL, _P_PID, _P_PGID) or (kind != _P_ALL and number < (kind == _P_PID)):
-            raise OSError(errno.EINVAL, "waitid")
-        if kind == _P_PGID:
-            number = number or self._owner.group
+    task: Task
+    which: int
+    number: int
+    options: int
+    address: int
+    usage: int
 
-        def matches(child: Process) -> bool:
-            return kind == _P_ALL or (child.pid if kind == _P_PID else child.group) == number
+    def matches(self, child: Process) -> bool:
+        return self.which == _P_ALL or (child.pid if self.which == _P_PID else child.group) == self.number
 
-        def ready() -> int | None:
-            change = self._first_change(matches, options)
-            if change is None:
-                return None
-            if address:
-                self._memory.write(address, change.info().packed())
-            if usage:
-                self._memory.write(usage, packed_usage(change.child.ended_nanoseconds, 0))
-            if not options & _WNOWAIT:
-                self._mark_reported(change)
-            return 0
 
-        if no_hang and address:
-            self._memory.write(address, bytes(_INFO_BYTES))
-        return self._wait(ready, no_hang, otherwise)
+def _report_status(request: _Request) -> int | None:
+    """wait4: write the first state change and return the child's pid; None without one."""
+    change, memory = _first_change(request), request.task.memory
+    if change is None:
+        return None
+    if request.address:
+        memory.write_int(request.address, 4, change.status)
+    if request.usage:
+        memory.write(request.usage, packed_usage(change.child.ended_nanoseconds, 0))
+    _mark_reported(request.task, change)
+    return change.child.pid
 
-    def _wait(self, ready: Callable[[], int | None], no_hang: bool, otherwise: int = 0) -> int:
-        result = ready()
-        if result is not None:
-            return result
-        if no_hang:
-            return otherwise
-        raise Wait(ready, restartable=True, deadlock="the guest waits for ever for a child that does not end")
 
-    def _first_change(self, matches: Callable[[Process], bool], options: int) -> _StateChange | None:
-        """The state change of the first matching child with an unreported one, or None. Raises OSError(ECHILD)."""
-        children = [child for child in self._owner.children if matches(child)]
-        if not children:
-            raise OSError(errno.ECHILD, "no such child")
-        return next((change for child in children if (change := _state_change(child, options)) is not None), None)
+def waitid(task: Task, kind: int, pid: int, address: int, options: int, usage: int) -> int | Wait:
+    number, options = signed(pid, 32), options & 0xFFFF_FFFF
+    known = _WNOHANG | _WNOWAIT | _WEXITED | _WSTOPPED | _WCONTINUED | _WHICH_CHILDREN
+    if options & ~known or not options & (_WEXITED | _WSTOPPED | _WCONTINUED):
+        raise OSError(errno.EINVAL, "waitid")
+    no_hang, otherwise = bool(options & _WNOHANG), 0
+    if kind == _P_PIDFD:
+        if number < 0:
+            raise OSError(errno.EINVAL, "pidfd")
+        file = task.file(pid)
+        if not isinstance(file, PidFile):
+            raise OSError(errno.EBADF, "pidfd")
+        if file.non_blocking:
+            no_hang, otherwise = True, 0 if no_hang else -errno.EAGAIN
+        kind, number = _P_PID, file.process.pid
+    if kind not in (_P_ALL, _P_PID, _P_PGID) or (kind != _P_ALL and number < (kind == _P_PID)):
+        raise OSError(errno.EINVAL, "waitid")
+    if kind == _P_PGID:
+        number = number or task.process.group
 
-    def _mark_reported(self, change: _StateChange) -> None:
-        """Mark a state change as reported; an ended child is reaped."""
-        child = change.child
-        if change.code == CLD_STOPPED:
-            child.stop_unreported = False
-        elif change.code == CLD_CONTINUED:
-            child.continue_unreported = False
-        else:
-            self._owner.children.remove(child)
-            self._owner.children_nanoseconds += child.ended_nanoseconds + child.children_nanoseconds
-            child.is_reaped = True
-            del self._scheduler.processes[child.pid]
+    if no_hang and address:
+        task.memory.write(address, bytes(_INFO_BYTES))
+    return _wait(_report_info, _Request(task, kind, number, options, address, usage), no_hang, otherwise)
+
+
+def _report_info(request: _Request) -> int | None:
+    """waitid: write the siginfo of the first state change and return 0; None without one."""
+    change, memory = _first_change(request), request.task.memory
+    if change is None:
+        return None
+    if request.address:
+        memory.write(request.address, change.info().packed())
+    if request.usage:
+        memory.write(request.usage, packed_usage(change.child.ended_nanoseconds, 0))
+    if not request.options & _WNOWAIT:
+        _mark_reported(request.task, change)
+    return 0
+
+
+def _wait(
+    report: Callable[[_Request], int | None], request: _Request, no_hang: bool, otherwise: int
+) -> int | Wait:
+    """The result of ``report``; without one, ``otherwise`` if the call does not wait, else a `Wait`."""
+    result = report(request)
+    if result is not None:
+        return result
+    if no_hang:
+        return otherwise
+    return Wait(
+        report, request, restartable=True, deadlock="the guest waits for ever for a child that does not end"
+    )
+
+
+def _first_change(request: _Request) -> _StateChange | None:
+    """The state change of the first matching child with an unreported one, or None. Raises OSError(ECHILD)."""
+    children = [child for child in request.task.process.children if request.matches(child)]
+    if not children:
+        raise OSError(errno.ECHILD, "no such child")
+    changes = (_state_change(child, request.options) for child in children)
+    return next((change for change in changes if change is not None), None)
+
+
+def _mark_reported(task: Task, change: _StateChange) -> None:
+    """Mark a state change as reported; an ended child is reaped."""
+    child = change.child
+    if change.code == CLD_STOPPED:
+        child.stop_unreported = False
+    elif change.code == CLD_CONTINUED:
+        child.continue_unreported = False
+    else:
+        task.process.children.remove(child)
+        task.process.children_nanoseconds += child.ended_nanoseconds + child.children_nanoseconds
+        child.is_reaped = True
+        del task.scheduler.processes[child.pid]

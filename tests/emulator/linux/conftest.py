@@ -14,7 +14,7 @@ import pytest
 
 from emulator.linux.abi.numbers import SYSTEM_CALL_NAMES
 from emulator.linux.kernel.hart_protocol import GuestExit
-from emulator.linux.kernel.linux_kernel import LinuxKernel
+from emulator.linux.linux_kernel import LinuxKernel
 from emulator.linux.loader.elf import load_image
 from emulator.linux.loader.process_image import Layout, build_process
 from emulator.linux.vfs.files import VirtualFiles

@@ -28,7 +28,7 @@ def test_the_interpreter_starts_the_program(root: Path, engine: str) -> None:
         assert machine.process.interpreter.bias % 0x10000 == 0
         maps = machine.files.contents("/proc/self/maps").decode()
         assert {line.split()[-1] for line in maps.splitlines()} >= {"/program", INTERPRETER, "[stack]"}
-        where = machine.kernel.memory_calls.file_at(machine.process.interpreter.entry)
+        where = machine.kernel.mappings.file_at(machine.process.interpreter.entry)
         assert where is not None
         assert where.startswith(f"{INTERPRETER}+0x")
 

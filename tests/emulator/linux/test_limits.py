@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator.linux.kernel.tasks import MAX_TASKS
+from emulator.linux.kernel.limits import MAX_TASKS
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 

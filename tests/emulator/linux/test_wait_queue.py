@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from emulator.linux.kernel.scheduler import Scheduler
 from emulator.linux.kernel.signals import ThreadSignals
-from emulator.linux.kernel.tasks import Process, Thread, Wait
+from emulator.linux.kernel.tasks import Process, Thread
 from emulator.linux.kernel.wait_queue import WaitQueue
+from emulator.linux.kernel.waits import Wait, never
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
 
@@ -68,7 +69,7 @@ def test_those_are_asked_whose_wait_may_be_over(steps: list[tuple[Any, ...]]) ->
         asked: list[Thread] = []
         what, *rest = step
         if what == "add":
-            queue.add(threads[rest[0]], Wait(lambda: None, rest[2], is_notified=rest[1]))
+            queue.add(threads[rest[0]], Wait(never, until=rest[2], is_notified=rest[1]))
         elif what == "remove":
             queue.remove(threads[rest[0]])
         elif what == "tell":

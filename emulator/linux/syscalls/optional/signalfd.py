@@ -1,4 +1,4 @@
-"""signalfd: an open file whose reads take pending signals of the reading process and thread."""
+"""signalfd: an open file whose reads take pending signals of the reading process and thread, and its system call."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import errno
 import os
 import stat
 import struct
+from functools import partial
 
-from emulator.linux.abi.numbers import Signal
+from emulator.linux.abi.numbers import Signal, signed
 from emulator.linux.kernel.scheduler import Scheduler
 from emulator.linux.kernel.signals import SI_KERNEL, SI_TIMER, SI_USER, SignalInfo
+from emulator.linux.kernel.task import Task
+from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.linux.vfs.open_files import POLLIN, FileStatus, OpenFile
 
 RECORD_BYTES = 128
@@ -25,8 +28,9 @@ class SignalFile(OpenFile):
     after a fork, parent and child read different signals from the same file."""
 
     def __init__(self, flags: int, mask: int, scheduler: Scheduler) -> None:
-        status = FileStatus(stat.S_IFREG | 0o600, 0, 1)
-        super().__init__("anon_inode:[signalfd]", flags | os.O_RDWR, lambda: status)
+        super().__init__(
+            "anon_inode:[signalfd]", flags | os.O_RDWR, partial(FileStatus, stat.S_IFREG | 0o600, 0, 1)
+        )
         self._scheduler = scheduler
         self.set_mask(mask)
 
@@ -35,7 +39,7 @@ class SignalFile(OpenFile):
         self._mask = mask & ~_NEVER
 
     def read(self, n_bytes: int) -> bytes:
-        signals = self._scheduler.acting.kernel.signals
+        signals = self._scheduler.acting.process.signals
         if n_bytes < RECORD_BYTES:
             raise OSError(errno.EINVAL, "signalfd")
         found: list[bytes] = []
@@ -49,9 +53,25 @@ class SignalFile(OpenFile):
         return b"".join(found)
 
     def poll(self) -> int:
-        signals = self._scheduler.acting.kernel.signals
+        signals = self._scheduler.acting.process.signals
         self.changes = signals.arrivals
         return POLLIN if signals.next_pending(~self._mask) is not None else 0
+
+
+def signalfd4(task: Task, fd: int, mask: int, size: int, flags: int) -> int:
+    if size != 8:
+        raise OSError(errno.EINVAL, "sigset size")
+    signals = task.memory.read_int(mask, 8)
+    if flags & 0xFFFF_FFFF & ~(os.O_CLOEXEC | os.O_NONBLOCK):
+        raise OSError(errno.EINVAL, "signalfd4")
+    if signed(fd, 32) == -1:
+        made = SignalFile(flags & os.O_NONBLOCK, signals, task.scheduler)
+        return task.descriptors.install(made, close_on_exec=bool(flags & os.O_CLOEXEC))
+    file = task.file(fd)
+    if not isinstance(file, SignalFile):
+        raise OSError(errno.EINVAL, "signalfd")
+    file.set_mask(signals)
+    return signed(fd, 32)
 
 
 def _record(info: SignalInfo) -> bytes:
@@ -77,3 +97,6 @@ def _record(info: SignalInfo) -> bytes:
         "<IiiIIiIIIIiIQQQQ", info.signal, 0, info.code, pid, user, descriptor, timer, band, overrun, 0, status,
         pointer & 0xFFFF_FFFF, pointer, user_time, system_time, address,
     ).ljust(RECORD_BYTES, b"\0")  # fmt: skip
+
+
+register(Group("signalfd", {74: Syscall("signalfd4", signalfd4)}))

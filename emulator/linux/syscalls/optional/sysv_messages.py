@@ -1,16 +1,16 @@
-"""System V message queues. Every public method of `MessageCalls` is the system call of that name."""
+"""System V message queues. Every public function handles the system call of that name."""
 
 from __future__ import annotations
 
 import errno
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.clock import NANOSECONDS
-from emulator.linux.kernel.tasks import Wait
-from emulator.linux.syscalls.base import KernelCalls
+from emulator.linux.kernel.task import Task
+from emulator.linux.kernel.waits import Wait
 from emulator.linux.syscalls.optional.sysv_ipc import (
     IPC_INFO,
     IPC_NOWAIT,
@@ -23,6 +23,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcObject,
     IpcTable,
 )
+from emulator.linux.syscalls.syscall import PARTIAL, Group, Syscall, register
 
 MAX_QUEUES, MAX_MESSAGE_BYTES, MAX_QUEUE_BYTES = 32, 8192, 16384
 """MSGMNI, MSGMAX, MSGMNB; MSGMNB also limits the number of messages of a queue."""
@@ -69,123 +70,161 @@ class MessageQueue(IpcObject):
         return message
 
 
-class MessageCalls(KernelCalls):
-    def msgget(self, key: int, flags: int) -> int:
-        table = self._queues
-        known = table.known(key, flags)
-        if known is not None:
-            table.check_mode(known[1], flags)
-            return known[0]
-        return table.add(MessageQueue(signed(key, 32), flags, self._now()))
+def msgget(task: Task, key: int, flags: int) -> int:
+    table = _queues(task)
+    known = table.known(key, flags)
+    if known is not None:
+        table.check_mode(known[1], flags)
+        return known[0]
+    return table.add(MessageQueue(signed(key, 32), flags, _now(task)))
 
-    def msgsnd(self, identifier: int, address: int, size: int, flags: int) -> int:
-        (kind,) = struct.unpack("<q", self._memory.read(address, 8))
-        if size > MAX_MESSAGE_BYTES or signed(identifier, 32) < 0 or kind < 1:
-            raise OSError(errno.EINVAL, "msgsnd")
-        message = Message(kind, self._memory.read(address + 8, size))
-        queue = self._queues.get(identifier)
-        queue.check(WRITE_ACCESS)
 
-        def ready() -> int | None:
-            self._must_be_there(queue)
-            if not queue.has_room(size):
-                return None
-            queue.put(message)
-            queue.sender, queue.sent_seconds = self._owner.pid, self._now()
-            return 0
+def msgsnd(task: Task, identifier: int, address: int, size: int, flags: int) -> int | Wait:
+    (kind,) = struct.unpack("<q", task.memory.read(address, 8))
+    if size > MAX_MESSAGE_BYTES or signed(identifier, 32) < 0 or kind < 1:
+        raise OSError(errno.EINVAL, "msgsnd")
+    message = Message(kind, task.memory.read(address + 8, size))
+    queue = _queues(task).get(identifier)
+    queue.check(WRITE_ACCESS)
 
-        return self._wait(
-            ready, flags, errno.EAGAIN, "sends to a full queue that no other task receives from"
+    return _wait(
+        _put,
+        (task, queue, message),
+        flags,
+        errno.EAGAIN,
+        "sends to a full queue that no other task receives from",
+    )
+
+
+def _put(task: Task, queue: MessageQueue, message: Message) -> int | None:
+    """Add a message to a queue and return 0; None if it has no room."""
+    _check_exists(queue)
+    if not queue.has_room(len(message.data)):
+        return None
+    queue.put(message)
+    queue.sender, queue.sent_seconds = task.process.pid, _now(task)
+    return 0
+
+
+def msgrcv(task: Task, identifier: int, address: int, size: int, kind: int, flags: int) -> int | Wait:
+    selected = signed(kind, 64)
+    if signed(identifier, 32) < 0 or size >> 63:
+        raise OSError(errno.EINVAL, "msgrcv")
+    if flags & _COPY:
+        task.report("msgrcv with MSG_COPY")
+        raise OSError(errno.ENOSYS, "MSG_COPY")
+    queue = _queues(task).get(identifier)
+    queue.check(READ_ACCESS)
+
+    arguments = (task, queue, address, size, selected, flags)
+    return _wait(
+        _receive, arguments, flags, errno.ENOMSG, "receives from a queue that no other task sends to"
+    )
+
+
+def _receive(task: Task, queue: MessageQueue, address: int, size: int, kind: int, flags: int) -> int | None:
+    """Take the message of ``kind`` from a queue, write it and return its bytes; None without one."""
+    _check_exists(queue)
+    at = queue.find(kind, flags)
+    if at is None:
+        return None
+    if len(queue.messages[at].data) > size and not flags & _NOERROR:
+        raise OSError(errno.E2BIG, "message")
+    message = queue.take(at)
+    queue.receiver, queue.received_seconds = task.process.pid, _now(task)
+    data = message.data[:size]
+    task.memory.write(address, struct.pack("<q", message.kind) + data)
+    return len(data)
+
+
+def msgctl(task: Task, identifier: int, command: int, address: int) -> int:
+    table, command = _queues(task), signed(command, 32)
+    if command < 0 or signed(identifier, 32) < 0:
+        raise OSError(errno.EINVAL, "msgctl")
+    if command in (IPC_INFO, _INFO):
+        used = (
+            sum(one.n_bytes for one in table.objects()),
+            sum(len(one.messages) for one in table.objects()),
         )
+        pool, kept, headers = (len(table), used[1], used[0]) if command == _INFO else (512, 16384, 16384)
+        facts = pool, kept, MAX_MESSAGE_BYTES, MAX_QUEUE_BYTES, MAX_QUEUES, 16, headers, 0xFFFF
+        task.memory.write(address, struct.pack("<7iH2x", *facts))
+        return table.highest()
+    if command in (_STAT, _STAT_ANY):
+        identifier, queue = table.at(identifier)
+        return _write_status(task, queue, address, identifier, command == _STAT)
+    queue = table.get(identifier)
+    if command == IPC_STAT:
+        return _write_status(task, queue, address, 0, checked=True)
+    if command == IPC_SET:
+        packed = task.memory.read(address, PERMISSION_BYTES + 48)
+        (most_bytes,) = struct.unpack_from("<Q", packed, PERMISSION_BYTES + 40)
+        if most_bytes > MAX_QUEUE_BYTES:
+            raise OSError(errno.EPERM, "more bytes than a queue may have")
+        queue.set_permissions(packed, _now(task))
+        queue.most_bytes = most_bytes
+    elif command == IPC_RMID:
+        table.remove(queue)
+    else:
+        raise OSError(errno.EINVAL, "msgctl")
+    return 0
 
-    def msgrcv(self, identifier: int, address: int, size: int, kind: int, flags: int) -> int:
-        selected = signed(kind, 64)
-        if signed(identifier, 32) < 0 or size >> 63:
-            raise OSError(errno.EINVAL, "msgrcv")
-        if flags & _COPY:
-            self._scheduler.report("msgrcv with MSG_COPY")
-            raise OSError(errno.ENOSYS, "MSG_COPY")
-        queue = self._queues.get(identifier)
+
+def _write_status(task: Task, queue: MessageQueue, address: int, result: int, checked: bool) -> int:
+    """Write ``struct msqid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
+    if checked:
         queue.check(READ_ACCESS)
+    task.memory.write(
+        address,
+        queue.permissions()
+        + struct.pack(
+            "<qqqQQQiiQQ", queue.sent_seconds, queue.received_seconds, queue.changed_seconds, queue.n_bytes,
+            len(queue.messages), queue.most_bytes, queue.sender, queue.receiver, 0, 0,
+        ),
+    )  # fmt: skip
+    return result
 
-        def ready() -> int | None:
-            self._must_be_there(queue)
-            at = queue.find(selected, flags)
-            if at is None:
-                return None
-            if len(queue.messages[at].data) > size and not flags & _NOERROR:
-                raise OSError(errno.E2BIG, "message")
-            message = queue.take(at)
-            queue.receiver, queue.received_seconds = self._owner.pid, self._now()
-            data = message.data[:size]
-            self._memory.write(address, struct.pack("<q", message.kind) + data)
-            return len(data)
 
-        return self._wait(ready, flags, errno.ENOMSG, "receives from a queue that no other task sends to")
+def _check_exists(queue: MessageQueue) -> None:
+    if queue.is_removed:
+        raise OSError(errno.EIDRM, "removed")
 
-    def msgctl(self, identifier: int, command: int, address: int) -> int:
-        table, command = self._queues, signed(command, 32)
-        if command < 0 or signed(identifier, 32) < 0:
-            raise OSError(errno.EINVAL, "msgctl")
-        if command in (IPC_INFO, _INFO):
-            used = (
-                sum(one.n_bytes for one in table.objects()),
-                sum(len(one.messages) for one in table.objects()),
-            )
-            pool, kept, headers = (len(table), used[1], used[0]) if command == _INFO else (512, 16384, 16384)
-            facts = pool, kept, MAX_MESSAGE_BYTES, MAX_QUEUE_BYTES, MAX_QUEUES, 16, headers, 0xFFFF
-            self._memory.write(address, struct.pack("<7iH2x", *facts))
-            return table.highest()
-        if command in (_STAT, _STAT_ANY):
-            identifier, queue = table.at(identifier)
-            return self._write_status(queue, address, identifier, command == _STAT)
-        queue = table.get(identifier)
-        if command == IPC_STAT:
-            return self._write_status(queue, address, 0, checked=True)
-        if command == IPC_SET:
-            packed = self._memory.read(address, PERMISSION_BYTES + 48)
-            (most_bytes,) = struct.unpack_from("<Q", packed, PERMISSION_BYTES + 40)
-            if most_bytes > MAX_QUEUE_BYTES:
-                raise OSError(errno.EPERM, "more bytes than a queue may have")
-            queue.set_permissions(packed, self._now())
-            queue.most_bytes = most_bytes
-        elif command == IPC_RMID:
-            table.remove(queue)
-        else:
-            raise OSError(errno.EINVAL, "msgctl")
-        return 0
 
-    def _write_status(self, queue: MessageQueue, address: int, result: int, checked: bool) -> int:
-        """Write ``struct msqid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
-        if checked:
-            queue.check(READ_ACCESS)
-        self._memory.write(
-            address,
-            queue.permissions()
-            + struct.pack(
-                "<qqqQQQiiQQ", queue.sent_seconds, queue.received_seconds, queue.changed_seconds, queue.n_bytes,
-                len(queue.messages), queue.most_bytes, queue.sender, queue.receiver, 0, 0,
-            ),
-        )  # fmt: skip
+def _wait(
+    retry: Callable[..., int | None], arguments: tuple[Any, ...], flags: int, error: int, what: str
+) -> int | Wait:
+    """The result of ``retry(*arguments)``; without one OSError(error) with IPC_NOWAIT, else a `Wait`."""
+    result = retry(*arguments)
+    if result is not None:
         return result
+    if flags & IPC_NOWAIT:
+        raise OSError(error, "would wait")
+    return Wait(retry, *arguments, deadlock=f"the guest waits for ever: it {what}")
 
-    @staticmethod
-    def _must_be_there(queue: MessageQueue) -> None:
-        if queue.is_removed:
-            raise OSError(errno.EIDRM, "removed")
 
-    @staticmethod
-    def _wait(ready: Callable[[], int | None], flags: int, error: int, what: str) -> int:
-        result = ready()
-        if result is not None:
-            return result
-        if flags & IPC_NOWAIT:
-            raise OSError(error, "would wait")
-        raise Wait(ready, deadlock=f"the guest waits for ever: it {what}")
+class MessageQueues(IpcTable[MessageQueue]):
+    """The message queues of a guest."""
 
-    @property
-    def _queues(self) -> IpcTable[MessageQueue]:
-        return self._scheduler.queues
+    def __init__(self) -> None:
+        super().__init__(MAX_QUEUES)
 
-    def _now(self) -> int:
-        return self._clock.wall() // NANOSECONDS
+
+def _queues(task: Task) -> MessageQueues:
+    return task.system.part(MessageQueues)
+
+
+def _now(task: Task) -> int:
+    return task.clock.wall() // NANOSECONDS
+
+
+register(
+    Group(
+        "System V message queues",
+        {
+            186: Syscall("msgget", msgget),
+            187: Syscall("msgctl", msgctl),
+            188: Syscall("msgrcv", msgrcv, PARTIAL, "MSG_COPY is not supported"),
+            189: Syscall("msgsnd", msgsnd),
+        },
+    )
+)

@@ -1,17 +1,18 @@
-"""System V semaphores: sets of counters with atomic operations. Every public method of `SemaphoreCalls` is the system
+"""System V semaphores: sets of counters with atomic operations. Every public function handles the system
 call of that name."""
 
 from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.clock import NANOSECONDS
-from emulator.linux.kernel.tasks import Process, Wait, WhenStopped
-from emulator.linux.syscalls.base import KernelCalls
+from emulator.linux.kernel.task import Task
+from emulator.linux.kernel.tasks import Process
+from emulator.linux.kernel.waits import Wait, WhenStopped
 from emulator.linux.syscalls.optional.sysv_ipc import (
     IPC_INFO,
     IPC_NOWAIT,
@@ -24,9 +25,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcObject,
     IpcTable,
 )
-
-if TYPE_CHECKING:
-    from emulator.linux.kernel.scheduler import Scheduler
+from emulator.linux.syscalls.syscall import Group, Syscall, register
 
 MAX_SETS, MAX_IN_SET, MAX_IN_ALL, MAX_OPERATIONS, MAX_VALUE = 128, 32000, 32000, 500, 32767
 """SEMMNI, SEMMSL, SEMMNS, SEMOPM, SEMVMX."""
@@ -88,175 +87,200 @@ class SemaphoreSet(IpcObject):
             self.users[number] = process.pid
 
 
-class SemaphoreWait(Wait):
-    """A wait for ``semaphores``; ``blocking``: the operation that has to wait."""
+@dataclass(eq=False)
+class _Waiting:
+    """Operations that wait; ``blocking``: the one that has to wait."""
 
-    def __init__(
-        self, semaphores: SemaphoreSet, operations: list[Operation], process: Process, blocking: Operation,
-        until: int | None, now: Callable[[], int],
-    ) -> None:  # fmt: skip
-        super().__init__(
-            self._retry, until, lambda: -errno.EAGAIN, when_stopped=WhenStopped.FAILS,
-            deadlock="the guest waits for ever for a semaphore that no other task changes",
-        )  # fmt: skip
-        self.semaphores = semaphores
-        self.blocking = blocking
-        self._operations = operations
-        self._process = process
-        self._now = now
-
-    def _retry(self) -> int | None:
-        if self.semaphores.is_removed:
-            raise OSError(errno.EIDRM, "removed")
-        blocking = self.semaphores.operate(self._operations, self._process)
-        if blocking is None:
-            self.semaphores.operated_seconds = self._now()
-            return 0
-        self.blocking = blocking
-        if blocking.flags & IPC_NOWAIT:
-            raise OSError(errno.EAGAIN, "would wait")
-        return None
+    semaphores: SemaphoreSet
+    operations: list[Operation]
+    blocking: Operation
 
 
-def undo_semaphores(scheduler: Scheduler, process: Process) -> None:
-    """Undo the SEM_UNDO operations of a process that has ended."""
-    for semaphores in scheduler.semaphores.objects():
-        semaphores.undo_all(process)
+class SemaphoreSets(IpcTable[SemaphoreSet]):
+    """The semaphore sets of a guest; a `ProcessListener`."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_SETS)
+
+    def process_ended(self, process: Process) -> None:
+        """Undo the SEM_UNDO operations of the process."""
+        for semaphores in self.objects():
+            semaphores.undo_all(process)
 
 
-class SemaphoreCalls(KernelCalls):
-    def semget(self, key: int, count: int, flags: int) -> int:
-        table, number = self._sets, signed(count, 32)
-        if not 0 <= number <= MAX_IN_SET:
-            raise OSError(errno.EINVAL, "count")
-        known = table.known(key, flags)
-        if known is not None:
-            identifier, semaphores = known
-            if number > len(semaphores.values):
-                raise OSError(errno.EINVAL, "more than the set has")
-            table.check_mode(semaphores, flags)
-            return identifier
-        if not number:
-            raise OSError(errno.EINVAL, "a set of none")
-        if sum(len(one.values) for one in table.objects()) + number > MAX_IN_ALL:
-            raise OSError(errno.ENOSPC, "semaphores")
-        return table.add(SemaphoreSet(signed(key, 32), flags, self._now(), number))
+def semget(task: Task, key: int, count: int, flags: int) -> int:
+    table, number = _sets(task), signed(count, 32)
+    if not 0 <= number <= MAX_IN_SET:
+        raise OSError(errno.EINVAL, "count")
+    known = table.known(key, flags)
+    if known is not None:
+        identifier, semaphores = known
+        if number > len(semaphores.values):
+            raise OSError(errno.EINVAL, "more than the set has")
+        table.check_mode(semaphores, flags)
+        return identifier
+    if not number:
+        raise OSError(errno.EINVAL, "a set of none")
+    if sum(len(one.values) for one in table.objects()) + number > MAX_IN_ALL:
+        raise OSError(errno.ENOSPC, "semaphores")
+    return table.add(SemaphoreSet(signed(key, 32), flags, _now(task), number))
 
-    def semop(self, identifier: int, operations: int, count: int) -> int:
-        return self.semtimedop(identifier, operations, count, 0)
 
-    def semtimedop(self, identifier: int, operations: int, count: int, timeout: int) -> int:
-        count &= 0xFFFF_FFFF
-        if not count or signed(identifier, 32) < 0:
-            raise OSError(errno.EINVAL, "semop")
-        if count > MAX_OPERATIONS:
-            raise OSError(errno.E2BIG, "operations")
-        parsed = [
-            Operation(*one) for one in struct.iter_unpack("<Hhh", self._memory.read(operations, 6 * count))
-        ]
-        until = None
-        if timeout:
-            seconds, nanoseconds = struct.unpack("<qq", self._memory.read(timeout, 16))
-            if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
-                raise OSError(errno.EINVAL, "timeout")
-            until = self._clock.elapsed() + seconds * NANOSECONDS + nanoseconds
-        semaphores = self._sets.get(identifier)
-        if max(operation.number for operation in parsed) >= len(semaphores.values):
-            raise OSError(errno.EFBIG, "number")
-        semaphores.check(WRITE_ACCESS if any(operation.change for operation in parsed) else READ_ACCESS)
-        blocking = semaphores.operate(parsed, self._owner)
-        if blocking is None:
-            semaphores.operated_seconds = self._now()
-            return 0
-        if blocking.flags & IPC_NOWAIT:
-            raise OSError(errno.EAGAIN, "would wait")
-        raise SemaphoreWait(semaphores, parsed, self._owner, blocking, until, self._now)
+def semop(task: Task, identifier: int, operations: int, count: int) -> int | Wait:
+    return semtimedop(task, identifier, operations, count, 0)
 
-    def semctl(self, identifier: int, number: int, command: int, argument: int) -> int:
-        table, command = self._sets, signed(command, 32)
-        if signed(identifier, 32) < 0:
-            raise OSError(errno.EINVAL, "semctl")
-        if command in (IPC_INFO, _INFO):
-            last = (
-                (len(table), sum(len(one.values) for one in table.objects()))
-                if command == _INFO
-                else (20, MAX_VALUE)
-            )
-            facts = (MAX_IN_ALL, MAX_SETS, MAX_IN_ALL, MAX_IN_ALL, MAX_IN_SET, MAX_OPERATIONS, MAX_OPERATIONS)
-            self._memory.write(argument, struct.pack("<10i", *facts, last[0], MAX_VALUE, last[1]))
-            return table.highest()
-        if command in (_STAT, _STAT_ANY):
-            identifier, semaphores = table.at(identifier)
-            return self._write_status(semaphores, argument, identifier, command == _STAT)
-        if command == _SETVAL and not 0 <= signed(argument, 32) <= MAX_VALUE:
-            raise OSError(errno.ERANGE, "value")
-        semaphores = table.get(identifier)
-        if command == IPC_STAT:
-            return self._write_status(semaphores, argument, 0, checked=True)
-        if command == IPC_SET:
-            semaphores.set_permissions(self._memory.read(argument, PERMISSION_BYTES), self._now())
-        elif command == IPC_RMID:
-            table.remove(semaphores)
-        elif command in _OF_ONE:
-            return self._get_one(semaphores, signed(number, 32), command)
-        elif command == _GETALL:
-            semaphores.check(READ_ACCESS)
-            self._memory.write(argument, struct.pack(f"<{len(semaphores.values)}H", *semaphores.values))
-        elif command in (_SETVAL, _SETALL):
-            self._set(semaphores, signed(number, 32), command, argument)
-        else:
-            raise OSError(errno.EINVAL, "semctl")
+
+def semtimedop(task: Task, identifier: int, operations: int, count: int, timeout: int) -> int | Wait:
+    count &= 0xFFFF_FFFF
+    if not count or signed(identifier, 32) < 0:
+        raise OSError(errno.EINVAL, "semop")
+    if count > MAX_OPERATIONS:
+        raise OSError(errno.E2BIG, "operations")
+    parsed = [Operation(*one) for one in struct.iter_unpack("<Hhh", task.memory.read(operations, 6 * count))]
+    until = None
+    if timeout:
+        seconds, nanoseconds = struct.unpack("<qq", task.memory.read(timeout, 16))
+        if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
+            raise OSError(errno.EINVAL, "timeout")
+        until = task.clock.elapsed() + seconds * NANOSECONDS + nanoseconds
+    semaphores = _sets(task).get(identifier)
+    if max(operation.number for operation in parsed) >= len(semaphores.values):
+        raise OSError(errno.EFBIG, "number")
+    semaphores.check(WRITE_ACCESS if any(operation.change for operation in parsed) else READ_ACCESS)
+    blocking = semaphores.operate(parsed, task.process)
+    if blocking is None:
+        semaphores.operated_seconds = _now(task)
         return 0
+    if blocking.flags & IPC_NOWAIT:
+        raise OSError(errno.EAGAIN, "would wait")
+    return Wait(
+        _retry_operations,
+        task,
+        _Waiting(semaphores, parsed, blocking),
+        until=until,
+        at_timeout=_time_out,
+        when_stopped=WhenStopped.FAILS,
+        deadlock="the guest waits for ever for a semaphore that no other task changes",
+    )
 
-    def _get_one(self, semaphores: SemaphoreSet, number: int, command: int) -> int:
-        semaphores.check(READ_ACCESS)
-        if not 0 <= number < len(semaphores.values):
-            raise OSError(errno.EINVAL, "number")
-        if command == _GETVAL:
-            return semaphores.values[number]
-        if command == _GETPID:
-            return semaphores.users[number]
-        waiting = [
-            thread.wait.blocking
-            for thread in self._scheduler.waiting
-            if isinstance(thread.wait, SemaphoreWait) and thread.wait.semaphores is semaphores
-        ]
-        for_zero = command == _GETZCNT
-        return sum(one.number == number and (one.change == 0) == for_zero for one in waiting)
 
-    def _set(self, semaphores: SemaphoreSet, number: int, command: int, argument: int) -> None:
-        count = len(semaphores.values)
-        if command == _SETVAL:
-            if not 0 <= number < count:
-                raise OSError(errno.EINVAL, "number")
-            semaphores.check(WRITE_ACCESS)
-            values = {number: signed(argument, 32)}
-        else:
-            semaphores.check(WRITE_ACCESS)
-            values = dict(enumerate(struct.unpack(f"<{count}H", self._memory.read(argument, 2 * count))))
-            if max(values.values()) > MAX_VALUE:
-                raise OSError(errno.ERANGE, "value")
-        for index, value in values.items():
-            semaphores.values[index], semaphores.users[index] = value, self._owner.pid
-        for process, undo in list(semaphores.undo.items()):
-            semaphores.undo[process] = {
-                index: change for index, change in undo.items() if index not in values
-            }
-        semaphores.changed_seconds = self._now()
+def _retry_operations(task: Task, waiting: _Waiting) -> int | None:
+    """Perform the operations and return 0; None if they have to wait."""
+    semaphores = waiting.semaphores
+    if semaphores.is_removed:
+        raise OSError(errno.EIDRM, "removed")
+    blocking = semaphores.operate(waiting.operations, task.process)
+    if blocking is None:
+        semaphores.operated_seconds = _now(task)
+        return 0
+    waiting.blocking = blocking
+    if blocking.flags & IPC_NOWAIT:
+        raise OSError(errno.EAGAIN, "would wait")
+    return None
 
-    def _write_status(self, semaphores: SemaphoreSet, address: int, result: int, checked: bool) -> int:
-        """Write ``struct semid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
-        if checked:
-            semaphores.check(READ_ACCESS)
-        times = semaphores.operated_seconds, semaphores.changed_seconds
-        self._memory.write(
-            address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0)
+
+def _time_out(task: Task, waiting: _Waiting) -> int:
+    return -errno.EAGAIN
+
+
+def semctl(task: Task, identifier: int, number: int, command: int, argument: int) -> int:
+    table, command = _sets(task), signed(command, 32)
+    if signed(identifier, 32) < 0:
+        raise OSError(errno.EINVAL, "semctl")
+    if command in (IPC_INFO, _INFO):
+        last = (
+            (len(table), sum(len(one.values) for one in table.objects()))
+            if command == _INFO
+            else (20, MAX_VALUE)
         )
-        return result
+        facts = (MAX_IN_ALL, MAX_SETS, MAX_IN_ALL, MAX_IN_ALL, MAX_IN_SET, MAX_OPERATIONS, MAX_OPERATIONS)
+        task.memory.write(argument, struct.pack("<10i", *facts, last[0], MAX_VALUE, last[1]))
+        return table.highest()
+    if command in (_STAT, _STAT_ANY):
+        identifier, semaphores = table.at(identifier)
+        return _write_status(task, semaphores, argument, identifier, command == _STAT)
+    if command == _SETVAL and not 0 <= signed(argument, 32) <= MAX_VALUE:
+        raise OSError(errno.ERANGE, "value")
+    semaphores = table.get(identifier)
+    if command == IPC_STAT:
+        return _write_status(task, semaphores, argument, 0, checked=True)
+    if command == IPC_SET:
+        semaphores.set_permissions(task.memory.read(argument, PERMISSION_BYTES), _now(task))
+    elif command == IPC_RMID:
+        table.remove(semaphores)
+    elif command in _OF_ONE:
+        return _get_one(task, semaphores, signed(number, 32), command)
+    elif command == _GETALL:
+        semaphores.check(READ_ACCESS)
+        task.memory.write(argument, struct.pack(f"<{len(semaphores.values)}H", *semaphores.values))
+    elif command in (_SETVAL, _SETALL):
+        _set(task, semaphores, signed(number, 32), command, argument)
+    else:
+        raise OSError(errno.EINVAL, "semctl")
+    return 0
 
-    @property
-    def _sets(self) -> IpcTable[SemaphoreSet]:
-        return self._scheduler.semaphores
 
-    def _now(self) -> int:
-        return self._clock.wall() // NANOSECONDS
+def _get_one(task: Task, semaphores: SemaphoreSet, number: int, command: int) -> int:
+    semaphores.check(READ_ACCESS)
+    if not 0 <= number < len(semaphores.values):
+        raise OSError(errno.EINVAL, "number")
+    if command == _GETVAL:
+        return semaphores.values[number]
+    if command == _GETPID:
+        return semaphores.users[number]
+    arguments = [thread.wait.arguments[-1:] for thread in task.scheduler.waiting if thread.wait is not None]
+    waiting = [one for (one,) in filter(None, arguments) if isinstance(one, _Waiting)]
+    blocking = [one.blocking for one in waiting if one.semaphores is semaphores]
+    for_zero = command == _GETZCNT
+    return sum(one.number == number and (one.change == 0) == for_zero for one in blocking)
+
+
+def _set(task: Task, semaphores: SemaphoreSet, number: int, command: int, argument: int) -> None:
+    count = len(semaphores.values)
+    if command == _SETVAL:
+        if not 0 <= number < count:
+            raise OSError(errno.EINVAL, "number")
+        semaphores.check(WRITE_ACCESS)
+        values = {number: signed(argument, 32)}
+    else:
+        semaphores.check(WRITE_ACCESS)
+        values = dict(enumerate(struct.unpack(f"<{count}H", task.memory.read(argument, 2 * count))))
+        if max(values.values()) > MAX_VALUE:
+            raise OSError(errno.ERANGE, "value")
+    for index, value in values.items():
+        semaphores.values[index], semaphores.users[index] = value, task.process.pid
+    for process, undo in list(semaphores.undo.items()):
+        semaphores.undo[process] = {index: change for index, change in undo.items() if index not in values}
+    semaphores.changed_seconds = _now(task)
+
+
+def _write_status(task: Task, semaphores: SemaphoreSet, address: int, result: int, checked: bool) -> int:
+    """Write ``struct semid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
+    if checked:
+        semaphores.check(READ_ACCESS)
+    times = semaphores.operated_seconds, semaphores.changed_seconds
+    task.memory.write(
+        address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0)
+    )
+    return result
+
+
+def _sets(task: Task) -> SemaphoreSets:
+    return task.system.part(SemaphoreSets)
+
+
+def _now(task: Task) -> int:
+    return task.clock.wall() // NANOSECONDS
+
+
+register(
+    Group(
+        "System V semaphores",
+        {
+            190: Syscall("semget", semget),
+            191: Syscall("semctl", semctl),
+            192: Syscall("semtimedop", semtimedop),
+            193: Syscall("semop", semop),
+        },
+    )
+)

@@ -1,6 +1,4 @@
-"""System V shared memory: segments, attachments, system calls.
-
-Every public method of `SharedMemoryCalls` but `detached` is the system call of that name."""
+"""System V shared memory: segments and attachments. Every public function handles the system call of that name."""
 
 from __future__ import annotations
 
@@ -9,7 +7,8 @@ import struct
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.clock import NANOSECONDS
-from emulator.linux.syscalls.base import KernelCalls
+from emulator.linux.kernel.system import System
+from emulator.linux.kernel.task import Task
 from emulator.linux.syscalls.optional.sysv_ipc import (
     EXECUTE_ACCESS,
     IPC_INFO,
@@ -22,6 +21,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     IpcObject,
     IpcTable,
 )
+from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -64,132 +64,155 @@ class Segment(IpcObject):
         return self._area
 
 
-class Attachment:
-    """One attachment of a segment, as `MemoryCalls` counts shared mappings (`page_cache.Shared`)."""
+class Segments(IpcTable[Segment]):
+    """The shared memory segments of a guest."""
 
-    def __init__(self, segment: Segment, calls: SharedMemoryCalls) -> None:
+    def __init__(self) -> None:
+        super().__init__(MAX_SEGMENTS)
+
+
+class Attachment:
+    """One attachment of a segment, as `Mappings` counts shared mappings (`page_cache.Shared`)."""
+
+    def __init__(self, segment: Segment, system: System) -> None:
         self.segment = segment
-        self._calls = calls
+        self._system = system
 
     def join(self) -> None:
         self.segment.users += 1
 
     def leave(self) -> None:
-        self._calls.detached(self.segment)
+        """The attachment of a process was removed."""
+        segment, system = self.segment, self._system
+        segment.users -= 1
+        segment.detached_seconds = system.clock.wall() // NANOSECONDS
+        segment.last_user = system.scheduler.acting.process.pid
+        if segment.is_doomed and not segment.users:
+            system.part(Segments).remove(segment)
 
     def write_back(self) -> None:
         """Nothing: a segment has no file."""
 
 
-class SharedMemoryCalls(KernelCalls):
-    def shmget(self, key: int, size: int, flags: int) -> int:
-        table = self._segments
-        known = table.known(key, flags)
-        if known is not None:
-            identifier, segment = known
-            if size > segment.size_bytes:
-                raise OSError(errno.EINVAL, "greater than the segment")
-            table.check_mode(segment, flags)
-            return identifier
-        if not 1 <= size <= ADDRESS_SPACE_BYTES:
-            raise OSError(errno.EINVAL, "size")
-        kept = sum(page_ceiling(one.size_bytes) for one in table.objects())
-        if kept + page_ceiling(size) > min(LIMIT_BYTES, self._memory.limit_bytes):
-            raise OSError(errno.ENOSPC, "shared memory")
-        return table.add(Segment(signed(key, 32), flags, self._now(), size, self._owner.pid))
+def shmget(task: Task, key: int, size: int, flags: int) -> int:
+    table = _segments(task)
+    known = table.known(key, flags)
+    if known is not None:
+        identifier, segment = known
+        if size > segment.size_bytes:
+            raise OSError(errno.EINVAL, "greater than the segment")
+        table.check_mode(segment, flags)
+        return identifier
+    if not 1 <= size <= ADDRESS_SPACE_BYTES:
+        raise OSError(errno.EINVAL, "size")
+    kept = sum(page_ceiling(one.size_bytes) for one in table.objects())
+    if kept + page_ceiling(size) > min(LIMIT_BYTES, task.memory.limit_bytes):
+        raise OSError(errno.ENOSPC, "shared memory")
+    return table.add(Segment(signed(key, 32), flags, _now(task), size, task.process.pid))
 
-    def shmat(self, identifier: int, address: int, flags: int) -> int:
-        if address & PAGE_BYTES - 1:
-            if not flags & _RND:
-                raise OSError(errno.EINVAL, "address")
-            address &= -PAGE_BYTES
-            if not address and flags & _REMAP:
-                raise OSError(errno.EINVAL, "address")
-        elif not address and flags & _REMAP:
-            raise OSError(errno.EINVAL, "nothing to map over")
-        segment = self._segments.get(identifier)
-        access, permission = READ_ACCESS, READ
-        if not flags & _RDONLY:
-            access, permission = access | WRITE_ACCESS, permission | WRITE
-        if flags & _EXEC:
-            access, permission = access | EXECUTE_ACCESS, permission | EXEC
-        segment.check(access)
-        length = page_ceiling(segment.size_bytes)
-        if address and address + length > ADDRESS_SPACE_BYTES:
+
+def shmat(task: Task, identifier: int, address: int, flags: int) -> int:
+    if address & PAGE_BYTES - 1:
+        if not flags & _RND:
             raise OSError(errno.EINVAL, "address")
-        if address and not flags & _REMAP and not self._memory.is_free(address, length):
-            raise OSError(errno.EINVAL, "the range is already mapped")
-        where = self._kernel.memory_calls.attach(
-            address, length, _MAP_FIXED if address else 0, permission, segment.area,
-            f"/SYSV{segment.key & 0xFFFF_FFFF:08x} (deleted)", Attachment(segment, self),
-        )  # fmt: skip
-        segment.users += 1
-        segment.attached_seconds, segment.last_user = self._now(), self._owner.pid
-        return where
+        address &= -PAGE_BYTES
+        if not address and flags & _REMAP:
+            raise OSError(errno.EINVAL, "address")
+    elif not address and flags & _REMAP:
+        raise OSError(errno.EINVAL, "nothing to map over")
+    segment = _segments(task).get(identifier)
+    access, permission = READ_ACCESS, READ
+    if not flags & _RDONLY:
+        access, permission = access | WRITE_ACCESS, permission | WRITE
+    if flags & _EXEC:
+        access, permission = access | EXECUTE_ACCESS, permission | EXEC
+    segment.check(access)
+    length = page_ceiling(segment.size_bytes)
+    if address and address + length > ADDRESS_SPACE_BYTES:
+        raise OSError(errno.EINVAL, "address")
+    if address and not flags & _REMAP and not task.memory.is_free(address, length):
+        raise OSError(errno.EINVAL, "the range is already mapped")
+    where = task.process.mappings.attach(
+        address, length, _MAP_FIXED if address else 0, permission, segment.area,
+        f"/SYSV{segment.key & 0xFFFF_FFFF:08x} (deleted)", Attachment(segment, task.system),
+    )  # fmt: skip
+    segment.users += 1
+    segment.attached_seconds, segment.last_user = _now(task), task.process.pid
+    return where
 
-    def shmdt(self, address: int) -> int:
-        if address & PAGE_BYTES - 1 or not self._kernel.memory_calls.detach(address):
-            raise OSError(errno.EINVAL, "no segment is attached there")
-        return 0
 
-    def detached(self, segment: Segment) -> None:
-        """An attachment of this process, or of a process forked from it, was removed."""
-        segment.users -= 1
-        segment.detached_seconds, segment.last_user = self._now(), self._scheduler.acting.process.pid
-        if segment.is_doomed and not segment.users:
-            self._segments.remove(segment)
+def shmdt(task: Task, address: int) -> int:
+    if address & PAGE_BYTES - 1 or not task.process.mappings.detach(address, Attachment):
+        raise OSError(errno.EINVAL, "no segment is attached there")
+    return 0
 
-    def shmctl(self, identifier: int, command: int, address: int) -> int:
-        table, command = self._segments, signed(command, 32)
-        if command < 0 or signed(identifier, 32) < 0:
-            raise OSError(errno.EINVAL, "shmctl")
-        if command == IPC_INFO:
-            pages = min(LIMIT_BYTES, self._memory.limit_bytes) >> PAGE_SHIFT
-            self._memory.write(
-                address,
-                struct.pack("<9Q", ADDRESS_SPACE_BYTES, 1, MAX_SEGMENTS, MAX_SEGMENTS, pages, 0, 0, 0, 0),
-            )
-            return table.highest()
-        if command == _INFO:
-            pages = sum(page_ceiling(one.size_bytes) for one in table.objects()) >> PAGE_SHIFT
-            self._memory.write(address, struct.pack("<i4x5Q", len(table), pages, pages, 0, 0, 0))
-            return table.highest()
-        if command in (_STAT, _STAT_ANY):
-            identifier, segment = table.at(identifier)
-            return self._write_status(segment, address, identifier, command == _STAT)
-        segment = table.get(identifier)
-        if command == IPC_STAT:
-            return self._write_status(segment, address, 0, checked=True)
-        if command == IPC_SET:
-            segment.set_permissions(self._memory.read(address, PERMISSION_BYTES), self._now())
-        elif command == IPC_RMID:
-            segment.key, segment.is_doomed = 0, True
-            if not segment.users:
-                table.remove(segment)
-        elif command in (_LOCK, _UNLOCK):
-            segment.is_locked = command == _LOCK
-        else:
-            raise OSError(errno.EINVAL, "shmctl")
-        return 0
 
-    def _write_status(self, segment: Segment, address: int, result: int, checked: bool) -> int:
-        """Write ``struct shmid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
-        if checked:
-            segment.check(READ_ACCESS)
-        mode = (_DEST if segment.is_doomed else 0) | (_LOCKED if segment.is_locked else 0)
-        self._memory.write(
+def shmctl(task: Task, identifier: int, command: int, address: int) -> int:
+    table, command = _segments(task), signed(command, 32)
+    if command < 0 or signed(identifier, 32) < 0:
+        raise OSError(errno.EINVAL, "shmctl")
+    if command == IPC_INFO:
+        pages = min(LIMIT_BYTES, task.memory.limit_bytes) >> PAGE_SHIFT
+        task.memory.write(
             address,
-            segment.permissions(mode)
-            + struct.pack(
-                "<QqqqiiQQQ", segment.size_bytes, segment.attached_seconds, segment.detached_seconds,
-                segment.changed_seconds, segment.creator, segment.last_user, segment.users, 0, 0,
-            ),
-        )  # fmt: skip
-        return result
+            struct.pack("<9Q", ADDRESS_SPACE_BYTES, 1, MAX_SEGMENTS, MAX_SEGMENTS, pages, 0, 0, 0, 0),
+        )
+        return table.highest()
+    if command == _INFO:
+        pages = sum(page_ceiling(one.size_bytes) for one in table.objects()) >> PAGE_SHIFT
+        task.memory.write(address, struct.pack("<i4x5Q", len(table), pages, pages, 0, 0, 0))
+        return table.highest()
+    if command in (_STAT, _STAT_ANY):
+        identifier, segment = table.at(identifier)
+        return _write_status(task, segment, address, identifier, command == _STAT)
+    segment = table.get(identifier)
+    if command == IPC_STAT:
+        return _write_status(task, segment, address, 0, checked=True)
+    if command == IPC_SET:
+        segment.set_permissions(task.memory.read(address, PERMISSION_BYTES), _now(task))
+    elif command == IPC_RMID:
+        segment.key, segment.is_doomed = 0, True
+        if not segment.users:
+            table.remove(segment)
+    elif command in (_LOCK, _UNLOCK):
+        segment.is_locked = command == _LOCK
+    else:
+        raise OSError(errno.EINVAL, "shmctl")
+    return 0
 
-    @property
-    def _segments(self) -> IpcTable[Segment]:
-        return self._scheduler.segments
 
-    def _now(self) -> int:
-        return self._clock.wall() // NANOSECONDS
+def _write_status(task: Task, segment: Segment, address: int, result: int, checked: bool) -> int:
+    """Write ``struct shmid64_ds`` of asm-generic; return ``result``. ``checked``: raise OSError(EACCES)."""
+    if checked:
+        segment.check(READ_ACCESS)
+    mode = (_DEST if segment.is_doomed else 0) | (_LOCKED if segment.is_locked else 0)
+    task.memory.write(
+        address,
+        segment.permissions(mode)
+        + struct.pack(
+            "<QqqqiiQQQ", segment.size_bytes, segment.attached_seconds, segment.detached_seconds,
+            segment.changed_seconds, segment.creator, segment.last_user, segment.users, 0, 0,
+        ),
+    )  # fmt: skip
+    return result
+
+
+def _segments(task: Task) -> Segments:
+    return task.system.part(Segments)
+
+
+def _now(task: Task) -> int:
+    return task.clock.wall() // NANOSECONDS
+
+
+register(
+    Group(
+        "System V shared memory",
+        {
+            194: Syscall("shmget", shmget),
+            195: Syscall("shmctl", shmctl),
+            196: Syscall("shmat", shmat),
+            197: Syscall("shmdt", shmdt),
+        },
+    )
+)

@@ -8,16 +8,14 @@ from __future__ import annotations
 import errno
 import posixpath
 import re
-from typing import TYPE_CHECKING
 
 from emulator.linux.abi.numbers import GID, UID
 from emulator.linux.kernel.clock import NANOSECONDS
-from emulator.linux.kernel.tasks import MAX_TASKS, Process, Thread
+from emulator.linux.kernel.limits import MAX_TASKS
+from emulator.linux.kernel.scheduler import Scheduler
+from emulator.linux.kernel.tasks import Process, Thread
 from emulator.linux.vfs.open_files import OpenFile
 from emulator.memory import EXEC, PAGE_SHIFT, READ, WRITE
-
-if TYPE_CHECKING:
-    from emulator.linux.kernel.linux_kernel import LinuxKernel
 
 _FIXED = {
     "/proc/version": "Linux version 6.6.0 (guest) #1\n",
@@ -48,10 +46,11 @@ _TASK = re.compile(r"/proc/(self|thread-self|\d+)(?:/task/(\d+))?(?:/(.*))?")
 
 
 class ProcFs:
-    """/proc and /sys as the process of ``kernel`` sees them: /proc/self is that process."""
+    """/proc and /sys as ``process`` sees them: /proc/self is that process."""
 
-    def __init__(self, kernel: LinuxKernel) -> None:
-        self._kernel = kernel
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
         self._directories: dict[str, set[str]] = {}
         for path in [*_FIXED, *_MACHINE_FILES]:
             while path != "/":
@@ -89,7 +88,7 @@ class ProcFs:
 
     def names(self, path: str) -> list[str] | None:
         if path in self._directories:
-            processes = [str(pid) for pid in self._kernel.scheduler.processes] if path == "/proc" else []
+            processes = [str(pid) for pid in self._scheduler.processes] if path == "/proc" else []
             own = ["self", "thread-self", "mounts"] if path == "/proc" else []
             return sorted([*self._directories[path], *own, *processes])
         found = self._find(path)
@@ -97,7 +96,7 @@ class ProcFs:
             return None
         thread, name = found
         if name == "fd":
-            return [str(number) for number, _ in thread.kernel.files.descriptors.items()]
+            return [str(number) for number, _ in thread.process.files.descriptors.items()]
         if name == "task":
             return [str(one.tid) for one in thread.process.threads]
         return sorted(["fd", "task", *_TASK_FILES, *_LINKS]) if not name else None
@@ -108,19 +107,19 @@ class ProcFs:
         found = self._find(path)
         if found is None or found[1] not in _LINKS:
             return None
-        kernel = found[0].kernel
-        return {"cwd": kernel.files.working_directory, "root": "/", "exe": kernel.program_path}[found[1]]
+        process = found[0].process
+        return {"cwd": process.files.working_directory, "root": "/", "exe": process.program_path}[found[1]]
 
     def program(self, path: str) -> tuple[str, bytes] | None:
         found = self._find(path)
         if found is None or found[1] != "exe":
             return None
-        kernel = found[0].kernel
-        return kernel.program_path, kernel.process.image.data
+        process = found[0].process
+        return process.program_path, process.program.image.data
 
     def link(self, path: str) -> str:
         if path == "/proc/self":
-            return str(self._kernel.owner.pid)
+            return str(self._process.pid)
         target, opened = self.target(path), self.descriptor(path)
         if target is None and opened is None:
             raise OSError(errno.EINVAL, "not a link")
@@ -131,7 +130,7 @@ class ProcFs:
         if found is None or not found[1].startswith("fd/") or not found[1][3:].isdecimal():
             return None
         try:
-            return found[0].kernel.files.descriptors.file(int(found[1][3:]))
+            return found[0].process.files.descriptors.file(int(found[1][3:]))
         except OSError:
             return None
 
@@ -141,13 +140,12 @@ class ProcFs:
         if parts is None:
             return None
         which, tid, rest = parts.groups()
-        scheduler = self._kernel.scheduler
-        process: Process | None = self._kernel.owner
+        process: Process | None = self._process
         if which not in ("self", "thread-self"):
-            process = scheduler.processes.get(int(which))
+            process = self._scheduler.processes.get(int(which))
         if process is None or not process.threads:
             return None
-        thread = scheduler.current if which == "thread-self" else process.threads[0]
+        thread = self._scheduler.current if which == "thread-self" else process.threads[0]
         if tid is not None:
             thread = next((one for one in process.threads if one.tid == int(tid)), None)  # type: ignore[assignment]
         return None if thread is None else (thread, rest or "")
@@ -156,19 +154,19 @@ class ProcFs:
 
     def _machine_file(self, path: str) -> str:
         if path == "/proc/uptime":
-            return f"{self._kernel.clock.elapsed() / NANOSECONDS:.2f} 0.00\n"
-        memory = self._kernel.memory
+            return f"{self._scheduler.clock.elapsed() / NANOSECONDS:.2f} 0.00\n"
+        memory = self._process.memory
         total, free = memory.limit_bytes >> 10, max(0, memory.limit_bytes - memory.mapped_bytes) >> 10
         lines = (("MemTotal", total), ("MemFree", free), ("MemAvailable", free), ("Buffers", 0), ("Cached", 0),
                  ("SwapTotal", 0), ("SwapFree", 0))  # fmt: skip
         return "".join(f"{name + ':':<15}{value:>10} kB\n" for name, value in lines)
 
     def _auxv(self, thread: Thread) -> bytes:
-        return thread.kernel.process.auxiliary
+        return thread.process.program.auxiliary
 
     def _cmdline(self, thread: Thread) -> bytes:
         return b"".join(
-            text.encode(errors="surrogateescape") + b"\0" for text in thread.kernel.process.arguments
+            text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.arguments
         )
 
     def _comm(self, thread: Thread) -> bytes:
@@ -176,18 +174,18 @@ class ProcFs:
 
     def _environ(self, thread: Thread) -> bytes:
         return b"".join(
-            text.encode(errors="surrogateescape") + b"\0" for text in thread.kernel.process.environment
+            text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.environment
         )
 
     def _maps(self, thread: Thread) -> bytes:
-        kernel = thread.kernel
+        process = thread.process
         lines = []
-        for address, length, perm in kernel.memory.areas():
-            for start, end, offset, name in kernel.memory_calls.mappings_in(address, address + length):
+        for address, length, perm in process.memory.areas():
+            for start, end, offset, name in process.mappings.mappings_in(address, address + length):
                 letters = "".join(
                     letter if perm & bit else "-" for letter, bit in (("r", READ), ("w", WRITE), ("x", EXEC))
                 )
-                inode = kernel.files.inode_of(name) if name.startswith("/") else 0
+                inode = process.files.inode_of(name) if name.startswith("/") else 0
                 line = f"{start:08x}-{end:08x} {letters}p {offset:08x} 00:01 {inode}"
                 lines.append(f"{line:<73}{name}".rstrip() if name else line + " ")
         return ("\n".join(lines) + "\n").encode(errors="surrogateescape")
@@ -196,27 +194,27 @@ class ProcFs:
         return _MOUNTS.encode()
 
     def _stat(self, thread: Thread) -> bytes:
-        process, kernel = thread.process, thread.kernel
+        process = thread.process
         parent = 1 if process.parent is None else process.parent.pid
-        ticks = kernel.clock.processor() // (NANOSECONDS // 100)
+        ticks = self._scheduler.clock.processor() // (NANOSECONDS // 100)
         state = _state(thread)[0]
-        size = kernel.memory.mapped_bytes
+        size = process.memory.mapped_bytes
         fields = [parent, process.group, process.session, 0, -1, 0, 0, 0, 0, 0, ticks, 0, 0, 0, 20, 0,
-                  len(process.threads), 0, 0, size, size >> PAGE_SHIFT, (1 << 64) - 1, kernel.process.image.start,
-                  kernel.process.image.end, kernel.process.stack_pointer] + [0] * 24  # fmt: skip
+                  len(process.threads), 0, 0, size, size >> PAGE_SHIFT, (1 << 64) - 1, process.program.image.start,
+                  process.program.image.end, process.program.stack_pointer] + [0] * 24  # fmt: skip
         head = f"{thread.tid} (".encode() + thread.name + f") {state} ".encode()
         return head + " ".join(str(field) for field in fields).encode() + b"\n"
 
     def _statm(self, thread: Thread) -> bytes:
-        pages = thread.kernel.memory.mapped_bytes >> PAGE_SHIFT
+        pages = thread.process.memory.mapped_bytes >> PAGE_SHIFT
         return f"{pages} {pages} 0 0 0 {pages} 0\n".encode()
 
     def _status(self, thread: Thread) -> bytes:
-        process, size = thread.process, thread.kernel.memory.mapped_bytes >> 10
-        signals = thread.kernel.signals
+        process, size = thread.process, thread.process.memory.mapped_bytes >> 10
+        signals = thread.process.signals
         parent = 1 if process.parent is None else process.parent.pid
         lines = (
-            f"Umask:\t{thread.kernel.files.umask:04o}\nState:\t{_state(thread)}\nTgid:\t{process.pid}\n"
+            f"Umask:\t{thread.process.files.umask:04o}\nState:\t{_state(thread)}\nTgid:\t{process.pid}\n"
             f"Pid:\t{thread.tid}\nPPid:\t{parent}\n"
             f"TracerPid:\t0\nUid:\t{UID}\t{UID}\t{UID}\t{UID}\nGid:\t{GID}\t{GID}\t{GID}\t{GID}\nFDSize:\t64\n"
             f"VmPeak:\t{size:8} kB\nVmSize:\t{size:8} kB\nVmHWM:\t{size:8} kB\nVmRSS:\t{size:8} kB\n"
