@@ -1,7 +1,7 @@
 """System calls on file attributes: permissions, owner, times, extended attributes.
 
-Every public function handles the system call of that name. All files belong to the guest's one user; there are no extended
-attributes.
+Every public function handles the system call of that name. All files belong to the guest's one user; there are no
+extended attributes.
 """
 
 from __future__ import annotations
