@@ -12,7 +12,7 @@ from emulator.engine.hart_state import TOUCH_EPOCH
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
 from emulator.engine.instrument.line_timestamps import timestamped_accesses
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
-from emulator.engine.translator import is_hooked
+from emulator.engine.selections import is_hooked
 from emulator.errors import GuestFault
 from emulator.events import ACCESS_STORE, TraceSelection
 from emulator.execution.address_space import AddressSpace
