@@ -42,6 +42,9 @@ class OracleRunner:
         """Switch to another address space; whether a program ``begins`` there does not matter here."""
         self.oracle.memory = space.memory
 
+    def reselect(self) -> None:
+        """Do nothing: the oracle looks at the selection before each block."""
+
     def run(self, budget: int, exact_budget: int | None = None) -> None:
         """Run to the first block boundary at or after ``budget`` instructions, or until the guest needs service.
 

@@ -47,7 +47,6 @@ class BlockTable:
         self.ready: Tier | None = None
         self._kernel: Discovery | None = None
         if source is not None:
-            cache.on_decoded = self._decoded
             self._kernel = Discovery(compiler, cache, source.pages, self._descriptors, self._index)
         hart.set("block_index", self._index_table.address)
         hart.set("blocks", self._descriptor_table.address)
@@ -144,8 +143,9 @@ class BlockTable:
         for pc in pcs:
             self._index_table.ints[pc >> 1] = 0
 
-    def _decoded(self, pc: int) -> None:
-        """Python has decoded the block at ``pc`` and given it a number: the kernel must not give it another."""
+    def reserve(self, pc: int) -> None:
+        """Leave the block at ``pc`` to Python, which has decoded it and given it a number: the kernel must not give it
+        another."""
         self.ready = None
         if not self._index[pc >> 1]:
             self._index[pc >> 1] = ASK_PYTHON

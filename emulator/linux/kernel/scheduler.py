@@ -23,7 +23,8 @@ from emulator.linux.syscalls.optional.sysv_ipc import IpcTable
 from emulator.linux.syscalls.optional.sysv_messages import MAX_QUEUES, MessageQueue
 from emulator.linux.syscalls.optional.sysv_semaphores import MAX_SETS, SemaphoreSet
 from emulator.linux.syscalls.optional.sysv_shared_memory import MAX_SEGMENTS, Segment
-from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
+from emulator.listeners import GuestListener
+from emulator.memory import MemoryFault, MemoryLimit
 
 TIME_SLICE_INSTRUCTIONS = 1_000_000
 
@@ -51,10 +52,7 @@ class Scheduler:
         self.recheck_waits = False
         """Whether an event happened that may end a wait."""
         self.unsupported: list[str] = []
-        self.on_fork: Callable[[GuestMemory, GuestMemory], None] | None = None
-        """Called with a memory and its copy, before either is changed."""
-        self.on_switch: Callable[[], None] | None = None
-        """Called after a switch to another thread and after execve."""
+        self.listener: GuestListener | None = None
         self.foreground_group = 0
         """The foreground process group of the terminal; 0: the group of the first process."""
         self.segments = IpcTable[Segment](MAX_SEGMENTS)
@@ -64,6 +62,10 @@ class Scheduler:
         """Images of the programs executed last, latest first; processes of one program share its image."""
         self._next_pid = _FIRST_PID
         self._charged_until_nanoseconds = 0
+
+    def attach(self, listener: GuestListener) -> None:
+        """Report forks and switches to ``listener`` from now on."""
+        self.listener = listener
 
     # --- numbers
     def new_pid(self) -> int:
@@ -260,8 +262,8 @@ class Scheduler:
         chosen.registers.put(hart)
         chosen.registers = None
         self.slice_end = self._instructions() + TIME_SLICE_INSTRUCTIONS
-        if changed and self.on_switch is not None:
-            self.on_switch()
+        if changed and self.listener is not None:
+            self.listener.task_switched()
 
     def _preempt(self, hart: Hart) -> None:
         self.current.registers = Registers.of(hart)

@@ -119,8 +119,8 @@ class TaskCalls(KernelCalls):
         parent = self._owner.parent if flags & _CLONE_PARENT and self._owner.parent else self._owner
         shares = bool(flags & _CLONE_VM)
         memory = self._memory if shares else self._memory.copy()
-        if not shares and self._scheduler.on_fork is not None:
-            self._scheduler.on_fork(self._memory, memory)
+        if not shares and self._scheduler.listener is not None:
+            self._scheduler.listener.memory_forked(self._memory, memory)
         child = Process(pid, parent, self._owner.group, self._owner.session, exit_signal)
         child.nice, child.policy = self._owner.nice, self._owner.policy
         child.borrows_memory = bool(flags & _CLONE_VFORK)

@@ -90,8 +90,8 @@ class ExecCalls(KernelCalls):
         kernel.signals.thread = thread.signals
         self._owner.borrows_memory, self._owner.has_executed = False, True
         Registers.zeros(process.entry).with_x(_STACK_POINTER, process.stack_pointer).put(hart)
-        if self._scheduler.on_switch is not None:
-            self._scheduler.on_switch()
+        if self._scheduler.listener is not None:
+            self._scheduler.listener.task_switched()
         raise Replaced
 
     def _image(self, data: bytes, path: str) -> ElfImage:

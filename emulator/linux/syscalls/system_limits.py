@@ -123,8 +123,8 @@ class ProcessCalls:
         return 0
 
     def riscv_flush_icache(self, start: int, end: int) -> int:
-        if self._memory.on_code_change is not None and end > start:
-            self._memory.on_code_change(start, end - start)
+        if end > start:
+            self._memory.report_code_change(start, end - start)
         return 0
 
     def getrandom(self, address: int, count: int, flags: int) -> int:
