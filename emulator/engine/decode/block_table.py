@@ -15,7 +15,7 @@ from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.discovery import Discovery
-from emulator.engine.decode.discovery_kernel import ASK_PYTHON, N_DESCRIPTORS
+from emulator.engine.decode.discovery_kernel import ASK_PYTHON
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, operations_of
 from emulator.engine.hart_state import MAX_BLOCKS, Hart
 from emulator.engine.persist.pending import CodeSource
@@ -170,8 +170,7 @@ class BlockTable:
     @property
     def has_found(self) -> bool:
         """Whether the kernel has discovered blocks since `begin_run`."""
-        kernel = self._kernel
-        return kernel is not None and kernel.words[N_DESCRIPTORS] > kernel.n_known + 1
+        return self._kernel is not None and self._kernel.has_found
 
     def n_blocks(self) -> NDArray[np.int64]:
         """The number of blocks with facts, (1,): a live view while the interpreter discovers blocks, else a copy."""
