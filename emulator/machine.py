@@ -27,6 +27,7 @@ from emulator.execution.address_space import AddressSpace
 from emulator.execution.deadlines import Deadlines
 from emulator.execution.environment import CounterFile, GuestEnvironment
 from emulator.execution.guest import Guest
+from emulator.execution.guest_events import GuestEvents
 from emulator.execution.observers import Observers
 from emulator.execution.oracle_runner import OracleRunner
 from emulator.execution.run_loop import Ending, RunLoop
@@ -95,30 +96,29 @@ class Machine:
         self.clock_hz = clock_hz
         space = AddressSpace(memory)
         self.facts: BlockFacts = space.cache.facts
-        self._observers = Observers(self.hart, self.facts, core, consumers)
+        events = GuestEvents()
+        self._observers = Observers(self.hart, self.facts, core, consumers, events)
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
             memory, process, self.files, time.nanoseconds, seed=seed, timer_phase=timer_phase,
             instructions=lambda: time.instructions,
         )  # fmt: skip
-        self._guest = Guest(self.hart, space, kernel)
+        self._guest = Guest(self.hart, space, kernel, events)
         self._deadlines = Deadlines(self._guest, time, self._observers, limit_instructions)
         environs = GuestEnvironment(self._guest, time, counters, self._observers.drain)
         oracle = OracleRunner(self._guest, self._observers, time, environs)
-        self._guest.on_enter = oracle.enter
         self._translated: TranslatedRunner | None = None
         if engine == "translated":
             make_translator = partial(
                 Translator, self.hart, background=background, templates=templates,
                 optimise_executions=optimise_executions,
             )  # fmt: skip
-            self._translated = translated = TranslatedRunner(
+            self._translated = TranslatedRunner(
                 self._guest, self._observers, time, oracle, make_translator, keep_translations
             )
-            self._guest.on_enter = translated.enter
-            self._observers.on_change = self._guest.on_change = translated.reselect
         elif engine != "oracle":
             raise ValueError(f"engine {engine!r}: expected 'translated' or 'oracle'")
+        events.attach(self._guest, self._translated or oracle)
         self._run_loop = RunLoop(
             self._guest, self._observers, time, self._deadlines, oracle, self._translated, self.files.write_back
         )

@@ -14,13 +14,13 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.errors import EmulatorError
+from emulator.listeners import CodeListener
 
 ADDRESS_SPACE_BYTES = 1 << 31
 GUARD_BYTES = 1 << 16
@@ -121,15 +121,15 @@ class GuestMemory:
     ``base``: host address of guest address 0. ``perm``: uint8 ``(N_PAGES,)``, READ | WRITE | EXEC | MAPPED
     and marks for each 4 KiB page; read it freely, change it through `map`, `protect`, `mark` and `unmap` only.
     ``new_marks``: marks that mapped pages begin with.
-    ``on_code_change(address, length_bytes)`` is called before executable pages are unmapped, replaced, lose
-    a permission, or are written to from Python, except by `write_int`; guest stores are not reported.
+    The listener that is attached gets a report before executable pages are unmapped, replaced, lose a permission, or
+    are written to from Python, except by `write_int`; guest stores are not reported.
     Raises `MemoryLimit` when the host does not give the address space.
     """
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, others: PageCount | None = None) -> None:
         self.limit_bytes = limit_bytes
         self._count = others or PageCount()
-        self.on_code_change: Callable[[int, int], None] | None = None
+        self._listener: CodeListener | None = None
         # Takes host memory only where the guest has pages.
         self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
@@ -150,6 +150,15 @@ class GuestMemory:
         whole = (ctypes.c_uint8 * ADDRESS_SPACE_BYTES).from_address(self.base)
         self._view = memoryview(whole).cast("B")
         self._bytes: NDArray[np.uint8] = np.frombuffer(self._view, np.uint8)
+
+    def attach(self, listener: CodeListener) -> None:
+        """Report changes of code to ``listener`` from now on."""
+        self._listener = listener
+
+    def report_code_change(self, address: int, length_bytes: int) -> None:
+        """Report that the guest has changed code in this range, as it says itself."""
+        if self._listener is not None:
+            self._listener.code_changed(address, length_bytes)
 
     def close(self) -> None:
         """Give the region back to the host; every later access is a `MemoryFault`."""
@@ -542,13 +551,13 @@ class GuestMemory:
 
     def _code_changes(self, first: int, last: int) -> None:
         """Report a change of executable pages."""
-        if self.on_code_change is not None and (self.perm[first:last] & EXEC).any():
-            self.on_code_change(first << PAGE_SHIFT, (last - first) << PAGE_SHIFT)
+        if self._listener is not None and (self.perm[first:last] & EXEC).any():
+            self._listener.code_changed(first << PAGE_SHIFT, (last - first) << PAGE_SHIFT)
 
     def _code_written(self, address: int, n_bytes: int) -> None:
         """Report a write to executable pages."""
-        if self.on_code_change is None or n_bytes == 0:
+        if self._listener is None or n_bytes == 0:
             return
         first, last = address >> PAGE_SHIFT, (address + n_bytes - 1) >> PAGE_SHIFT
         if (self.perm[first : last + 1] & EXEC).any():
-            self.on_code_change(address, n_bytes)
+            self._listener.code_changed(address, n_bytes)

@@ -13,6 +13,7 @@ from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.decode.block_interning import InternedBlocks
 from emulator.events import MAX_BLOCK_INSTRUCTIONS, BlockFacts, OpClass
 from emulator.isa.decode import Instruction, decode
+from emulator.listeners import CodeListener
 
 _STATIC_TARGETS = (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL)
 _PAIRED = {OpClass.INDIRECT_CALL: OpClass.CALL, OpClass.INDIRECT_JUMP: OpClass.JUMP}
@@ -68,15 +69,19 @@ def facts_row(instruction: Instruction, pc: int) -> tuple[int, int, int, int, in
 
 
 class BlockCache:
-    """Blocks by start address. ``fetch(pc)`` gives the raw bits at pc or raises a guest fault."""
+    """Blocks by start address. ``fetch(pc)`` gives the raw bits at pc or raises a guest fault; ``on_illegal(pc, raw)``
+    gives the fault of an illegal instruction; ``listener`` gets a report of each block that `get` decodes."""
 
-    def __init__(self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], Exception]) -> None:
+    def __init__(
+        self, fetch: Callable[[int], int], on_illegal: Callable[[int, int], Exception],
+        listener: CodeListener | None = None,
+    ) -> None:  # fmt: skip
         self._fetch = fetch
         self._on_illegal = on_illegal
         self.facts = BlockFacts()
         self.by_pc: dict[int, Block] = {}
         self.interned: InternedBlocks | None = None  # blocks of all processes, when there are several
-        self.on_decoded: Callable[[int], None] | None = None  # called with the pc of each block that `get` adds
+        self._listener = listener
         self._starts = Table(GUEST_SPACE >> 1)  # by pc / 2: 1 where a block begins
         self._undecoded: dict[int, int] = {}  # pc to number, of blocks that have facts and are not decoded yet
 
@@ -90,8 +95,8 @@ class BlockCache:
             block = self._discover(pc)
             self.by_pc[pc] = block
             self._starts.bytes[pc >> 1] = 1
-            if self.on_decoded is not None:
-                self.on_decoded(pc)
+            if self._listener is not None:
+                self._listener.block_decoded(pc)
         return block
 
     def known_block(self, pc: int) -> Block | None:

@@ -13,13 +13,12 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import Block, BlockCache
-from emulator.engine.codegen.code_image import NO_CODE, unpacked
+from emulator.engine.codegen.code_image import unpacked
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_table import BlockTable
@@ -29,21 +28,18 @@ from emulator.engine.emit.interpreter import InterpreterEmitter
 from emulator.engine.emit.region import RegionEmitter, contains_numbers, numbers_of
 from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
-from emulator.engine.persist.pending import (
-    CodeSource,
-    PendingTranslations,
-    block_spans,
-    code_ranges,
-    merged_code,
-)
+from emulator.engine.persist.hand_over import regions_to_save
+from emulator.engine.persist.pending import CodeSource, PendingTranslations
 from emulator.engine.persist.program_translations import ProgramTranslations
-from emulator.engine.persist.translation_store import SavedRegion, SavedRegions, sources_identity
+from emulator.engine.persist.translation_store import sources_identity
+from emulator.engine.selections import emitted_selection, is_hooked, overlapping
 from emulator.engine.stencils.stencil_set import stencils_for
 from emulator.engine.stencils.templates import Templates
 from emulator.engine.tiering.background import Background
 from emulator.engine.tiering.region_formation import RegionFormer
-from emulator.engine.tiering.tiers import Region, Tier
-from emulator.events import Ranges, TraceSelection
+from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
+from emulator.engine.tiering.tiers import Tier
+from emulator.events import TraceSelection
 
 # Compiling a region takes some 150 us for each guest instruction, on another processor; executing an instruction takes
 # 3 ns in the interpreter, 0.7 ns in a template and 0.2 ns in an optimised region.
@@ -85,10 +81,10 @@ class Translator:
         self._interpreters: list[int] = []  # host addresses, to be unloaded
         self._program, self._source = program, source
         self.block_table = BlockTable(hart, cache, source, self._compiler)
-        self._background = Background(
-            self._form, self._build, self.block_table.all_executions, optimise_executions, self._compiler
-        )
         self._former = RegionFormer(cache, self.block_table.call_targets, self.block_table.executions)
+        self._background = Background(
+            self._former.form, self._build, self.block_table.all_executions, optimise_executions, self._compiler
+        )
         self._tiers: dict[tuple[TraceSelection, bool], Tier] = {}
         self._inline: dict[tuple[Inline, ...], InlineTables] = {}
         self.tier: Tier
@@ -127,7 +123,7 @@ class Translator:
         """Emit a template for every known block in ``tier``, and from now on for every new block."""
         tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.dispatch_table.address
         with contextlib.suppress(OSError):  # a host that does not allow writable and executable memory
-            stencils = stencils_for(self._compiler, _emitted_selection(tier.selection))
+            stencils = stencils_for(self._compiler, emitted_selection(tier.selection))
             tier.templates = Templates(self._compiler, stencils, tier.interpreter, *tables)
         self._emit_templates(tier)
 
@@ -186,7 +182,7 @@ class Translator:
         dispatch_table[places] = tier.interpreter
         if tier.hook:
             ranges = tier.selection.hook_ranges
-            inside = _overlapping(self.block_table.facts_at(places), ranges) if ranges else slice(None)
+            inside = overlapping(self.block_table.facts_at(places), ranges) if ranges else slice(None)
             for place in places[inside]:
                 dispatch_table[place] = self._fallback_of(tier, self.cache.get(2 * int(place)))
         self._install_templates(tier, places)
@@ -320,10 +316,10 @@ class Translator:
         tier = self._translating
         executions = self.block_table.executions(pc)
         self.block_table.set_threshold(pc, self._next_threshold(executions))
-        if tier.interpret_only or executions < self.optimise_executions or pc in tier.optimised:
+        if tier.interpret_only or executions < self.optimise_executions or pc in tier.states.entries:
             return
         if not self.background:
-            self._compile(tier, self._form(tier, pc))
+            self._build_at_once(tier, tier.states.begin(Region(pc), RegionEvent.HOT))
             return
         if self._background.has_llvm:
             self._background.enqueue(tier, pc)
@@ -334,18 +330,12 @@ class Translator:
         """Load LLVM, lower the thresholds, and queue every block that has reached the hotness threshold."""
         self._background.start()
         for pc in self.block_table.set_all_thresholds(self.optimise_executions):
-            if pc not in tier.optimised:
+            if pc not in tier.states.entries:
                 self._background.enqueue(tier, pc)
 
     def invalidate(self, pcs: Sequence[int]) -> None:
         """Drop the blocks at ``pcs``, whose code the guest has changed, and all translations that contain them."""
-        tiers = self._tiers.values()
-        unfinished = [(tier, region) for tier in tiers for region in self._background.unfinished(tier)]
-        with self._background.excluding(set(pcs)) as was_stopped:
-            if was_stopped:
-                for tier, region in unfinished:
-                    if region not in tier.regions:
-                        tier.unregister(region)
+        with self._background.excluding(set(pcs)):
             self._invalidate(pcs)
 
     def _invalidate(self, pcs: Sequence[int]) -> None:
@@ -371,43 +361,39 @@ class Translator:
         saved = self._program.regions(tier.selection)
         if saved.regions:
             self._background.fair_share.has_stored_translations = True
-            tier.pending = PendingTranslations(saved, self._source)
+            tier.pending = PendingTranslations(saved, self._source, tier.states)
             self._install_revalidated(tier, tier.pending)
 
     def _install_revalidated(self, tier: Tier, pending: PendingTranslations) -> None:
         """Load and publish the pending translations whose code is in memory by now."""
-        regions = pending.revalidate()
+        valid = pending.revalidate()
         self.block_table.require_python(pending.pending_entries)
-        if not regions:
+        if not valid:
             return
-        pcs = {pc for region in regions for pc in region.blocks}
+        pcs = {pc for region, _ in valid for pc in region.pcs}
         self._note_inline(self.block_table.discover_all(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
         for other in self._tiers.values():
             self._install_fallback(other)
-        made = [
-            Region(
-                one.name, list(one.entries), one.blocks, frozenset(one.callees), one.indirect_targets, {},
-                image=unpacked(one.image) if one.image else NO_CODE,
-            )
-            for one in regions
-        ]  # fmt: skip
-        built = [region for region in made if region.image is not NO_CODE]
+        built, planned = [], []
+        for region, saved in valid:
+            if saved.image:
+                region.image = unpacked(saved.image)
+                built.append(region)
+            else:
+                planned.append(region)
         addresses = self._compiler.load(
             [region.image for region in built], [region.name for region in built], self._numbers(tier, pcs)
         )
         with self._publishing:
             for region in built:
                 region.address = addresses[region.name]
-                tier.from_store.add(region.name)
                 tier.publish(region)
-            for region in made:
-                tier.register(region)
-        planned = [region for region in made if region.image is NO_CODE]
         for region in planned:
             if self.background:
                 self._background.order(tier, region)
             else:
-                self._compile(tier, region)
+                tier.states.change(region, RegionEvent.REVALIDATED)
+                self._build_at_once(tier, region)
         if planned and self.background:
             self._load_llvm(tier)
 
@@ -427,51 +413,35 @@ class Translator:
 
     def _hand_over(self, tier: Tier, program: ProgramTranslations, source: CodeSource) -> None:
         """As `hand_over`, for one tier."""
-        dispatch_table = tier.dispatch_table.view("u8")
-        waiting, waiting_code = ([], []) if tier.pending is None else tier.pending.unmapped()
-        before = {region.name for region in program.regions(tier.selection).regions if not region.image}
-        before -= {region.name for region in waiting}
+        dispatch_table, states = tier.dispatch_table.view("u8"), tier.states
+        before = program.regions(tier.selection)
+        planned_before = {region.name for region in before.regions if not region.image}
+        self._plan(tier)
         planned = {
             region.name: region
-            for region in (*self._background.unfinished(tier), *self._plans(tier))
-            if region.name in before or self.block_table.executions(region.entries[0]) >= self._planning_threshold
+            for region in states.having(RegionState.COMPILING, RegionState.ORDERED, RegionState.PLANNED)
+            if region.name in planned_before or self.block_table.executions(region.head) >= self._planning_threshold
         }
-        kept = [
+        entered = [
             region
             for region in tier.regions
             if any(dispatch_table[pc >> 1] == region.address for pc in region.entries)
         ]
-        for region in kept:
-            planned.pop(region.name, None)
-        if planned.keys() == before and all(region.name in tier.from_store for region in kept):
-            return
-        kept += planned.values()
-        pcs = np.unique(np.array([pc for region in kept for pc in region.pcs], np.int64))
-        blocks = self.cache.facts.blocks[[self.cache.number_at(pc) for pc in pcs.tolist()]]
-        code = merged_code([*code_ranges(block_spans(blocks), source), *waiting_code])
-        # Only regions whose original code is certain are saved.
-        starts = np.array([start for start, _ in code], np.int64)
-        ends = np.array([start + len(part) for start, part in code], np.int64)
-        places = np.searchsorted(starts, blocks["pc"], side="right") - 1
-        inside = places >= 0
-        inside[inside] = blocks["end_pc"][inside] <= ends[places[inside]]
-        certain = set(pcs[inside].tolist())
-        saved = [
-            SavedRegion(
-                region.name, tuple(region.entries), region.pcs, tuple(region.callees), region.indirect_targets,
-                b"" if region.name in planned else region.image.packed(),
-            )
-            for region in kept
-            if certain.issuperset(region.pcs)
-        ]  # fmt: skip
-        program.update(tier.selection, SavedRegions((*saved, *waiting), tuple(code)))
+        found = regions_to_save(entered, planned, before, tier.pending, self.cache, source)
+        if found is not None:
+            program.update(tier.selection, found)
 
-    def _plans(self, tier: Tier) -> list[Region]:
-        """Regions around blocks that were queued, are hot enough, and were not built: for the next process."""
-        queued = np.array(self._background.queued(tier), np.int64)
-        executions = self.block_table.all_executions(queued)
-        hottest = np.argsort(-executions, kind="stable")[: int((executions >= self._planning_threshold).sum())]
-        return [self._form(tier, pc) for pc in queued[hottest].tolist() if pc not in tier.optimised]
+    def _plan(self, tier: Tier) -> None:
+        """Choose regions around queued heads that are hot enough: they are left to the next process."""
+        queued = tier.states.having(RegionState.QUEUED)
+        executions = self.block_table.all_executions([region.head for region in queued])
+        for place in np.argsort(-executions, kind="stable").tolist():
+            region = queued[place]
+            is_wanted = executions[place] >= self._planning_threshold and region.head not in tier.states.entries
+            if is_wanted and tier.states.take(region):
+                with tier.states.working_on(region):
+                    self._former.form(tier, region)
+                    tier.states.change(region, RegionEvent.LEFT)
 
     def _numbers(self, tier: Tier, pcs: Collection[int]) -> dict[str, int]:
         """The block numbers that code for ``tier`` is loaded with, by symbol."""
@@ -486,10 +456,14 @@ class Translator:
         self._compiler.unload(self._interpreters)
 
     # --- compiling
-    def _form(self, tier: Tier, pc: int) -> Region:
-        region = self._former.around(tier, pc)
-        tier.register(region)
-        return region
+    def _build_at_once(self, tier: Tier, region: Region) -> None:
+        """Build a queued or ordered region in the thread of the guest."""
+        with tier.states.working_on(region):
+            tier.states.change(region, RegionEvent.TAKEN)
+            if region.state is RegionState.FORMING:
+                self._former.form(tier, region)
+                tier.states.change(region, RegionEvent.CHOSEN)
+            self._compile(tier, region)
 
     def _build(self, tier: Tier, region: Region) -> None:
         self._compile(tier, region)  # looked up at each call: experiments replace `_compile`
@@ -536,29 +510,5 @@ class Translator:
         return None
 
 
-def _overlapping(blocks: np.ndarray, ranges: Ranges) -> np.ndarray:
-    """Which of ``blocks`` (rows of `BlockFacts`) overlap ``ranges``; bool."""
-    found = np.zeros(len(blocks), np.bool_)
-    for low, high in ranges:
-        found |= (blocks["pc"] < high) & (blocks["end_pc"] > low)
-    return found
-
-
-def is_hooked(selection: TraceSelection, block: Block) -> bool:
-    """Whether ``selection`` has a hook on an instruction of ``block``."""
-    return any(
-        instruction.row.mnemonic in selection.hooks
-        and (not selection.hook_ranges or any(low <= pc < high for low, high in selection.hook_ranges))
-        for instruction, pc in zip(block.instructions, block.pcs, strict=True)
-    )
-
-
 def _interpreter_key(selection: TraceSelection) -> str:
-    return f"interpreter {_emitted_selection(selection)} {sources_identity()}"
-
-
-def _emitted_selection(selection: TraceSelection) -> TraceSelection:
-    """The part of ``selection`` that the interpreter and templates contain: which blocks they run is in the dispatch
-    table, and which instructions are watched is in the table of inline functions."""
-    inline = tuple(replace(one, ranges=()) for one in selection.inline)
-    return replace(selection, hooks=(), hook_ranges=(), inline=inline, exact_faults=False)
+    return f"interpreter {emitted_selection(selection)} {sources_identity()}"

@@ -51,7 +51,7 @@ class AddressSpace:
         self.memory = memory
         self.code_shadow = CodeShadow()
         self.pages = Pages(memory.base, memory.perm, EXEC, self.code_shadow.tables)
-        self.cache = BlockCache(self.fetch, self._illegal)
+        self.cache = BlockCache(self.fetch, self._illegal, self)
         self.translator: Translator | None = None
         self._tables: dict[str, int] = {}
         self._compared: list[int] = []  # the pages compared last, ascending
@@ -61,7 +61,7 @@ class AddressSpace:
         self._decoded: dict[int, tuple[bytes, int, Instruction | None]] = {}
         if like is not None:
             self.cache.join(like.cache)
-        memory.on_code_change = self._code_changed
+        memory.attach(self)
 
     def set_translator(self, hart: Hart, translator: Translator) -> None:
         """Set the translator, which was just made for this address space and ``hart``."""
@@ -156,9 +156,16 @@ class AddressSpace:
         except MemoryFault:
             return None
 
-    def _code_changed(self, address: int, length_bytes: int) -> None:
+    # --- reports of memory and block cache (`emulator.listeners.CodeListener`)
+    def code_changed(self, address: int, length_bytes: int) -> None:
+        """Mark the pages with decoded code among these bytes as dirty."""
         first, last = address >> PAGE_SHIFT, (address + length_bytes - 1) >> PAGE_SHIFT
         self.dirty_pages.update(self.code_shadow.pages(first, last).tolist())
+
+    def block_decoded(self, pc: int) -> None:
+        """Keep the discovery kernel from numbering the block at ``pc`` again."""
+        if self.translator is not None:
+            self.translator.block_table.reserve(pc)
 
     @staticmethod
     def _illegal(pc: int, raw: int) -> Exception:

@@ -16,6 +16,7 @@ from emulator.linux.abi.numbers import Signal
 from emulator.linux.kernel.hart_protocol import GuestExit
 from emulator.linux.linux_kernel import LinuxKernel
 from emulator.linux.loader.process_image import ProcessImage
+from emulator.listeners import GuestListener
 from emulator.memory import GuestMemory, MemoryFault
 
 
@@ -25,18 +26,15 @@ class Guest:
     ``needs_service``: whether a system call or a switch has happened since `Deadlines.service_guest`.
     """
 
-    def __init__(self, hart: Hart, space: AddressSpace, kernel: LinuxKernel) -> None:
+    def __init__(self, hart: Hart, space: AddressSpace, kernel: LinuxKernel, listener: GuestListener) -> None:
         self.hart = hart
         self.address_space = space
         self.address_spaces = AddressSpaces(space)
         self.kernel = kernel
         self.scheduler = kernel.scheduler
-        self.scheduler.on_fork, self.scheduler.on_switch = self.address_spaces.fork, self._switched
+        self.scheduler.attach(listener)
         self.needs_service = False
-        self.on_change: Callable[[], None] | None = None
-        """Called when another process runs, or when the process changes which faults it catches."""
-        self.on_enter: Callable[[AddressSpace, bool], None] | None = None
-        """Called with the address space that the hart enters, and whether a new program begins there."""
+        self._listener = listener
         self._process = kernel.process
         hart.pc = self.program.entry
         hart.x[2] = self.program.stack_pointer
@@ -54,10 +52,9 @@ class Guest:
     # --- processes
     def changed(self) -> None:
         """Report that translations for this process may have to emit something else now."""
-        if self.on_change is not None:
-            self.on_change()
+        self._listener.process_changed()
 
-    def _switched(self) -> None:
+    def follow_scheduler(self) -> None:
         """Follow the scheduler: another thread has the hart, or the current one has executed another program."""
         self.hart.empty_reservation()
         self.needs_service = True
@@ -75,8 +72,7 @@ class Guest:
         if space is None:
             space = self.address_spaces.add(memory, self.address_space)
         self.address_space = space
-        if self.on_enter is not None:
-            self.on_enter(space, begins)
+        self._listener.space_entered(space, begins)
         space.enter(self.hart)
         used = {process.memory for process in self.scheduler.processes.values() if process.threads}
         self.address_spaces.keep_only(used)

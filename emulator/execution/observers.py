@@ -3,7 +3,7 @@ selections."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.engine.oracle import Hooks
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.record import Record
+from emulator.listeners import GuestListener
 from emulator.memory import MAPPED, PAGE_SHIFT
 
 
@@ -20,17 +21,18 @@ class Observers:
     """The observers of one guest.
 
     ``core``: the timing core, a consumer that `observe` does not replace; ``facts``: of the blocks in the record.
-    ``selection``: the union of all selections; ``line_timestamps``: None until they are selected.
+    ``selection``: the union of all selections, of whose changes ``listener`` gets a report; ``line_timestamps``: None
+    until they are selected.
     """
 
     def __init__(
-        self, hart: Hart, facts: BlockFacts, core: Consumer | None, consumers: Sequence[Consumer]
-    ) -> None:
+        self, hart: Hart, facts: BlockFacts, core: Consumer | None, consumers: Sequence[Consumer],
+        listener: GuestListener,
+    ) -> None:  # fmt: skip
         self.record = Record(hart)
         self.line_timestamps: LineTimestamps | None = None
         self.hooks: Hooks | None = None
-        self.on_change: Callable[[], None] | None = None
-        """Called when the selection changes."""
+        self._listener = listener
         self._hart = hart
         self._facts = facts
         self._core = core
@@ -53,13 +55,13 @@ class Observers:
         """Replace the consumers of the record, and select ``selection`` beside their selections."""
         self.drain()
         self._set_consumers(selection, consumers)
-        self._changed()
+        self._listener.selection_changed()
 
     def call_hooks(self, hooks: Hooks | None, where: TraceSelection) -> None:
         """Set the hooks; ``where`` selects their instructions beside the hooks of the consumers' selections."""
         self.hooks, self._hook_selection = hooks, where
         self.selection = self._consumer_selection | where
-        self._changed()
+        self._listener.selection_changed()
 
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""
@@ -93,7 +95,3 @@ class Observers:
         if bits and (self.line_timestamps is None or self.line_timestamps.line_bits != bits):
             self.line_timestamps = LineTimestamps(self._hart, bits)
             self._hart.reuses[:] = 0
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
-            self.on_change()

@@ -12,7 +12,7 @@ from emulator.engine.hart_state import TOUCH_EPOCH
 from emulator.engine.instrument.inline_functions import execute as execute_with_calls
 from emulator.engine.instrument.line_timestamps import timestamped_accesses
 from emulator.engine.oracle import ECALL, ECALL_BYTES, Environment, Oracle
-from emulator.engine.translator import is_hooked
+from emulator.engine.selections import is_hooked
 from emulator.errors import GuestFault
 from emulator.events import ACCESS_STORE, TraceSelection
 from emulator.execution.address_space import AddressSpace
@@ -41,6 +41,9 @@ class OracleRunner:
     def enter(self, space: AddressSpace, begins: bool = False) -> None:
         """Switch to another address space; whether a program ``begins`` there does not matter here."""
         self.oracle.memory = space.memory
+
+    def reselect(self) -> None:
+        """Do nothing: the oracle looks at the selection before each block."""
 
     def run(self, budget: int, exact_budget: int | None = None) -> None:
         """Run to the first block boundary at or after ``budget`` instructions, or until the guest needs service.

@@ -33,8 +33,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from numpy.typing import NDArray
-
 from emulator.kernels.expressions import result_type
 from emulator.kernels.function import DATA_OFFSET, ENTRY, LENGTHS_OFFSET, KernelFunction
 from emulator.kernels.names import EmittedFunction, Source
@@ -139,16 +137,18 @@ def kernel_text(
     name: str,
     function: Callable[..., Any],
     helpers: Sequence[Callable[..., Any]],
-    arrays: Sequence[NDArray[Any]],
+    examples: Sequence[Any],
 ) -> str:
     """IR of ``@name(ptr table)``, which calls ``function`` with contiguous arrays at the addresses in the table and
     returns its result, an int64.
 
-    ``arrays``: examples with the types and shapes of the arrays, of which the first length is not used; ``helpers``:
-    functions that it calls. Raises `TypeError` for what is not understood.
+    ``examples``: of each argument, an array or a NamedTuple of arrays, with the types and shapes of the arrays, of
+    which the first length is not used. The table has the addresses of all arrays in order. ``helpers``: functions that
+    it calls. Raises `TypeError` for what is not understood.
     """
     module, lines = _Module(helpers), list[str]()
-    types = tuple(ArrayType(array.dtype, array.ndim, sized=False) for array in arrays)
+    types = tuple(_example_type(one) for one in examples)
+    arrays = [array for one in examples for array in (one if isinstance(one, tuple) else (one,))]
     made = _emitted(module, KernelFunction(function, inlined=True), types)
     if made.result is not Kind.SIGNED:
         raise TypeError(f"{function.__name__} returns {name_of(made.result)}, expected int64")
@@ -162,6 +162,13 @@ def kernel_text(
     lines += [f"%result = call fastcc i64 @{made.name}({', '.join(arguments)})", "ret i64 %result"]
     own = [f"define i64 @{name}(ptr %table) nounwind {{", *lines, "}"]
     return "\n".join([*own, *module.lines, *sorted(module.declared)])
+
+
+def _example_type(example: Any) -> Type:
+    """The type of an array whose first length is unknown, or of a NamedTuple of such arrays."""
+    if isinstance(example, tuple):
+        return TupleType(tuple(_example_type(one) for one in example), getattr(type(example), "_fields", ()))
+    return ArrayType(example.dtype, example.ndim, sized=False)
 
 
 def _emitted(module: _Module, function: KernelFunction, types: tuple[Type, ...]) -> EmittedFunction:

@@ -21,7 +21,8 @@ import numpy as np
 
 import emulator
 from emulator.analyzers.analysis_session import Session
-from emulator.engine.tiering.tiers import Region, Tier
+from emulator.engine.tiering.region_states import Region
+from emulator.engine.tiering.tiers import Tier
 from emulator.engine.translator import Translator
 from emulator.events import TraceSelection
 from emulator.linux.vfs.files import VirtualFiles

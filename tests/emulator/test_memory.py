@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -177,7 +178,7 @@ def test_c_strings_end_at_a_zero_a_limit_or_a_fault(memory):
 def test_changes_to_code_are_announced(memory):
     seen = []
     memory.map(0x10000, 2 * PAGE_BYTES, READ | WRITE)
-    memory.on_code_change = lambda address, length: seen.append((address, length))
+    memory.attach(SimpleNamespace(code_changed=lambda address, length: seen.append((address, length))))
     memory.write(0x10000, b"data")
     memory.protect(0x11000, PAGE_BYTES, READ | WRITE | EXEC)
     assert seen == []

@@ -15,7 +15,7 @@ from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.decode.discovery import Discovery
-from emulator.engine.decode.discovery_kernel import ASK_PYTHON, N_DESCRIPTORS
+from emulator.engine.decode.discovery_kernel import ASK_PYTHON
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, operations_of
 from emulator.engine.hart_state import MAX_BLOCKS, Hart
 from emulator.engine.persist.pending import CodeSource
@@ -47,7 +47,6 @@ class BlockTable:
         self.ready: Tier | None = None
         self._kernel: Discovery | None = None
         if source is not None:
-            cache.on_decoded = self._decoded
             self._kernel = Discovery(compiler, cache, source.pages, self._descriptors, self._index)
         hart.set("block_index", self._index_table.address)
         hart.set("blocks", self._descriptor_table.address)
@@ -144,8 +143,9 @@ class BlockTable:
         for pc in pcs:
             self._index_table.ints[pc >> 1] = 0
 
-    def _decoded(self, pc: int) -> None:
-        """Python has decoded the block at ``pc`` and given it a number: the kernel must not give it another."""
+    def reserve(self, pc: int) -> None:
+        """Leave the block at ``pc`` to Python, which has decoded it and given it a number: the kernel must not give it
+        another."""
         self.ready = None
         if not self._index[pc >> 1]:
             self._index[pc >> 1] = ASK_PYTHON
@@ -170,8 +170,7 @@ class BlockTable:
     @property
     def has_found(self) -> bool:
         """Whether the kernel has discovered blocks since `begin_run`."""
-        kernel = self._kernel
-        return kernel is not None and kernel.words[N_DESCRIPTORS] > kernel.n_known + 1
+        return self._kernel is not None and self._kernel.has_found
 
     def n_blocks(self) -> NDArray[np.int64]:
         """The number of blocks with facts, (1,): a live view while the interpreter discovers blocks, else a copy."""

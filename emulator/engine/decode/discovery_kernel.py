@@ -1,249 +1,284 @@
 """The discovery kernel: decodes a block in guest memory as `emulator.engine.blocks` and `operations` do, but faster.
 
 A program runs through tens of thousands of blocks as it starts; Python takes longer to decode most of them than they
-ever run. The kernel decodes by the same tables. Where it cannot (it cannot raise a fault, for instance) it returns 0,
-and Python decodes the block; so it does where ``index`` holds `ASK_PYTHON`.
+ever run. So the kernel is what discovers blocks in the product, and Python (`BlockCache.get` and `operations_of`) is
+the reference that the tests hold it against: both decode by the instruction table. The kernel gives up, and returns 0,
+where it cannot go on (it cannot raise a fault, for instance) and where ``block_index`` holds `ASK_PYTHON`; then the
+reference decodes the block.
+
+The kernel is `discover`; the other functions are inlined into it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-# Places in ``job``: the block's pc, the host function that runs it, its hotness threshold, the host address of the
-# operations; the number of rows in each table, and the largest number of rows.
-PC, FALLBACK, THRESHOLD, OPERATIONS_AT = range(4)
-N_BLOCKS, N_INSTRUCTIONS, N_OPERATIONS, N_DESCRIPTORS = range(4, 8)
-MAX_BLOCKS, MAX_TABLE_INSTRUCTIONS, MAX_OPERATIONS, MAX_DESCRIPTORS = range(8, 12)
-HAS_INTERNED = 12  # whether ``latest`` and ``older`` are those of `InternedBlocks`
-JOB_WORDS = 16
-# Columns of ``rows``, which has one row for each row of the instruction table; the last eight are handlers by variant.
-(
-    HAS_RD, IMMEDIATE, KIND_RD, KIND_RS1, KIND_RS2, KIND_RS3, ACCESS, ACCESS_BYTES, CLASS, ENDS, SLOW, HAS_ROUNDING,
-    ROUNDS, JUMP, CSR, HANDLER
-) = range(16)  # fmt: skip
-ROW_COLUMNS = HANDLER + 8
+from emulator.engine.address_tables import GUEST_SPACE
+from emulator.engine.decode.operations import (
+    FALL_THROUGH,
+    RESTORE_ROUNDING,
+    SCRATCH_REGISTER,
+    SET_ROUNDING,
+    SLOW,
+)
+from emulator.engine.instrument.line_timestamps import NEARBY_BYTES
+from emulator.events import MAX_BLOCK_INSTRUCTIONS, OpClass
+
+# The words of the job: the block's pc, the host function that runs it, its hotness threshold, the host address of the
+# operations, and the permission bit of code; the number of rows in each table, and the largest number of rows; whether
+# there are `Interned` blocks.
+JOB_DTYPE = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            "pc", "fallback", "threshold", "operations_at", "executable", "n_blocks", "n_instructions", "n_operations",
+            "n_descriptors", "max_blocks", "max_instructions", "max_operations", "max_descriptors", "has_interned",
+        )
+    ]
+)  # fmt: skip
+# A row of the instruction table. ``immediate``, ``jump``, ``csr``: one of the numbers below; ``kind_*``: `KIND_X` or
+# `KIND_F`, 0 for an operand that is missing; ``rounds``: whether the host's rounding mode matters.
+ROW_DTYPE = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            "has_rd", "immediate", "kind_rd", "kind_rs1", "kind_rs2", "kind_rs3", "access", "access_bytes", "op_class",
+            "ends", "slow", "has_rounding", "rounds", "jump", "csr",
+        )
+    ]
+)  # fmt: skip
+N_VARIANTS = 8  # handlers of a row
 IMM_NONE, IMM_12, IMM_STORE, IMM_BRANCH, IMM_20, IMM_JUMP, IMM_SHIFT_6, IMM_SHIFT_5, IMM_CSR = range(9)
 NO_JUMP, JAL, JALR, AUIPC = range(4)
 NO_CSR, CSR_SWAPS, CSR_CHANGES = range(3)
 FFLAGS, FCSR, ONE_WAY = 1, 3, 4
 KIND_X, KIND_F = 1, 2
-# Places in ``numbers``: instruction classes, handlers and limits.
-(
-    TO_CALL, TO_JUMP, TO_RETURN, TO_INDIRECT_CALL, TO_INDIRECT_JUMP, TO_BRANCH, OP_SLOW, OP_FALL_THROUGH,
-    OP_SET_ROUNDING, OP_RESTORE_ROUNDING, X0_RESULT, MAX_INSTRUCTIONS, EXECUTABLE, TOP, NEARBY
-) = range(15)  # fmt: skip
-N_NUMBERS = 16
+DYNAMIC = 7  # the rounding mode in fcsr
 KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `CodeShadow`
-ASK_PYTHON = 0xFFFFFFFF  # in ``index``: a dispatch miss at this address returns to Python
+ASK_PYTHON = 0xFFFFFFFF  # in ``block_index``: a dispatch miss at this address returns to Python
+N_REGISTERS = 32
+
+_BRANCH, _JUMP, _CALL, _RETURN = (
+    int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN)
+)
+_INDIRECT_CALL, _INDIRECT_JUMP = int(OpClass.INDIRECT_CALL), int(OpClass.INDIRECT_JUMP)
 
 
-def discover(  # type: ignore[no-untyped-def]
-    job, memory, perm, blocks, instructions, operations, descriptors, index, dispatch_table, expanded, groups,
-    candidates, rows, rounding, numbers, accessed, latest, older, code, known, pages
-) -> Any:  # fmt: skip
-    """Decode the block at ``job[PC]`` and let ``job[FALLBACK]`` run it; the number of its instructions, 0 for none.
+class GuestCode(NamedTuple):
+    """Guest memory, uint8, and the permissions of its pages, uint8."""
 
-    ``memory``: guest memory, uint8; ``perm``: permissions by page; ``blocks``, ``instructions``: `BlockFacts`;
-    ``operations``, ``descriptors``, ``index``: the interpreter's tables. ``expanded``: by 16-bit instruction, the
-    32-bit one, 0 for none; ``groups``: (1024, 2) by opcode and funct3, ``candidates``: (n, 3) mask, match, row;
-    ``rounding``: MXCSR bits by rounding mode. ``accessed``: (32, 65) scratch: for each base register the number of its
-    accesses, then their offsets, times two and plus 1 for stores. ``latest``, ``older``: of `InternedBlocks`: a block
-    found there gets its number. ``code``, ``known``, ``pages``: of `CodeShadow`.
+    memory: NDArray[np.uint8]
+    permissions: NDArray[np.uint8]
+
+
+class BlockTables(NamedTuple):
+    """What the kernel writes: the arrays of `BlockFacts`; the interpreter's ``operations``, ``descriptors``,
+    ``block_index`` and ``dispatch_table`` (both by pc / 2).
+
+    ``accessed``: scratch, (32, 1 + instructions of a block): for each base register the number of its accesses, then
+    their offsets, times two and plus 1 for stores.
     """
-    start = job[PC]
-    if start < 0 or start >= numbers[TOP] or start & 1 or index[start >> 1] != 0:
+
+    blocks: NDArray[np.void]
+    instructions: NDArray[np.void]
+    operations: NDArray[np.void]
+    descriptors: NDArray[np.void]
+    block_index: NDArray[np.uint32]
+    dispatch_table: NDArray[np.uint64]
+    accessed: NDArray[np.int64]
+
+
+class InstructionSet(NamedTuple):
+    """The instruction table. ``expanded``: by 16-bit instruction, the 32-bit one, 0 for none; ``groups``: (1024, 2) by
+    opcode and funct3, first and end of the ``candidates``: (n, 3) mask, match, row; ``rows``: `ROW_DTYPE`;
+    ``handlers``: (n, `N_VARIANTS`) by row; ``rounding``: MXCSR bits by rounding mode."""
+
+    expanded: NDArray[np.uint32]
+    groups: NDArray[np.int32]
+    candidates: NDArray[np.int64]
+    rows: NDArray[np.void]
+    handlers: NDArray[np.int64]
+    rounding: NDArray[np.int64]
+
+
+class Interned(NamedTuple):
+    """The tables of `InternedBlocks`: a block found there gets its number."""
+
+    latest: NDArray[np.uint32]
+    older: NDArray[np.uint32]
+
+
+class Shadow(NamedTuple):
+    """The tables of `CodeShadow`."""
+
+    code: NDArray[np.uint16]
+    known: NDArray[np.uint16]
+    flags: NDArray[np.uint8]
+
+
+def discover(jobs, guest, tables, isa, interned, shadow):  # type: ignore[no-untyped-def]
+    """Decode the block at ``jobs[0].pc`` and let ``jobs[0].fallback`` run it; the number of its instructions, 0 for
+    none. The other arguments: `GuestCode`, `BlockTables`, `InstructionSet`, `Interned`, `Shadow`."""
+    job = jobs[0]
+    start = job.pc
+    if start < 0 or start >= GUEST_SPACE or start & 1 or tables.block_index[start >> 1] != 0:
         return 0
-    max_instructions = numbers[MAX_INSTRUCTIONS]
-    if job[N_BLOCKS] >= job[MAX_BLOCKS] or job[N_DESCRIPTORS] >= job[MAX_DESCRIPTORS]:
+    if not has_room(job):
         return 0
-    if (
-        job[N_INSTRUCTIONS] + max_instructions > job[MAX_TABLE_INSTRUCTIONS]
-        or job[N_OPERATIONS] + 3 * max_instructions >= job[MAX_OPERATIONS]
-    ):
+    n, end, n_operations, n_accesses, kind, target = decode_block(job, guest, tables, isa)
+    if n == 0:
         return 0
-    pc = start
+    first = job.n_instructions
+    for place in range(n):
+        fact = tables.instructions[first + place]
+        note(fact.pc, fact.word & 0xFFFF, shadow)
+        if fact.length_bytes == 4:
+            note(fact.pc + 2, np.int64(fact.word) >> 16, shadow)
+    number: Any = np.int64(-1)
+    if job.has_interned:
+        number = interned_number(tables, interned, start, first, n)
+    if number < 0:
+        number = job.n_blocks
+        block = tables.blocks[number]
+        block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, end, first, n
+        block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
+        block.target_known = 0 if target < 0 else 1
+        block.target_pc = 0 if target < 0 else target
+        job.n_blocks, job.n_instructions = number + 1, first + n
+    enter(job, tables, number, n, n_operations)
+    return n
+
+
+def has_room(job):  # type: ignore[no-untyped-def]
+    """Whether each table has room for the longest block."""
+    return (
+        job.n_blocks < job.max_blocks
+        and job.n_descriptors < job.max_descriptors
+        and job.n_instructions + MAX_BLOCK_INSTRUCTIONS <= job.max_instructions
+        and job.n_operations + 3 * MAX_BLOCK_INSTRUCTIONS < job.max_operations
+    )
+
+
+def decode_block(job, guest, tables, isa):  # type: ignore[no-untyped-def]
+    """Append the block's instruction facts and operations. Returns the number of its instructions, its end, the end of
+    its operations, its accesses, the class of its last instruction, and its target, -1 for none."""
+    pc: Any = job.pc
     n = 0
-    n_operations = job[N_OPERATIONS]
-    first = job[N_INSTRUCTIONS]
+    n_operations: Any = job.n_operations
+    first = job.n_instructions
     n_accesses = 0
     kind: Any = 0
     target: Any = -1
-    ends = 0
-    slow = 0
-    transfers = 0
+    is_open: Any = 1  # whether control goes on after the last instruction
     was_auipc: Any = -1  # the register that the previous instruction, an auipc, has written
     auipc_value: Any = 0
-    for register in range(32):
-        accessed[register, 0] = 0
-    while n < max_instructions:
-        if pc + 2 > numbers[TOP] or perm[pc >> 12] & numbers[EXECUTABLE] == 0:
+    last: Any = pc
+    for register in range(N_REGISTERS):
+        tables.accessed[register, 0] = 0
+    while n < MAX_BLOCK_INSTRUCTIONS:
+        raw, length = fetch(job, guest, pc)
+        if length == 0:
             break
-        word = np.int64(memory[pc]) | np.int64(memory[pc + 1]) << 8
-        length = 2
-        if word & 3 == 3:
-            if pc + 4 > numbers[TOP] or perm[(pc + 2) >> 12] & numbers[EXECUTABLE] == 0:
-                break
-            word |= np.int64(memory[pc + 2]) << 16 | np.int64(memory[pc + 3]) << 24
-            length = 4
-        raw = word
+        word: Any = raw
         if length == 2:
-            word = np.int64(expanded[raw])
-        group = (word & 127) | ((word >> 12 & 7) << 7)
-        row: Any = np.int64(-1)
-        for place in range(groups[group, 0], groups[group, 1]):
-            if word & candidates[place, 0] == candidates[place, 1]:
-                row = candidates[place, 2]
-                break
+            word = np.int64(isa.expanded[raw])
+        row = row_of(isa, word)
         if row < 0:
             break
-        about = rows[row]
-        mode: Any = 7
-        if about[HAS_ROUNDING]:
+        about = isa.rows[row]
+        mode: Any = DYNAMIC
+        if about.has_rounding:
             mode = word >> 12 & 7
             if mode == 5 or mode == 6:
                 break
-        rd = (word >> 7 & 31) if about[HAS_RD] else 0
-        rs1, rs2, rs3 = word >> 15 & 31, word >> 20 & 31, word >> 27 & 31
-        imm = immediate(about[IMMEDIATE], word)
-        kind = about[CLASS]
-        if about[JUMP] == JAL:
-            kind = numbers[TO_CALL] if rd == 1 or rd == 5 else numbers[TO_JUMP]
-        elif about[JUMP] == JALR:
-            if rd == 1 or rd == 5:
-                kind = numbers[TO_INDIRECT_CALL]
-            else:
-                kind = numbers[TO_RETURN] if rs1 == 1 or rs1 == 5 else numbers[TO_INDIRECT_JUMP]
-        fixed = mode != 7 and about[ROUNDS] != 0
-        slow = 1 if about[SLOW] or (fixed and mode == 4) else 0
-        ends = about[ENDS]
-        transfers = 1 if ends and not about[SLOW] else 0
-        if about[CSR] and imm >= FFLAGS and imm <= FCSR:
-            slow, ends = 0, 0
-            changed = rd if about[CSR] == CSR_SWAPS else rs1
-            mode = imm if changed else imm + ONE_WAY
-            if imm != FFLAGS and (about[CSR] == CSR_SWAPS or rs1 != 0):
-                ends = 1
-
-        fact = instructions[first + n]
-        fact.pc, fact.length_bytes, fact.op_class = pc, length, kind
-        fact.access, fact.access_bytes, fact.word = about[ACCESS], about[ACCESS_BYTES], raw
-        fact.rd = observed_register(about[KIND_RD], rd)
-        fact.rs1, fact.rs2, fact.rs3 = (
-            observed_register(about[KIND_RS1], rs1), observed_register(about[KIND_RS2], rs2),
-            observed_register(about[KIND_RS3], rs3),
-        )  # fmt: skip
-        if about[ACCESS]:
-            n_accesses += 1
+        imm = immediate(about.immediate, word)
+        kind = class_of(about, word)
+        put_fact(tables.instructions[first + n], about, kind, word, raw, pc, length)
+        n_accesses += 1 if about.access else 0
+        slow, ends, mode = ending(about, word, mode, imm)
         if slow:
-            put(operations[n_operations], numbers[OP_SLOW], 0, 0, 0, 0, 0, 0, pc, 0)
+            put(tables.operations[n_operations], SLOW, 0, 0, pc, 0)
             n_operations += 1
         else:
-            timestamped = 0
-            if about[ACCESS] and rs1 != 2:
-                timestamped = n + 1
-                store = about[ACCESS] >> 1  # ACCESS_STORE
-                for place in range(accessed[rs1, 0]):
-                    before = accessed[rs1, 1 + place]
-                    if abs(imm - (before >> 1)) < numbers[NEARBY] and store <= (before & 1):
-                        timestamped = 0
-                accessed[rs1, 1 + accessed[rs1, 0]] = imm << 1 | store
-                accessed[rs1, 0] += 1
-            if about[KIND_RD] == KIND_X:
-                accessed[rd, 0] = 0
-            if fixed:
-                put(operations[n_operations], numbers[OP_SET_ROUNDING], 0, 0, 0, 0, 0, rounding[mode], pc, 0)
-                n_operations += 1
-            result = rd
-            if about[KIND_RD] == KIND_X and rd == 0:
-                result = numbers[X0_RESULT]
-            elif about[KIND_RD] == KIND_F:
-                result = rd + 32
-            put(
-                operations[n_operations], about[HANDLER + mode], result, rs1 + 32 * (about[KIND_RS1] == KIND_F),
-                rs2 + 32 * (about[KIND_RS2] == KIND_F), rs3 + 32 * (about[KIND_RS3] == KIND_F), timestamped, imm, pc,
-                pc + length,
-            )  # fmt: skip
-            n_operations += 1
-            if fixed:
-                put(operations[n_operations], numbers[OP_RESTORE_ROUNDING], 0, 0, 0, 0, 0, 0, pc, 0)
-                n_operations += 1
-        target = -1
-        observed_kind = kind
-        if kind == numbers[TO_BRANCH] or kind == numbers[TO_JUMP] or kind == numbers[TO_CALL]:
-            target = pc + imm
-        elif about[JUMP] == JALR and kind != numbers[TO_RETURN] and was_auipc == rs1:
-            target = (auipc_value + imm) & ~1
-            observed_kind = numbers[TO_CALL] if kind == numbers[TO_INDIRECT_CALL] else numbers[TO_JUMP]
-        if target < 0 or target >= numbers[TOP]:
-            target = -1
-            observed_kind = kind
-        kind = observed_kind
+            timestamped = timestamped_place(tables, about, word, imm, n)
+            n_operations += put_operations(tables, isa, n_operations, row, word, mode, imm, pc, length, timestamped)
+        kind, target = transfer(about, word, kind, imm, pc, was_auipc, auipc_value)
         was_auipc = -1
-        if about[JUMP] == AUIPC:
-            was_auipc, auipc_value = rd, pc + imm
+        if about.jump == AUIPC:
+            was_auipc, auipc_value = (word >> 7 & 31) if about.has_rd else 0, pc + imm
         last = pc
         pc += length
         n += 1
         if slow or ends:
+            is_open = 1 if not slow and about.slow else 0
             break
-    if n == 0:
-        return 0
-    if not (slow or transfers):
-        put(operations[n_operations], numbers[OP_FALL_THROUGH], 0, 0, 0, 0, 0, 0, last, pc)
-        n_operations += 1
-    instructions[first + n - 1].op_class = kind
-    for place in range(n):
-        fact = instructions[first + place]
-        note(fact.pc, fact.word & 0xFFFF, code, known, pages)
-        if fact.length_bytes == 4:
-            note(fact.pc + 2, np.int64(fact.word) >> 16, code, known, pages)
-    number: Any = np.int64(-1)
-    if job[HAS_INTERNED]:
-        number = np.int64(latest[start >> 1]) - 1
-        while number >= 0:
-            other = blocks[number]
-            unlike = n - other.n_instructions
-            if unlike == 0:
-                for place in range(n):
-                    if instructions[other.first_instruction + place].word != instructions[first + place].word:
-                        unlike = 1
-                        break
-            if unlike == 0:
-                break
-            number = np.int64(older[number]) - 1
-    if number < 0:
-        number = job[N_BLOCKS]
-        block = blocks[number]
-        block.pc, block.end_pc, block.first_instruction, block.n_instructions = start, pc, first, n
-        block.n_accesses, block.terminator, block.pad = n_accesses, kind, 0
-        block.target_known = 0 if target < 0 else 1
-        block.target_pc = 0 if target < 0 else target
-        job[N_BLOCKS], job[N_INSTRUCTIONS] = number + 1, first + n
-    descriptor = descriptors[job[N_DESCRIPTORS]]
-    descriptor.operations = job[OPERATIONS_AT] + job[N_OPERATIONS] * operations.itemsize
-    descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
-    descriptor.threshold, descriptor.pc = job[THRESHOLD], start
-    descriptor.n_operations = n_operations - job[N_OPERATIONS]
-    index[start >> 1] = job[N_DESCRIPTORS]
-    if dispatch_table[start >> 1] == 0:
-        dispatch_table[start >> 1] = job[FALLBACK]
-    job[N_OPERATIONS] = n_operations
-    job[N_DESCRIPTORS] += 1
-    return n
+    if n != 0:
+        if is_open:
+            put(tables.operations[n_operations], FALL_THROUGH, 0, 0, last, pc)
+            n_operations += 1
+        tables.instructions[first + n - 1].op_class = kind
+    return n, pc, n_operations, n_accesses, kind, target
 
 
-def note(pc, half, code, known, pages):  # type: ignore[no-untyped-def]
-    """As `CodeShadow.note`."""
-    place, page = pc >> 1, pc >> 12
-    if known[place] != 0 and code[place] != half:
-        pages[AMBIGUOUS + page] = 1
-    if pages[page] == 0:
-        pages[page] = 1
-        pages[NEW_PAGES] = 1
-    code[place] = half
-    known[place] = KNOWN
+def fetch(job, guest, pc):  # type: ignore[no-untyped-def]
+    """The raw bits of the instruction at ``pc``, and its length in bytes: 0 where there is no code."""
+    if pc + 2 > GUEST_SPACE or guest.permissions[pc >> 12] & job.executable == 0:
+        return np.int64(0), 0
+    raw: Any = np.int64(guest.memory[pc]) | np.int64(guest.memory[pc + 1]) << 8
+    if raw & 3 != 3:
+        return raw, 2
+    if pc + 4 > GUEST_SPACE or guest.permissions[(pc + 2) >> 12] & job.executable == 0:
+        return raw, 0
+    return raw | np.int64(guest.memory[pc + 2]) << 16 | np.int64(guest.memory[pc + 3]) << 24, 4
+
+
+def row_of(isa, word):  # type: ignore[no-untyped-def]
+    """The row of the instruction table of a 32-bit instruction; -1 for an illegal one."""
+    group = (word & 127) | ((word >> 12 & 7) << 7)
+    for place in range(isa.groups[group, 0], isa.groups[group, 1]):
+        if word & isa.candidates[place, 0] == isa.candidates[place, 1]:
+            return isa.candidates[place, 2]
+    return np.int64(-1)
+
+
+def class_of(about, word):  # type: ignore[no-untyped-def]
+    """The class of an instruction by itself: calls and returns by the registers that they link and use."""
+    rd, rs1 = (word >> 7 & 31) if about.has_rd else 0, word >> 15 & 31
+    links = rd == 1 or rd == 5
+    if about.jump == JAL:
+        return _CALL if links else _JUMP
+    if about.jump == JALR:
+        if links:
+            return _INDIRECT_CALL
+        return _RETURN if rs1 == 1 or rs1 == 5 else _INDIRECT_JUMP
+    return about.op_class
+
+
+def ending(about, word, mode, imm):  # type: ignore[no-untyped-def]
+    """Whether the instruction is slow, whether it ends the block, and the variant of its handler: accesses to fcsr are
+    neither, unless they may change the rounding mode."""
+    slow, ends = 1 if about.slow or (mode == 4 and about.rounds) else 0, about.ends
+    if about.csr and imm >= FFLAGS and imm <= FCSR:
+        slow, ends = 0, 0
+        rd, rs1 = (word >> 7 & 31) if about.has_rd else 0, word >> 15 & 31
+        changed = rd if about.csr == CSR_SWAPS else rs1
+        mode = imm if changed else imm + ONE_WAY
+        if imm != FFLAGS and (about.csr == CSR_SWAPS or rs1 != 0):
+            ends = 1
+    return slow, ends, mode
+
+
+def put_fact(fact, about, kind, word, raw, pc, length):  # type: ignore[no-untyped-def]
+    """Fill an instruction's row of `BlockFacts`."""
+    fact.pc, fact.length_bytes, fact.op_class = pc, length, kind
+    fact.access, fact.access_bytes, fact.word = about.access, about.access_bytes, raw
+    fact.rd = observed_register(about.kind_rd, word >> 7 & 31)
+    fact.rs1 = observed_register(about.kind_rs1, word >> 15 & 31)
+    fact.rs2 = observed_register(about.kind_rs2, word >> 20 & 31)
+    fact.rs3 = observed_register(about.kind_rs3, word >> 27 & 31)
 
 
 def observed_register(kind, number):  # type: ignore[no-untyped-def]
@@ -253,11 +288,113 @@ def observed_register(kind, number):  # type: ignore[no-untyped-def]
     return number + 32 if kind == KIND_F else number
 
 
-def put(operation, handler, rd, rs1, rs2, rs3, timestamped, imm, pc, next_pc):  # type: ignore[no-untyped-def]
-    """Fill an operation."""
-    operation.handler, operation.rd, operation.rs1, operation.rs2 = handler, rd, rs1, rs2
-    operation.rs3, operation.timestamped, operation.imm, operation.pc = rs3, timestamped, imm, pc
+def timestamped_place(tables, about, word, imm, n):  # type: ignore[no-untyped-def]
+    """The field ``timestamped`` of the ``n``-th operation; remembers its access and what it writes."""
+    timestamped, rs1 = 0, word >> 15 & 31
+    if about.access and rs1 != 2:
+        timestamped = n + 1
+        store = about.access >> 1  # ACCESS_STORE
+        for place in range(tables.accessed[rs1, 0]):
+            before = tables.accessed[rs1, 1 + place]
+            if abs(imm - (before >> 1)) < NEARBY_BYTES and store <= (before & 1):
+                timestamped = 0
+        tables.accessed[rs1, 1 + tables.accessed[rs1, 0]] = imm << 1 | store
+        tables.accessed[rs1, 0] += 1
+    if about.kind_rd == KIND_X:
+        tables.accessed[(word >> 7 & 31) if about.has_rd else 0, 0] = 0
+    return timestamped
+
+
+def put_operations(tables, isa, at, row, word, mode, imm, pc, length, timestamped):  # type: ignore[no-untyped-def]
+    """Fill the operation of an instruction, between changes of the rounding mode if its own is fixed; their number."""
+    about = isa.rows[row]
+    n = 1
+    fixed = about.has_rounding != 0 and mode != DYNAMIC and about.rounds != 0
+    if fixed:
+        put(tables.operations[at], SET_ROUNDING, 0, isa.rounding[mode], pc, 0)
+        n = 3
+        put(tables.operations[at + 2], RESTORE_ROUNDING, 0, 0, pc, 0)
+        at += 1
+    result: Any = (word >> 7 & 31) if about.has_rd else 0
+    if about.kind_rd == KIND_X and result == 0:
+        result = SCRATCH_REGISTER
+    elif about.kind_rd == KIND_F:
+        result += 32
+    operation = tables.operations[at]
+    put(operation, isa.handlers[row, mode], result, imm, pc, pc + length)
+    operation.rs1 = (word >> 15 & 31) + 32 * (about.kind_rs1 == KIND_F)
+    operation.rs2 = (word >> 20 & 31) + 32 * (about.kind_rs2 == KIND_F)
+    operation.rs3 = (word >> 27 & 31) + 32 * (about.kind_rs3 == KIND_F)
+    operation.timestamped = timestamped
+    return n
+
+
+def put(operation, handler, rd, imm, pc, next_pc):  # type: ignore[no-untyped-def]
+    """Fill an operation without sources and timestamp."""
+    operation.handler, operation.rd, operation.rs1, operation.rs2 = handler, rd, 0, 0
+    operation.rs3, operation.timestamped, operation.imm, operation.pc = 0, 0, imm, pc
     operation.next_pc = next_pc
+
+
+def transfer(about, word, kind, imm, pc, was_auipc, auipc_value):  # type: ignore[no-untyped-def]
+    """The observed class and the static target (-1 for none) of the instruction, if it is the block's last. An auipc,
+    which has written the register ``was_auipc``, makes a jalr after it a direct transfer."""
+    target: Any = np.int64(-1)
+    observed = kind
+    if kind in (_BRANCH, _JUMP, _CALL):
+        target = pc + imm
+    elif about.jump == JALR and kind != _RETURN and was_auipc == (word >> 15 & 31):
+        target = (auipc_value + imm) & ~1
+        observed = _CALL if kind == _INDIRECT_CALL else _JUMP
+    if target < 0 or target >= GUEST_SPACE:
+        return kind, np.int64(-1)
+    return observed, target
+
+
+def interned_number(tables, interned, start, first, n):  # type: ignore[no-untyped-def]
+    """The number of the interned block at ``start`` with the instructions of the ``n`` facts from ``first`` on; -1 for
+    none."""
+    number = np.int64(interned.latest[start >> 1]) - 1
+    while number >= 0:
+        other = tables.blocks[number]
+        unlike = n - other.n_instructions
+        if unlike == 0:
+            for place in range(n):
+                one = tables.instructions[other.first_instruction + place].word
+                if one != tables.instructions[first + place].word:
+                    unlike = 1
+                    break
+        if unlike == 0:
+            break
+        number = np.int64(interned.older[number]) - 1
+    return number
+
+
+def enter(job, tables, number, n, n_operations):  # type: ignore[no-untyped-def]
+    """Add the descriptor of a block, and enter the fallback in the dispatch table where that is empty."""
+    start = job.pc
+    descriptor = tables.descriptors[job.n_descriptors]
+    descriptor.operations = job.operations_at + job.n_operations * tables.operations.itemsize
+    descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
+    descriptor.threshold, descriptor.pc = job.threshold, start
+    descriptor.n_operations = n_operations - job.n_operations
+    tables.block_index[start >> 1] = job.n_descriptors
+    if tables.dispatch_table[start >> 1] == 0:
+        tables.dispatch_table[start >> 1] = job.fallback
+    job.n_operations = n_operations
+    job.n_descriptors += 1
+
+
+def note(pc, half, shadow):  # type: ignore[no-untyped-def]
+    """As `CodeShadow.note`."""
+    place, page = pc >> 1, pc >> 12
+    if shadow.known[place] != 0 and shadow.code[place] != half:
+        shadow.flags[AMBIGUOUS + page] = 1
+    if shadow.flags[page] == 0:
+        shadow.flags[page] = 1
+        shadow.flags[NEW_PAGES] = 1
+    shadow.code[place] = half
+    shadow.known[place] = KNOWN
 
 
 def immediate(kind, word):  # type: ignore[no-untyped-def]
@@ -286,3 +423,9 @@ def immediate(kind, word):  # type: ignore[no-untyped-def]
 def signed(value, bits):  # type: ignore[no-untyped-def]
     """The two's-complement reading of ``bits`` bits."""
     return value - (value >> (bits - 1) << bits)
+
+
+HELPERS = (
+    has_room, decode_block, fetch, row_of, class_of, ending, put_fact, observed_register, timestamped_place,
+    put_operations, put, transfer, interned_number, enter, note, immediate, signed,
+)  # fmt: skip

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emulator.engine.decode.discovery import Pages
 from emulator.engine.persist.translation_store import SavedRegion, SavedRegions
+from emulator.engine.tiering.region_states import Region, RegionEvent, RegionStates
 
 _NEAR_BYTES = 4096
 
@@ -37,35 +38,42 @@ class CodeSource(Protocol):
 
 
 class PendingTranslations:
-    """The regions of ``saved`` that may still become valid in ``source``."""
+    """Takes the regions of ``saved`` into ``states`` as pending, and tells which of them become valid in ``source``."""
 
-    def __init__(self, saved: SavedRegions, source: CodeSource) -> None:
+    def __init__(self, saved: SavedRegions, source: CodeSource, states: RegionStates) -> None:
         self._source = source
+        self._states = states
         self._code = saved.code
         self._starts = np.array([start for start, _ in saved.code], np.int64)
-        self._waiting = set(range(len(saved.code)))  # ranges that were not in memory yet
-        self._regions = {region.name: region for region in saved.regions}
-        self._needs = {region.name: self._ranges_of(region) for region in saved.regions}
+        self._unmapped = set(range(len(saved.code)))  # ranges that were not in memory yet
+        self._saved = {states.begin(_pending(one), RegionEvent.STORED): one for one in saved.regions}
+        # For each pending region the ranges that have not been compared.
+        self._needs = {region: self._ranges_of(region) for region in self._saved}
         self.pending_entries: set[int] = set()
         """The entries (pcs) of pending regions."""
         self._update_entries()
 
-    def revalidate(self) -> list[SavedRegion]:
-        """Compare the ranges that have come into memory; the regions that are valid from now on."""
+    def revalidate(self) -> list[tuple[Region, SavedRegion]]:
+        """Compare the ranges that have come into memory; the regions that are valid from now on, which the caller
+        publishes or orders."""
         equal, differs = set[int](), set[int]()
-        for place in sorted(self._waiting):
+        for place in sorted(self._unmapped):
             start, code = self._code[place]
             found = self._source.peek(start, len(code))
             if found is not None:
-                self._waiting.discard(place)
+                self._unmapped.discard(place)
                 (equal if found == code else differs).add(place)
         valid = []
-        for name, needs in list(self._needs.items()):
+        for region, needs in list(self._needs.items()):
             needs -= equal
-            if not needs and self._is_unchanged(self._ranges_of(self._regions[name]) - equal):
-                valid.append(self._regions[name])
-            if not needs or needs & differs:
-                del self._needs[name], self._regions[name]
+            if needs and not needs & differs:
+                continue
+            del self._needs[region]
+            saved = self._saved.pop(region)
+            if not needs and self._is_unchanged(self._ranges_of(region) - equal):
+                valid.append((region, saved))
+            else:
+                self._states.change(region, RegionEvent.CODE_CHANGED)
         self._update_entries()
         return valid
 
@@ -77,15 +85,22 @@ class PendingTranslations:
 
     def unmapped(self) -> tuple[list[SavedRegion], list[tuple[int, bytes]]]:
         """The regions still pending, in libraries that this process has not mapped, and their code."""
-        regions = list(self._regions.values())
-        places = {place for region in regions for place in self._ranges_of(region)}
-        return regions, [self._code[place] for place in sorted(places)]
+        places = {place for region in self._saved for place in self._ranges_of(region)}
+        return [*self._saved.values()], [self._code[place] for place in sorted(places)]
 
     def _update_entries(self) -> None:
-        self.pending_entries = {pc for region in self._regions.values() for pc in region.entries}
+        self.pending_entries = {pc for region in self._saved for pc in region.entries}
 
-    def _ranges_of(self, region: SavedRegion) -> set[int]:
-        return set((np.searchsorted(self._starts, region.blocks, side="right") - 1).tolist())
+    def _ranges_of(self, region: Region) -> set[int]:
+        return set((np.searchsorted(self._starts, region.pcs, side="right") - 1).tolist())
+
+
+def _pending(saved: SavedRegion) -> Region:
+    """A region of an earlier process, still without its host code: most are never entered."""
+    return Region(
+        saved.entries[0], list(saved.entries), saved.blocks, frozenset(saved.callees), saved.indirect_targets,
+        from_store=True, has_stored_code=bool(saved.image),
+    )  # fmt: skip
 
 
 def block_spans(blocks: NDArray[np.void]) -> NDArray[np.int64]:

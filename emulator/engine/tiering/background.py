@@ -1,5 +1,4 @@
-"""Background optimisation: a thread that builds ordered regions first, then a region around the hottest queued block.
-"""
+"""Background optimisation: the thread that compiles regions while the guest runs, and its share of the processor."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.codegen.compiler import Compiler
-from emulator.engine.tiering.tiers import Region, Tier
+from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
+from emulator.engine.tiering.tiers import Tier
 
 # On a shared processor: seconds that the guest runs for each second of the thread.
 FIRST_GUEST_SHARE = 2.0
@@ -61,16 +61,17 @@ class FairShare:
 
 
 class Background:
-    """The queue of blocks to optimise, and the thread that works on it.
+    """The thread that compiles regions: first those that are ordered, then the one around the hottest queued block.
 
-    ``form``: gives the region around the block at a pc; ``build``: compiles and publishes a region; ``executions``:
-    executions of the blocks at some pcs, int64; ``hotness_threshold``: executions from which a block is optimised;
-    ``compiler``: loaded when the thread starts.
+    Which regions wait, and which one is being compiled, is in the `RegionStates` of their tiers. ``form``: chooses the
+    blocks of a region; ``build``: compiles and publishes it; ``executions``: executions of the blocks at some pcs,
+    int64; ``hotness_threshold``: executions from which a block is optimised; ``compiler``: loaded when the thread
+    starts.
     """
 
     def __init__(
         self,
-        form: Callable[[Tier, int], Region],
+        form: Callable[[Tier, Region], None],
         build: Callable[[Tier, Region], None],
         executions: Callable[[Sequence[int]], NDArray[np.int64]],
         hotness_threshold: int,
@@ -80,13 +81,10 @@ class Background:
         self._compiler = compiler
         self.fair_share = FairShare()
         self._thread: threading.Thread | None = None
-        self._queue: list[tuple[Tier, int]] = []  # guarded by the condition
-        self._ordered: list[tuple[Tier, Region]] = []  # guarded by the condition
-        self._underway: tuple[Tier, Region] | None = None
-        self._is_forming = False  # `form` is running: a region will be under way in a moment
-        self._n_orders = 0  # orders that are not built yet
-        self._n_built = 0
+        # Held when a region begins to wait, when the thread takes one, and while `excluding`.
         self._condition = threading.Condition()
+        self._tiers: list[Tier] = []  # those with regions that wait or have waited
+        self._has_built = False
         self._stopping = False
         self._failure: BaseException | None = None
 
@@ -95,18 +93,25 @@ class Background:
         thread."""
         self.check()
         with self._condition:
-            self._queue.append((tier, pc))
+            self._serve(tier)
+            if not tier.states.is_queued(pc):
+                tier.states.begin(Region(pc), RegionEvent.HOT)
             self._condition.notify()
         if self.has_llvm:
             self.start()
 
     def order(self, tier: Tier, region: Region) -> None:
-        """Build ``region`` before any queued block."""
+        """Compile ``region``, which an earlier process has planned, before any queued block."""
         with self._condition:
-            self._ordered.append((tier, region))
-            self._n_orders += 1
+            self._serve(tier)
+            tier.states.change(region, RegionEvent.REVALIDATED)
             self._condition.notify()
         self.start()
+
+    def _serve(self, tier: Tier) -> None:
+        """Let the thread look at the regions of ``tier``, too."""
+        if tier not in self._tiers:
+            self._tiers.append(tier)
 
     def finish_one(self, seconds: float) -> None:
         """Wait up to ``seconds`` for the first region to be built, if there are orders and none is built yet."""
@@ -114,8 +119,17 @@ class Background:
             self.fair_share.guest_has_ended = True
             self._condition.notify()
             self._condition.wait_for(
-                lambda: self._n_built or not self._n_orders or self._failure is not None, seconds
+                lambda: self._has_built or not self.has_orders or self._failure is not None, seconds
             )
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether a region that was ordered is not built yet."""
+        return any(
+            region.from_store
+            for tier in self._tiers
+            for region in tier.states.having(RegionState.ORDERED, RegionState.COMPILING)
+        )
 
     @property
     def has_llvm(self) -> bool:
@@ -129,39 +143,30 @@ class Background:
             self._thread = threading.Thread(target=self._work, name="translator", daemon=True)
             self._thread.start()
 
-    def queued(self, tier: Tier) -> list[int]:
-        """The pcs of the blocks that are still queued for ``tier``."""
-        return [pc for queued, pc in self._queue if queued is tier]
-
-    def unfinished(self, tier: Tier) -> list[Region]:
-        """The regions of ``tier`` that are ordered or under way."""
-        underway = self._underway
-        begun = [] if underway is None else [underway]
-        return [region for ordered, region in (*begun, *self._ordered) if ordered is tier]
-
     @contextmanager
-    def excluding(self, pcs: set[int]) -> Iterator[bool]:
-        """A context in which no region is begun, and which takes the blocks at ``pcs`` from the queue. Gives whether an
-        unfinished region might contain one of them: then the region under way is finished, and the queue is empty."""
+    def excluding(self, pcs: set[int]) -> Iterator[None]:
+        """A context in which the thread works on no region with a block at ``pcs``, and begins none. If an unfinished
+        region might contain one of them, the region under way is finished first, and the regions that wait are
+        dropped."""
         with self._condition:
-            underway = [] if self._underway is None else [self._underway]
-            regions = [region for _, region in (*self._ordered, *underway)]
-            is_free = not self._is_forming and all(pcs.isdisjoint(region.pcs) for region in regions)
+            unfinished = (RegionState.FORMING, RegionState.ORDERED, RegionState.COMPILING)
+            is_free = all(
+                region.state is not RegionState.FORMING and pcs.isdisjoint(region.pcs)
+                for tier in self._tiers
+                for region in tier.states.having(*unfinished)
+            )
             if is_free:
-                if self._queue:
-                    self._queue = [(tier, pc) for tier, pc in self._queue if pc not in pcs]
-                yield False
+                yield
         if not is_free:
             self.stop()
-            yield True
+            yield
 
     def stop(self) -> None:
-        """Wait for the compilation under way and empty the queue. Raises a failure of the thread."""
+        """Wait for the region under way, and drop the regions that wait. Raises a failure of the thread."""
         if self._thread is not None:
             with self._condition:
-                self._queue.clear()
-                self._ordered.clear()
-                self._n_orders = 0
+                for tier in self._tiers:
+                    tier.states.stop()
                 self._stopping = True
                 self._condition.notify()
             self._thread.join()
@@ -182,46 +187,57 @@ class Background:
                 with self._condition:
                     while not self._stopping and (seconds := self.fair_share.owed_seconds()) > 0:
                         self._condition.wait(seconds)
-                    while not (self._queue or self._ordered or self._stopping):
+                    while not (self._has_work() or self._stopping):
                         self._condition.wait()
                     if self._stopping:
                         return
-                    hottest = None if self._ordered else self._hottest()
-                    is_order = bool(self._ordered)
-                    if is_order:
-                        self._underway = self._ordered.pop(0)
-                    elif hottest is None:
+                    taken = self._take_order() or self._hottest()
+                    if taken is None:
                         self._condition.wait(LOOK_AGAIN_SECONDS)
                         continue
-                    self._is_forming = hottest is not None
                 with self.fair_share.working():
-                    if hottest is not None:
-                        formed = hottest[0], self._form(*hottest)
-                        with self._condition:
-                            self._underway, self._is_forming = formed, False
-                    assert self._underway is not None
-                    self._build(*self._underway)
-                    self._underway = None
+                    self._finish(*taken)
                 with self._condition:
-                    self._n_orders -= is_order and self._n_orders > 0
-                    self._n_built += 1
+                    self._has_built = True
                     self._condition.notify_all()
         except BaseException as failure:  # reported by the next call from the machine's thread
             with self._condition:
                 self._failure = failure
                 self._condition.notify_all()
 
-    def _hottest(self) -> tuple[Tier, int] | None:
-        """Take the hottest block from the queue; None when none has reached the hotness threshold.
+    def _has_work(self) -> bool:
+        return any(tier.states.has_any(RegionState.QUEUED, RegionState.ORDERED) for tier in self._tiers)
+
+    def _finish(self, tier: Tier, region: Region) -> None:
+        """Build a region that the thread has taken."""
+        with tier.states.working_on(region):
+            if region.state is RegionState.FORMING:
+                self._form(tier, region)
+                tier.states.change(region, RegionEvent.CHOSEN)
+            self._build(tier, region)
+
+    def _take_order(self) -> tuple[Tier, Region] | None:
+        """Take the region that was ordered first; None for none."""
+        for tier in self._tiers:
+            for region in tier.states.having(RegionState.ORDERED):
+                if tier.states.take(region):
+                    return tier, region
+        return None
+
+    def _hottest(self) -> tuple[Tier, Region] | None:
+        """Take the region with the hottest head from the queue; None when none has reached the hotness threshold.
 
         Executions are counted while blocks wait, so this is where the guest spends its time now. A block that has
         meanwhile become part of a region stays queued, with the executions since then: control may never enter it from
-        outside again.
+        outside again. A block that has become an entry of a region is dropped.
         """
-        self._queue = [(tier, pc) for tier, pc in self._queue if pc not in tier.optimised]
-        if not self._queue:
+        for tier in self._tiers:
+            tier.states.drop_covered()
+        queued = [(tier, region) for tier in self._tiers for region in tier.states.having(RegionState.QUEUED)]
+        if not queued:
             return None
-        old_executions = [tier.published_executions.get(pc, 0) for tier, pc in self._queue]
-        new_executions = self._executions([pc for _, pc in self._queue]) - old_executions
+        old_executions = [tier.published_executions.get(region.head, 0) for tier, region in queued]
+        new_executions = self._executions([region.head for _, region in queued]) - old_executions
         most = int(new_executions.argmax())
-        return self._queue.pop(most) if new_executions[most] >= self._hotness_threshold else None
+        tier, region = queued[most]
+        return queued[most] if new_executions[most] >= self._hotness_threshold and tier.states.take(region) else None

@@ -15,7 +15,8 @@ import numpy as np
 
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.emit.indirect_targets import IndirectTargets, cases_among, ends_with, return_targets
-from emulator.engine.tiering.tiers import Region, Tier
+from emulator.engine.tiering.region_states import Region
+from emulator.engine.tiering.tiers import Tier
 from emulator.events import OpClass
 
 MAX_REGION_INSTRUCTIONS = 600  # 80 ms of LLVM's time, in which no other region is built
@@ -40,15 +41,17 @@ class RegionFormer:
         self._executions = executions
         self._sorted: list[int] = []
 
-    def around(self, tier: Tier, hot: int) -> Region:
-        """The region around the block at ``hot``: hot blocks of its function, and callees. Return sites and loop heads
-        are entries, too."""
+    def form(self, tier: Tier, region: Region) -> None:
+        """Choose the blocks of ``region`` around its head: hot blocks of its function, and callees. Return sites and
+        loop heads are entries, too."""
+        hot = region.head
         threshold = max(MIN_NEIGHBOUR_EXECUTIONS, self._executions(hot) >> NEIGHBOUR_SHIFT)
 
         def is_hot(pc: int) -> bool:
             return pc not in tier.hooked and self._executions(pc) >= threshold
 
-        own = self._reachable(hot, lambda pc: tier.copies[pc] < MAX_COPIES and is_hot(pc))
+        copies = tier.states.copies
+        own = self._reachable(hot, lambda pc: copies[pc] < MAX_COPIES and is_hot(pc))
         callees = self._callees(own, is_hot)
         entries = {hot}
         for block in own.values():
@@ -59,10 +62,9 @@ class RegionFormer:
         entries |= self._call_targets
         entries &= own.keys()
         blocks = dict(sorted({**callees, **own}.items()))
-        return Region(
-            f"o{hot:x}", [hot, *sorted(entries - {hot})], tuple(blocks), frozenset(callees),
-            self._indirect_targets(blocks, callees), blocks,
-        )  # fmt: skip
+        region.entries = [hot, *sorted(entries - {hot})]
+        region.pcs, region.callees, region.blocks = tuple(blocks), frozenset(callees), blocks
+        region.indirect_targets = self._indirect_targets(blocks, callees)
 
     def _function(self, pc: int) -> tuple[int, int]:
         """Start and end of the function around ``pc``: from the nearest call target at or below ``pc``, or ``pc``

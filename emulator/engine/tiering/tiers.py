@@ -1,4 +1,4 @@
-"""Regions, and the tiers that they belong to: the translator's record of its translations."""
+"""Tiers: everything translated for one selection, with its dispatch table."""
 
 from __future__ import annotations
 
@@ -8,56 +8,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from emulator.engine.address_tables import GUEST_SPACE, Table
-from emulator.engine.blocks import Block
-from emulator.engine.codegen.code_image import NO_CODE, CodeImage
-from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.engine.persist.pending import PendingTranslations
 from emulator.engine.stencils.templates import Templates
+from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState, RegionStates
 from emulator.events import TraceSelection
 
 
-@dataclass
-class Region:
-    """A region: the blocks in it by pc, its entries, and its host code once it is compiled.
-
-    ``callees``: the blocks that were copied in because others of the region call them. ``blocks`` is empty in a region
-    from the translation store, whose blocks are decoded on demand.
-    """
-
-    name: str
-    entries: list[int]
-    pcs: tuple[int, ...]
-    callees: frozenset[int]
-    indirect_targets: IndirectTargets
-    blocks: dict[int, Block]
-    address: int = 0
-    image: CodeImage = NO_CODE
-
-    @property
-    def own_pcs(self) -> set[int]:
-        """Its blocks without the callees'."""
-        return {*self.pcs} - self.callees
-
-    @property
-    def code_bytes(self) -> int:
-        """Size of its host code."""
-        return self.image.symbols[self.name][1]
-
-
-@dataclass
+@dataclass(eq=False)
 class Tier:
     """Everything translated for one selection.
 
     ``dispatch_table``: the host function for every guest pc at which control may enter (u64 at pc / 2).
     ``interpreter``: the host function that runs blocks without a translation; ``hook``: the one that returns to Python
     for the blocks in ``hooked``, which Python executes. ``templates``: None where the host does not allow them.
-
-    By pc: ``optimised``: entries of regions, built or under way; ``copies``: number of regions that contain a block
-    other than as a callee's; ``published_executions``: executions of a block outside of regions when the last region
-    with it was published; ``in_regions``: blocks that some region contains or contained.
-
-    ``from_store``: names of the regions that an earlier process saved; ``pending``: its regions that may still become
-    valid here.
+    ``states``: its regions, wanted, compiled and published; ``published_executions``: by pc, executions of a block
+    outside of regions when the last region with it was published; ``pending``: compares the code of its regions that
+    an earlier process saved.
     """
 
     selection: TraceSelection
@@ -66,64 +32,51 @@ class Tier:
     hook: int = 0
     hooked: set[int] = field(default_factory=set)
     dispatch_table: Table = field(default_factory=lambda: Table(GUEST_SPACE * 4))
-    regions: list[Region] = field(default_factory=list)
     templates: Templates | None = None
-    optimised: set[int] = field(default_factory=set)
-    copies: Counter[int] = field(default_factory=Counter)
+    states: RegionStates = field(default_factory=RegionStates)
     published_executions: dict[int, int] = field(default_factory=dict)
-    in_regions: set[int] = field(default_factory=set)
-    from_store: set[str] = field(default_factory=set)
     pending: PendingTranslations | None = None
 
-    def register(self, region: Region) -> None:
-        """Account for a region that is built or will be."""
-        self.copies.update(region.own_pcs)
-        self.optimised.update(region.entries)
+    @property
+    def regions(self) -> list[Region]:
+        """Its published regions, in the order of their publication."""
+        return self.states.having(RegionState.PUBLISHED)
 
-    def unregister(self, region: Region) -> None:
-        """Undo `register`."""
-        self.copies.subtract(region.own_pcs)
-        self.optimised.difference_update(region.entries)
+    @property
+    def optimised(self) -> set[int]:
+        """The pcs at which a region is entered, or will be once it is compiled."""
+        return self.states.entries
+
+    @property
+    def copies(self) -> Counter[int]:
+        """By pc, the number of regions that contain a block other than as a callee's."""
+        return self.states.copies
 
     def publish(self, region: Region) -> None:
         """Store the region's address in the dispatch table at its entries."""
         self.dispatch_table.view("u8")[np.array(region.entries) >> 1] = region.address
-        self.in_regions.update(region.pcs)
-        self.regions.append(region)
+        self.states.change(region, RegionEvent.PUBLISH)
 
     def invalidate(self, pcs: set[int]) -> tuple[list[int], set[int]]:
         """Drop the regions with a block at ``pcs``, whose code the guest has changed. Returns the host addresses to
         unload, and the pcs of the other blocks of these regions."""
         self.hooked -= pcs
-        self.optimised -= pcs
-        if self.in_regions.isdisjoint(pcs):
-            return [], set()
+        gone = self.states.invalidate(pcs)
         dispatch_table = self.dispatch_table.view("u8")
-        loaded: list[int] = []
-        kept = []
         left: set[int] = set()
-        for region in self.regions:
-            if pcs.isdisjoint(region.pcs):
-                kept.append(region)
-                continue
+        for region in gone:
             for entry in region.entries:
                 if dispatch_table[entry >> 1] == region.address:
                     dispatch_table[entry >> 1] = 0
-            self.unregister(region)
-            loaded.append(region.address)
             left.update(region.pcs)
-        self.regions = kept
-        self.in_regions -= pcs
         for pc in left:
             self.published_executions.pop(pc, None)
-        return loaded, left - pcs
+        return [region.address for region in gone], left - pcs
 
     def close(self) -> list[int]:
         """Drop everything; the tier does not run again. Returns the host addresses to unload."""
-        loaded = [region.address for region in self.regions]
-        for gone in (self.regions, self.optimised, self.copies, self.published_executions, self.in_regions):
-            gone.clear()
-        self.from_store.clear()
+        loaded = [region.address for region in self.states.close()]
+        self.published_executions.clear()
         self.dispatch_table.clear()
         if self.templates is not None:
             self.templates.close()

@@ -19,7 +19,8 @@ from emulator.linux.kernel.tasks import Process, Registers, Thread
 from emulator.linux.kernel.wait_queue import WaitQueue
 from emulator.linux.kernel.waits import Wait, WhenStopped
 from emulator.linux.vfs.open_files import WouldBlock
-from emulator.memory import GuestMemory, MemoryFault, MemoryLimit
+from emulator.listeners import GuestListener
+from emulator.memory import MemoryFault, MemoryLimit
 
 TIME_SLICE_INSTRUCTIONS = 1_000_000
 
@@ -53,14 +54,15 @@ class Scheduler:
         self.slice_end = TIME_SLICE_INSTRUCTIONS
         self.recheck_waits = False
         """Whether an event happened that may end a wait."""
-        self.on_fork: Callable[[GuestMemory, GuestMemory], None] | None = None
-        """Called with a memory and its copy, before either is changed."""
-        self.on_switch: Callable[[], None] | None = None
-        """Called after a switch to another thread and after execve."""
+        self.listener: GuestListener | None = None
         self.foreground_group = 0
         """The foreground process group of the terminal; 0: the group of the first process."""
         self._next_pid = _FIRST_PID
         self._charged_until_nanoseconds = 0
+
+    def attach(self, listener: GuestListener) -> None:
+        """Report forks and switches to ``listener`` from now on."""
+        self.listener = listener
 
     # --- numbers
     def new_pid(self) -> int:
@@ -247,8 +249,8 @@ class Scheduler:
         chosen.registers.put(hart)
         chosen.registers = None
         self.slice_end = self._instructions() + TIME_SLICE_INSTRUCTIONS
-        if changed and self.on_switch is not None:
-            self.on_switch()
+        if changed and self.listener is not None:
+            self.listener.task_switched()
 
     def _preempt(self, hart: Hart) -> None:
         self.current.registers = Registers.of(hart)

@@ -130,8 +130,8 @@ def _fork(task: Task, pid: int, flags: int, exit_signal: int) -> Process:
     parent = task.process.parent if flags & _CLONE_PARENT and task.process.parent else task.process
     shares = bool(flags & _CLONE_VM)
     memory = task.memory if shares else task.memory.copy()
-    if not shares and task.scheduler.on_fork is not None:
-        task.scheduler.on_fork(task.memory, memory)
+    if not shares and task.scheduler.listener is not None:
+        task.scheduler.listener.memory_forked(task.memory, memory)
     child = Process(pid, parent, task.process.group, task.process.session, exit_signal)
     child.nice, child.policy = task.process.nice, task.process.policy
     child.borrows_memory = bool(flags & _CLONE_VFORK)

@@ -81,8 +81,8 @@ def _execute(task: Task, path: str, arguments: list[str], environment: list[str]
     task.process.signals.thread = thread.signals
     task.process.borrows_memory, task.process.has_executed = False, True
     Registers.zeros(program.entry).with_x(_STACK_POINTER, program.stack_pointer).put(task.hart)
-    if task.scheduler.on_switch is not None:
-        task.scheduler.on_switch()
+    if task.scheduler.listener is not None:
+        task.scheduler.listener.task_switched()
 
 
 def _image(task: Task, data: bytes, path: str) -> ElfImage:

@@ -86,8 +86,8 @@ def riscv_hwprobe(task: Task, pairs: int, count: int, cpu_bytes: int, cpus: int,
 
 
 def riscv_flush_icache(task: Task, start: int, end: int) -> int:
-    if task.memory.on_code_change is not None and end > start:
-        task.memory.on_code_change(start, end - start)
+    if end > start:
+        task.memory.report_code_change(start, end - start)
     return 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from emulator.engine.codegen.calling_convention import PINNED
 from emulator.engine.emit.dataflow import MAX_LOOP_INSTRUCTIONS, Dataflow, registers_of
-from emulator.engine.tiering.tiers import Region
+from emulator.engine.tiering.region_states import Region
 from emulator.events import NOTHING
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from emulator.engine.address_tables import GUEST_SPACE, Table
 from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.entry import Entry
-from emulator.engine.decode import discovery_kernel as k
-from emulator.engine.decode.discovery import Discovery, _instruction_tables, _make_instruction_tables
+from emulator.engine.decode.discovery import Discovery, _instruction_set, _make_instruction_set
 from emulator.engine.decode.operations import DESCRIPTOR_DTYPE, OPERATION_DTYPE, operations_of
 from emulator.execution.address_space import AddressSpace
 from emulator.isa.decode import assemble
@@ -135,9 +134,9 @@ def test_tables_that_are_kept_are_those_that_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = _make_instruction_tables()
+    made = _make_instruction_set()
     for _ in range(2):  # the second time they are read
-        kept = _instruction_tables()
+        kept = _instruction_set()
         assert [(array.dtype, array.shape) for array in kept] == [
             (array.dtype, array.shape) for array in made
         ]
@@ -163,7 +162,7 @@ def found_by(kernel: Discovery, descriptors: Any) -> list[tuple[Any, int]]:
         return []
     operations, numbers = kernel.collect()
     blocks = kernel._cache.facts.blocks[numbers]
-    rows = descriptors[int(kernel._job[k.N_DESCRIPTORS]) - len(blocks) :][: len(blocks)]
+    rows = descriptors[kernel.n_known + 1 - len(blocks) :][: len(blocks)]
     first = (rows["operations"].astype(np.int64) - operations.ctypes.data) // OPERATION_DTYPE.itemsize
     assert rows["pc"].tolist() == blocks["pc"].tolist()
     ends = first + rows["n_operations"]

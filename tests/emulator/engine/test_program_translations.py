@@ -15,6 +15,7 @@ from emulator.engine.persist.translation_store import (
     SavedRegions,
     TranslationStore,
 )
+from emulator.engine.tiering.region_states import RegionStates
 from emulator.events import NOTHING, TraceSelection
 
 COUNTED = TraceSelection(counts=True)
@@ -65,25 +66,25 @@ def test_regions_are_taken_when_all_their_code_is_there() -> None:
         (region("a", 8), region("ab", 8, 102), region("bc", 100, 200), region("c", 204)),
         ((8, b"aaaa"), (100, b"bbbb"), (200, b"cccccccc")),
     )
-    pending = PendingTranslations(saved, source)  # type: ignore[arg-type]
+    pending = PendingTranslations(saved, source, RegionStates())  # type: ignore[arg-type]
     assert pending.pending_entries == {8, 100, 204}
     assert pending.revalidate() == []
     source.memory[8] = b"aaaa"
-    assert [one.name for one in pending.revalidate()] == ["a"]
+    assert [one.name for _, one in pending.revalidate()] == ["a"]
     assert pending.revalidate() == []
     source.memory[200] = b"other..."
     assert pending.revalidate() == []
     assert pending.pending_entries == {8}
     assert pending.unmapped() == ([saved.regions[1]], [saved.code[0], saved.code[1]])
     source.memory[100] = b"bbbb"
-    assert [one.name for one in pending.revalidate()] == ["ab"]
+    assert [one.name for _, one in pending.revalidate()] == ["ab"]
     assert pending.unmapped() == ([], [])
 
 
 def test_code_that_changes_while_other_code_is_waited_for() -> None:
     source = Source()
     saved = SavedRegions((region("ab", 8, 100),), ((8, b"aaaa"), (100, b"bbbb")))
-    pending = PendingTranslations(saved, source)  # type: ignore[arg-type]
+    pending = PendingTranslations(saved, source, RegionStates())  # type: ignore[arg-type]
     source.memory[8] = b"aaaa"
     assert pending.revalidate() == []
     source.memory.update({8: b"AAAA", 100: b"bbbb"})

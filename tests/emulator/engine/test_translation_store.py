@@ -96,7 +96,7 @@ def finish_all(background: Background, seconds: float) -> None:
     """For `Background.finish_one`: wait until everything that was ordered is built."""
     with background._condition:
         background.fair_share.guest_has_ended = True
-        assert background._condition.wait_for(lambda: not background._n_orders, 60)
+        assert background._condition.wait_for(lambda: not background.has_orders, 60)
 
 
 def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(

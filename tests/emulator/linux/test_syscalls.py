@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -323,7 +324,7 @@ def test_hardware_probe(guest):
 
 def test_flushing_instructions_is_announced(guest):
     seen = []
-    guest.memory.on_code_change = lambda address, length: seen.append((address, length))
+    guest.memory.attach(SimpleNamespace(code_changed=lambda address, length: seen.append((address, length))))
     assert guest.call("riscv_flush_icache", 0x1_0000, 0x1_0010, 0) == 0
     assert seen == [(0x1_0000, 16)]
 

@@ -1,0 +1,54 @@
+"""The order in which reports about a guest are passed on: the one place where its parts call each other back.
+
+A switch of tasks, for example, is reported by the scheduler; the guest follows it, and reports another process and
+another address space; the runner then makes or takes that address space's translator, and selects anew before the next
+run.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from emulator.execution.address_space import AddressSpace
+from emulator.execution.guest import Guest
+from emulator.memory import GuestMemory
+
+
+class Runner(Protocol):
+    """What executes the guest: `OracleRunner` or `TranslatedRunner`."""
+
+    def enter(self, space: AddressSpace, begins: bool) -> None:
+        """Switch to another address space; ``begins``: a new program begins there."""
+
+    def reselect(self) -> None:
+        """Ask for the selection anew before the next run."""
+
+
+class GuestEvents:
+    """Implements `emulator.listeners.GuestListener` for one machine.
+
+    The reporting parts get it when they are made; guest and runner, which consist of these parts, come with `attach`.
+    Nothing is reported before that.
+    """
+
+    _guest: Guest
+    _runner: Runner
+
+    def attach(self, guest: Guest, runner: Runner) -> None:
+        """Pass reports on to ``guest`` and ``runner`` from now on."""
+        self._guest, self._runner = guest, runner
+
+    def memory_forked(self, memory: GuestMemory, copy: GuestMemory) -> None:
+        self._guest.address_spaces.fork(memory, copy)
+
+    def task_switched(self) -> None:
+        self._guest.follow_scheduler()
+
+    def space_entered(self, space: AddressSpace, begins: bool) -> None:
+        self._runner.enter(space, begins)
+
+    def process_changed(self) -> None:
+        self._runner.reselect()
+
+    def selection_changed(self) -> None:
+        self._runner.reselect()
