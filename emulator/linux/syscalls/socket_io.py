@@ -9,7 +9,11 @@ from collections.abc import Callable
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.socket_control import ControlMessages
-from emulator.linux.kernel.socket_names import (
+from emulator.linux.kernel.tasks import Wait
+from emulator.linux.syscalls.socket_options import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
+from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
+from emulator.linux.vfs.open_files import OpenFile, WouldBlock
+from emulator.linux.vfs.socket_names import (
     AF_INET,
     AF_UNIX,
     DATAGRAM,
@@ -22,11 +26,7 @@ from emulator.linux.kernel.socket_names import (
     Internet,
     internet_address,
 )
-from emulator.linux.kernel.sockets import BoundSocket, Message, Socket, drop_files, join
-from emulator.linux.kernel.tasks import Wait
-from emulator.linux.syscalls.socket_options import IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE
-from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
-from emulator.linux.vfs.open_files import OpenFile, WouldBlock
+from emulator.linux.vfs.sockets import BoundSocket, Message, Socket, drop_files, join
 from emulator.memory import WRITE
 
 _KIND = 15

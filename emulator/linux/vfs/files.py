@@ -19,7 +19,6 @@ from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from emulator.linux.kernel.socket_names import SocketNames
 from emulator.linux.syscalls.optional.inotify import ATTRIB, CREATE
 from emulator.linux.vfs.file_locks import FileLocks
 from emulator.linux.vfs.hostfs import HostFs
@@ -27,6 +26,7 @@ from emulator.linux.vfs.open_files import FileStatus, MemoryBudget, OpenFile, St
 from emulator.linux.vfs.path_lookup import STREAMS, follow_across_trees
 from emulator.linux.vfs.pipes import make_pipe
 from emulator.linux.vfs.regular_files import RegularFile
+from emulator.linux.vfs.socket_names import SocketNames
 from emulator.linux.vfs.tmpfs import Special
 from emulator.linux.vfs.watched_files import NotifyingFiles
 

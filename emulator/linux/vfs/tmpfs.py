@@ -12,12 +12,12 @@ import posixpath
 import stat
 from collections.abc import Collection
 
-from emulator.linux.kernel.sockets import BoundSocket
 from emulator.linux.mm.page_cache import PageCache
 from emulator.linux.vfs.inodes import Inodes
 from emulator.linux.vfs.open_files import FileStatus, MemoryBudget, OpenFile
 from emulator.linux.vfs.pipes import NamedPipe
 from emulator.linux.vfs.regular_files import MemoryFile, MemoryNode
+from emulator.linux.vfs.sockets import BoundSocket
 
 Special = NamedPipe | BoundSocket
 SHARED_MEMORY = "/dev/shm"

@@ -12,7 +12,8 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from emulator.linux.kernel.socket_names import (
+from emulator.linux.vfs.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
+from emulator.linux.vfs.socket_names import (
     AF_INET,
     AF_UNIX,
     ANY_4,
@@ -28,7 +29,6 @@ from emulator.linux.kernel.socket_names import (
     Internet,
     SocketNames,
 )
-from emulator.linux.vfs.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
 
 BUFFER_BYTES = 1 << 16
 _POLLRDHUP = 0x2000
