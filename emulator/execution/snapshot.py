@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import types
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,8 @@ class ObjectsState:
             return list(one)
         if isinstance(one, types.MethodType):
             return [one.__self__]
+        if isinstance(one, partial):
+            return [one.func, *one.args, *one.keywords.values()]
         if isinstance(one, types.FunctionType):
             return [cell.cell_contents for cell in one.__closure__ or ()]
         if type(one).__module__.startswith("emulator.linux.") and hasattr(one, "__dict__"):

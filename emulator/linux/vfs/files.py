@@ -16,6 +16,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Collection, Hashable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -285,7 +286,7 @@ class VirtualFiles(NotifyingFiles):
         )
         kind = stat.S_IFCHR | 0o620 if terminal else stat.S_IFIFO | 0o600
         for descriptor, (name, source) in enumerate(zip(STREAMS, sources, strict=True)):
-            status = FileStatus(kind, 0, self.inodes.number(name))
+            status = partial(FileStatus, kind, 0, self.inodes.number(name))
             flags = os.O_WRONLY if descriptor else os.O_RDONLY
-            stream = Stream(name, flags, lambda status=status: status, source, terminal, self._budget)  # type: ignore[misc]
+            stream = Stream(name, flags, status, source, terminal, self._budget)
             self.descriptors.install(stream, at=descriptor)

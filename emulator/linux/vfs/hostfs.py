@@ -64,7 +64,7 @@ class HostFs:
         root: Path,
         mount: str = "/",
         writable: Collection[str] = (),
-        is_outside: Callable[[HostFs, str], bool] = lambda tree, path: False,
+        is_outside: Callable[[HostFs, str], bool] | None = None,
     ) -> None:
         try:
             self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -262,5 +262,5 @@ class HostFs:
             steps = steps[1:] or [""]
         path = posixpath.join(directory, "/".join(steps), *reversed(todo))
         outside = target.startswith("/") and self._mount != "/"
-        if outside or self._is_outside(self, posixpath.normpath(path)):
+        if outside or (self._is_outside is not None and self._is_outside(self, posixpath.normpath(path))):
             raise LeavesTree(path)

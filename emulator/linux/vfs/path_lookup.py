@@ -14,7 +14,7 @@ import posixpath
 import random
 import stat
 from collections.abc import Callable, Collection, Hashable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -125,7 +125,7 @@ class FilePaths:
         if normal == _TERMINAL:
             return self._terminal()
         if normal in _DEVICES:
-            return Device(normal, flags, lambda: self._device_status(normal), _DEVICES[normal], self._generator)
+            return Device(normal, flags, partial(self._device_status, normal), _DEVICES[normal], self._generator)
         if self._is_memory_directory(normal):
             return self._open_directory(normal, flags)
         if self._memory.has_file(normal) or self._memory.may_create(normal):
@@ -149,8 +149,7 @@ class FilePaths:
             if pages is not None:
                 pages.truncate(0)
         file = HostFile(
-            normal, flags, lambda: self._host_status(os.fstat(descriptor)), descriptor, key, self.page_cache,
-            lambda: self.inodes.modified(key),
+            normal, flags, partial(self._opened_status, descriptor), descriptor, key, self.page_cache, self.inodes
         )  # fmt: skip
         file.resolved_path = opened.path
         return file
@@ -366,7 +365,7 @@ class FilePaths:
     def _open_directory(self, normal: str, flags: int) -> Directory:
         if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_CREAT:
             raise OSError(errno.EISDIR, "a directory")
-        return Directory(normal, flags, lambda: self.status(normal), lambda: self._list(normal))
+        return Directory(normal, flags, partial(self.status, normal), partial(self._list, normal))
 
     def _list(self, normal: str) -> list[tuple[str, FileStatus]]:
         devices = {*_DEVICES, *STREAMS}
@@ -399,6 +398,9 @@ class FilePaths:
 
     def _device_status(self, normal: str) -> FileStatus:
         return FileStatus(stat.S_IFCHR | 0o666, 0, self.inodes.number(normal))
+
+    def _opened_status(self, descriptor: int) -> FileStatus:
+        return self._host_status(os.fstat(descriptor))
 
     def _host_status(self, host: os.stat_result) -> FileStatus:
         key = (host.st_dev, host.st_ino)

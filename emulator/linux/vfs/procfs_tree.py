@@ -9,6 +9,7 @@ import errno
 import os
 import posixpath
 import stat
+from functools import partial
 from typing import Protocol
 
 from emulator.linux.mm.page_cache import PageCache
@@ -81,14 +82,14 @@ class ProcFsTree:
             raise OSError(errno.EACCES, "files in /proc and /sys are read-only")
         names = self.system.names(path)
         if names is not None:
-            return Directory(path, flags, lambda: self.status(path), lambda: self._entries(path, names))
+            return Directory(path, flags, partial(self.status, path), partial(self._entries, path, names))
         if flags & os.O_DIRECTORY:
             raise OSError(errno.ENOTDIR, "a file")
         contents = bytearray(self.system.contents(path))
         # The file is read-only, so it takes nothing from the budget of files in memory.
         node = MemoryNode(contents, _READABLE, MemoryBudget(len(contents)), is_read_only=True)
-        status = FileStatus(stat.S_IFREG | _READABLE, 0, self._files.inodes.number(path))
-        return MemoryFile(path, flags, lambda: status, node, self._files.page_cache, lambda: None)
+        status = partial(FileStatus, stat.S_IFREG | _READABLE, 0, self._files.inodes.number(path))
+        return MemoryFile(path, flags, status, node, self._files.page_cache, self._files.inodes)
 
     def status(self, path: str, follow: bool = True) -> FileStatus:
         opened, target = self.system.descriptor(path), self.system.target(path)

@@ -11,6 +11,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Collection
+from functools import partial
 
 from emulator.linux.mm.page_cache import PageCache
 from emulator.linux.vfs.inodes import Inodes
@@ -107,7 +108,7 @@ class Tmpfs:
     def open(self, path: str, flags: int, mode: int) -> OpenFile:
         special = self._specials.get(path)
         if special is not None:
-            return special.open(path, flags, lambda: self.status(path))
+            return special.open(path, flags, partial(self.status, path))
         node = self._files.get(path)
         if node is None and not flags & os.O_CREAT:
             raise OSError(errno.ENOENT, "not written yet")
@@ -134,12 +135,7 @@ class Tmpfs:
 
     def _open_node(self, path: str, node: MemoryNode, flags: int) -> MemoryFile:
         return MemoryFile(
-            path,
-            flags,
-            lambda: self._status_of(node),
-            node,
-            self._page_cache,
-            lambda: self._inodes.modified(node),
+            path, flags, partial(self._status_of, node), node, self._page_cache, self._inodes
         )
 
     def unnamed(self, name: str, flags: int) -> MemoryFile:

@@ -12,6 +12,7 @@ import stat
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from emulator.linux.vfs.open_files import POLLIN, FileStatus, OpenFile
@@ -142,8 +143,8 @@ class InotifyFile(OpenFile):
     """An inotify instance: a read returns the queued events of its watches."""
 
     def __init__(self, flags: int, registry: InotifyRegistry) -> None:
-        status = FileStatus(stat.S_IFREG | 0o600, 0, 1)
-        super().__init__("anon_inode:inotify", flags | os.O_RDONLY, lambda: status)
+        status = partial(FileStatus, stat.S_IFREG | 0o600, 0, 1)
+        super().__init__("anon_inode:inotify", flags | os.O_RDONLY, status)
         self._registry = registry
         self._watches: dict[int, Watch] = {}
         self._events: list[_Event] = []
