@@ -35,9 +35,8 @@ class KernelCalls:
         return self._table.file(signed(fd, 32))
 
     def _notify(self, file: OpenFile, event: int) -> None:
-        """Queue an inotify event for an open file."""
-        if self._files.inotify.active:
-            self._files.notify(file, event)
+        """Tell the listeners of the file system of an event of an open file."""
+        self._files.notify(file, event)
 
     def _text(self, address: int, limit_bytes: int = _PATH_BYTES) -> str:
         """The string at ``address``: a path or name. Raises OSError(ENAMETOOLONG) and `MemoryFault`."""

@@ -6,9 +6,9 @@ import errno
 import os
 
 from emulator.linux.abi.numbers import signed
-from emulator.linux.syscalls.optional.inotify import MODIFY
 from emulator.linux.syscalls.transfers import Transfers
 from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
+from emulator.linux.vfs.events import MODIFY
 from emulator.linux.vfs.file_locks import lock_key
 from emulator.memory import READ, WRITE
 

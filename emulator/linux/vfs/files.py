@@ -18,21 +18,23 @@ import stat
 from collections.abc import Collection, Hashable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from emulator.linux.syscalls.optional.inotify import ATTRIB, CREATE
+from emulator.linux.vfs.events import ATTRIB, CREATE, MODIFY, VfsListener
 from emulator.linux.vfs.file_locks import FileLocks
 from emulator.linux.vfs.hostfs import HostFs
+from emulator.linux.vfs.notifications import Notifications
 from emulator.linux.vfs.open_files import FileStatus, MemoryBudget, OpenFile, Stream
-from emulator.linux.vfs.path_lookup import STREAMS, follow_across_trees
+from emulator.linux.vfs.path_lookup import STREAMS, FilePaths, follow_across_trees
 from emulator.linux.vfs.pipes import make_pipe
 from emulator.linux.vfs.regular_files import RegularFile
 from emulator.linux.vfs.socket_names import SocketNames
 from emulator.linux.vfs.tmpfs import Special
-from emulator.linux.vfs.watched_files import NotifyingFiles
+
+_Listener = TypeVar("_Listener", bound=VfsListener)
 
 
-class VirtualFiles(NotifyingFiles):
+class VirtualFiles(FilePaths):
     """The file system and the descriptor table of one guest.
 
     ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. ``mapped``:
@@ -63,6 +65,7 @@ class VirtualFiles(NotifyingFiles):
         self._budget = MemoryBudget(capture_limit_bytes)
         super().__init__(root, mapped or {}, capture, writable, seed, self._budget)
         self.locks = FileLocks()
+        self._notifications = Notifications()
         self.names: SocketNames[Any] = SocketNames()
         self._outputs: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
         self._open_streams(stdin, stdout, stderr, terminal)
@@ -92,6 +95,19 @@ class VirtualFiles(NotifyingFiles):
         other.inodes, other._generator = self.inodes.copy(), copy.copy(self._generator)
         return other
 
+    def open(self, path: str, flags: int, mode: int) -> OpenFile:
+        """As `FilePaths.open`; tells the listeners that a file was created or truncated. `notify_open` tells them that
+        it was opened."""
+        changes = self._notifications.active and flags & (os.O_CREAT | os.O_TRUNC)
+        before = self._notifications.entry(self, path, follow=True) if changes else None
+        file = super().open(path, flags, mode)
+        if changes and isinstance(file, RegularFile):
+            if before is None:
+                self._notifications.name_event(self, file.resolved_path or path, CREATE)
+            elif flags & os.O_TRUNC:
+                self._notifications.entry_event(before, MODIFY)
+        return file
+
     # Output and captured files
 
     def output(self, descriptor: int) -> bytes:
@@ -117,13 +133,36 @@ class VirtualFiles(NotifyingFiles):
         """A new file in memory that has no path."""
         return self._memory.unnamed(name, flags)
 
+    # Events
+
+    def listener(self, kind: type[_Listener]) -> _Listener:
+        """The listener of the class ``kind`` to all events of the file system, added if there is none yet; the
+        processes that share the file system share it."""
+        return self._notifications.listener(kind)
+
+    def notify(self, file: OpenFile, event: int) -> None:
+        """Tell the listeners that ``event`` has happened to an open file."""
+        self._notifications.file_event(self, file, event)
+
+    def notify_path(self, path: str, event: int, follow: bool = True) -> None:
+        """Tell the listeners that ``event`` has happened to the file at ``path``."""
+        self._notifications.path_event(self, path, event, follow)
+
+    def notify_open(self, file: OpenFile) -> None:
+        """Tell the listeners that the guest has opened ``file``, and later that it was closed."""
+        if self._notifications.opened(self, file):
+            file.on_close = self._notify_close
+
+    def _notify_close(self, file: OpenFile) -> None:
+        self._notifications.closed(self, file)
+
     # Changes of the file system. All paths are absolute guest paths; all methods raise OSError.
 
     @follow_across_trees
     def remove(self, path: str, directory: bool) -> None:
-        entry = self.find_entry(path)
+        entry = self._notifications.entry(self, path)
         self._remove(path, directory)
-        self.notify_removed(entry)
+        self._notifications.removed(entry)
 
     def _remove(self, path: str, directory: bool) -> None:
         normal = self._normalise(path)
@@ -151,7 +190,7 @@ class VirtualFiles(NotifyingFiles):
             tree.make_directory(inner, mode & ~self.umask)
             self.inodes.created(self.key(path))
             self._changed_directory(path)
-        self.notify_name(path, CREATE)
+        self._notifications.name_event(self, path, CREATE)
 
     def make_symbolic_link(self, target: str, path: str) -> None:
         """Make a symbolic link; possible only in directories of the host."""
@@ -165,16 +204,14 @@ class VirtualFiles(NotifyingFiles):
         tree.make_symbolic_link(target, inner)
         self.inodes.created(self.key(path, follow=False))
         self._changed_directory(path)
-        self.notify_name(path, CREATE)
+        self._notifications.name_event(self, path, CREATE)
 
     def make_hard_link(self, old: str, new: str) -> None:
         """Make a hard link."""
         old, new = self.resolve_parent(old), self.resolve_parent(new)
         self._make_hard_link(old, new)
-        entry = self.find_entry(new) if self.inotify.active else None
-        if entry is not None:
-            self.inotify.notify(entry.key, ATTRIB, entry.is_directory)
-        self.notify_name(new, CREATE)
+        self._notifications.linked(self, new)
+        self._notifications.name_event(self, new, CREATE)
 
     def _make_hard_link(self, old: str, new: str) -> None:
         source, target = self._normalise(old), self._normalise(new)
@@ -208,13 +245,13 @@ class VirtualFiles(NotifyingFiles):
             raise OSError(errno.EROFS, "not writable for the guest")
         special.mode &= ~self.umask
         self._memory.add_special(normal, special)
-        self.notify_name(path, CREATE)
+        self._notifications.name_event(self, path, CREATE)
 
     def rename(self, old: str, new: str) -> None:
         old, new = self.resolve_parent(old), self.resolve_parent(new)
-        entry, replaced = self.find_entry(old), self.find_entry(new)
+        entry, replaced = self._notifications.entry(self, old), self._notifications.entry(self, new)
         self._rename(old, new)
-        self.notify_moved(entry, replaced, new)
+        self._notifications.moved(self, entry, replaced, new)
 
     def _rename(self, old: str, new: str) -> None:
         source, target = self._normalise(old), self._normalise(new)

@@ -20,7 +20,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from emulator.errors import EmulatorError
 from emulator.linux.mm.page_cache import PageCache
-from emulator.linux.syscalls.optional.inotify import InotifyRegistry
 from emulator.linux.vfs.descriptor_table import DescriptorTable
 from emulator.linux.vfs.hostfs import MAX_LINKS, HostFs, LeavesTree
 from emulator.linux.vfs.inodes import Inodes
@@ -84,7 +83,6 @@ class FilePaths:
                 )
         self.inodes = Inodes()
         self.page_cache = PageCache()
-        self.inotify = InotifyRegistry()
         self.descriptors = DescriptorTable()
         self.working_directory = "/"
         self.umask = 0o022
@@ -239,7 +237,7 @@ class FilePaths:
 
     @follow_across_trees
     def key(self, path: str, follow: bool = True) -> Hashable:
-        """The key of a file in `Inodes`, the page cache, the locks and the inotify watches."""
+        """The key of a file in `Inodes`, the page cache, the locks and the events."""
         normal = self._normalise(path)
         if self._is_in_memory(normal) or self._is_system_file(normal):
             return self._memory.key(normal)

@@ -8,7 +8,8 @@ import stat
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.syscalls.base import AT_FDCWD, KernelCalls
-from emulator.linux.syscalls.optional.inotify import ALL_EVENTS, EXCL_UNLINK, ONESHOT, InotifyFile
+from emulator.linux.syscalls.optional.inotify import EXCL_UNLINK, ONESHOT, InotifyFile, InotifyRegistry
+from emulator.linux.vfs.events import ALL_EVENTS
 
 _ONLYDIR, _DONT_FOLLOW, _MASK_CREATE, _MASK_ADD = 0x0100_0000, 0x0200_0000, 0x1000_0000, 0x2000_0000
 _WATCH_BITS = ALL_EVENTS | EXCL_UNLINK | ONESHOT
@@ -20,7 +21,7 @@ class InotifyCalls(KernelCalls):
     def inotify_init1(self, flags: int) -> int:
         if flags & 0xFFFF_FFFF & ~(os.O_CLOEXEC | os.O_NONBLOCK):
             raise OSError(errno.EINVAL, "inotify_init1")
-        file = self._files.inotify.new_instance(flags & os.O_NONBLOCK)
+        file = self._files.listener(InotifyRegistry).new_instance(flags & os.O_NONBLOCK)
         return self._table.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
 
     def inotify_add_watch(self, fd: int, path: int, mask: int) -> int:
@@ -35,7 +36,7 @@ class InotifyCalls(KernelCalls):
         if mask & _ONLYDIR and not stat.S_ISDIR(status.mode):
             raise OSError(errno.ENOTDIR, "not a directory")
         key = self._files.key(where, follow)
-        existing = self._files.inotify.find(file, key)
+        existing = self._files.listener(InotifyRegistry).find(file, key)
         if existing is None:
             return file.add_watch(key, mask & _WATCH_BITS)
         if mask & _MASK_CREATE:
