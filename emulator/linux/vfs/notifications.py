@@ -59,24 +59,23 @@ class Notifications:
     """The listeners and the open files of all processes that share a file system."""
 
     def __init__(self) -> None:
-        self._listeners: list[VfsListener] = []
+        self.listeners: list[VfsListener] = []
         self._opened = OpenedFiles()
         self._last_cookie = 0
 
     def listener(self, kind: type[_Listener]) -> _Listener:
         """The listener of the class ``kind``, which is added if there is none yet."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             if isinstance(listener, kind):
                 return listener
         added = kind()
-        self._listeners.append(added)
+        self.listeners.append(added)
         return added
 
     @property
     def active(self) -> bool:
         """Whether a listener wants events now."""
-        # It runs at every read and write: without listeners, no generator is made.
-        return bool(self._listeners) and any(listener.active for listener in self._listeners)
+        return any(listener.active for listener in self.listeners)
 
     def entry(self, files: Lookups, path: str, follow: bool = False) -> DirectoryEntry | None:
         """The entry at ``path``; None if there is none, or while nobody listens and no file is open."""
@@ -124,7 +123,7 @@ class Notifications:
         """The last descriptor of ``file`` was closed."""
         self.file_event(files, file, CLOSE_WRITE if file.writable else CLOSE_NOWRITE)
         key = self._opened.discard(file)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.file_closed(key, isinstance(file, Directory), self._opened.is_open(key))
 
     def name_event(self, files: Lookups, path: str, event: int) -> None:
@@ -169,11 +168,11 @@ class Notifications:
 
     def _name_removed(self, entry: DirectoryEntry) -> None:
         if entry.is_directory or entry.links == 1:
-            for listener in self._listeners:
+            for listener in self.listeners:
                 listener.last_name_removed(entry.key, entry.is_directory, self._opened.is_open(entry.key))
 
     def _notify(
         self, key: Hashable, event: int, is_directory: bool, name: str = "", cookie: int = 0, unlinked: bool = False
     ) -> None:  # fmt: skip
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.notify(key, event, is_directory, name, cookie, unlinked)
