@@ -66,7 +66,7 @@ class Notifications:
     def listener(self, kind: type[_Listener]) -> _Listener:
         """The listener of the class ``kind``, which is added if there is none yet."""
         for listener in self.listeners:
-            if isinstance(listener, kind):
+            if type(listener) is kind:
                 return listener
         added = kind()
         self.listeners.append(added)
