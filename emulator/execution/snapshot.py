@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from emulator.engine.hart_state import COUNTS_OFFSET, HOST_FIELDS, Hart
 from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.errors import EmulatorError
-from emulator.linux.mm.page_cache import FilePages
-from emulator.linux.syscalls.optional.sysv_shared_memory import Segment
-from emulator.linux.vfs.open_files import Stream
-from emulator.linux.vfs.regular_files import HostFile
 from emulator.memory import MAPPED, PAGE_SHIFT, READ, WRITE, GuestMemory
+
+_KERNEL = "emulator.linux."
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,12 @@ def _runs(wanted: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 class ObjectsState:
-    """Saved contents of all mutable objects reachable from ``roots``, except objects in ``without``. Raises
-    `EmulatorError` for objects that cannot be restored."""
+    """Saved contents of all mutable objects reachable from ``roots``, except objects in ``without``.
+
+    Objects of the kernel are plain data: callbacks among them are bound methods or `functools.partial`, not closures.
+    Raises `EmulatorError` for objects that cannot be restored: their attribute ``prevents_snapshot`` says what the guest
+    has.
+    """
 
     def __init__(self, roots: list[Any], without: list[Any]) -> None:
         self._saved: list[tuple[Any, Any]] = []
@@ -87,12 +89,6 @@ class ObjectsState:
 
     def _save(self, one: Any) -> list[Any]:
         """Save the contents of ``one``; the objects that it refers to."""
-        if isinstance(one, HostFile | FilePages) or (isinstance(one, Stream) and one.is_host):
-            raise EmulatorError(
-                "the guest has the host's files or streams open: it cannot go back to an earlier state"
-            )
-        if isinstance(one, Segment):
-            raise EmulatorError("the guest has System V shared memory: it cannot go back to an earlier state")
         if isinstance(one, (list, bytearray)):
             self._saved.append((one, one[:]))
             return list(one) if isinstance(one, list) else []
@@ -109,8 +105,13 @@ class ObjectsState:
         if isinstance(one, partial):
             return [one.func, *one.args, *one.keywords.values()]
         if isinstance(one, types.FunctionType):
-            return [cell.cell_contents for cell in one.__closure__ or ()]
-        if type(one).__module__.startswith("emulator.linux.") and hasattr(one, "__dict__"):
+            if one.__closure__ and one.__module__.startswith(_KERNEL):
+                raise TypeError(f"{one.__qualname__} is a closure: expected data, which a snapshot can copy")
+            return []
+        if type(one).__module__.startswith(_KERNEL) and hasattr(one, "__dict__"):
+            why = getattr(one, "prevents_snapshot", "")
+            if why:
+                raise EmulatorError(f"the guest has {why}: it cannot go back to an earlier state")
             self._saved.append((one, one.__dict__.copy()))
             return list(one.__dict__.values())
         return []

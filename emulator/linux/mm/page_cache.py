@@ -43,6 +43,8 @@ class FilePages:
     """The cached pages of one file of ``files``. ``open_store`` opens the file's bytes for as long as the pages are
     in use."""
 
+    prevents_snapshot = "the host's files or streams open"
+
     def __init__(self, open_store: Callable[[], Store], files: PageCache) -> None:
         self._files = files
         self.area = SharedArea(0)

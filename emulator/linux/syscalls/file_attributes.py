@@ -12,7 +12,7 @@ import struct
 from emulator.linux.abi.numbers import GID, UID, signed
 from emulator.linux.kernel.clock import NANOSECONDS
 from emulator.linux.kernel.task import AT_FDCWD, Task
-from emulator.linux.syscalls.optional.inotify import ACCESS, ATTRIB, MODIFY
+from emulator.linux.vfs.events import ACCESS, ATTRIB, MODIFY
 from emulator.linux.vfs.open_files import Directory
 from emulator.linux.vfs.regular_files import RegularFile
 

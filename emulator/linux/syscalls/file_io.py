@@ -11,7 +11,6 @@ import os
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.waits import Wait
-from emulator.linux.syscalls.optional.inotify import MODIFY
 from emulator.linux.syscalls.transfers import (
     accessed,
     accessible_bytes,
@@ -25,6 +24,7 @@ from emulator.linux.syscalls.transfers import (
     write_all,
 )
 from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
+from emulator.linux.vfs.events import MODIFY
 from emulator.linux.vfs.file_locks import lock_key
 from emulator.memory import READ, WRITE
 

@@ -11,7 +11,7 @@ from emulator.linux.abi.numbers import GID, UID, signed
 from emulator.linux.kernel.clock import NANOSECONDS
 from emulator.linux.kernel.task import AT_FDCWD, Task
 from emulator.linux.kernel.waits import Wait
-from emulator.linux.syscalls.optional.inotify import ACCESS, MODIFY
+from emulator.linux.vfs.events import ACCESS, MODIFY
 from emulator.linux.vfs.open_files import Directory, FileStatus, OpenFile
 from emulator.linux.vfs.pipes import NamedPipe, PipeEnd
 from emulator.memory import PAGE_BYTES

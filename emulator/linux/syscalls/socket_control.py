@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import struct
 
-from emulator.linux.kernel.socket_names import AF_INET6, IPPROTO_IPV6
-from emulator.linux.kernel.sockets import Message, Socket
 from emulator.linux.kernel.task import Task
 from emulator.linux.vfs.open_files import OpenFile
+from emulator.linux.vfs.socket_names import AF_INET6, IPPROTO_IPV6
+from emulator.linux.vfs.sockets import Message, Socket
 
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _MSG_CMSG_CLOEXEC = 0x4000_0000

@@ -12,20 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emulator.linux.abi.numbers import signed
-from emulator.linux.kernel.socket_names import (
-    AF_INET,
-    AF_UNIX,
-    DATAGRAM,
-    FAMILIES,
-    LOOPBACK_4,
-    LOOPBACK_6,
-    SEQUENCED,
-    STREAM,
-    Address,
-    Internet,
-    internet_address,
-)
-from emulator.linux.kernel.sockets import BoundSocket, Message, Socket, drop_files, join
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.waits import Wait
 from emulator.linux.syscalls.socket_control import (
@@ -38,6 +24,20 @@ from emulator.linux.syscalls.socket_options import IPPROTO_TCP, IPPROTO_UDP, IPP
 from emulator.linux.syscalls.transfers import accessible_bytes, gather, install_both, io_vectors, write_out
 from emulator.linux.vfs.descriptor_table import MAX_DESCRIPTORS
 from emulator.linux.vfs.open_files import OpenFile, WouldBlock
+from emulator.linux.vfs.socket_names import (
+    AF_INET,
+    AF_UNIX,
+    DATAGRAM,
+    FAMILIES,
+    LOOPBACK_4,
+    LOOPBACK_6,
+    SEQUENCED,
+    STREAM,
+    Address,
+    Internet,
+    internet_address,
+)
+from emulator.linux.vfs.sockets import BoundSocket, Message, Socket, drop_files, join
 from emulator.memory import WRITE
 
 _KIND = 15

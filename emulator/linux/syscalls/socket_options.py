@@ -6,8 +6,8 @@ import errno
 import struct
 
 from emulator.linux.abi.numbers import GID, UID
-from emulator.linux.kernel.sockets import BUFFER_BYTES, Socket
 from emulator.linux.kernel.task import Task
+from emulator.linux.vfs.sockets import BUFFER_BYTES, Socket
 
 IPPROTO_TCP, IPPROTO_UDP, IPPROTO_UDPLITE = 6, 17, 136
 _SOL_SOCKET = 1

@@ -15,7 +15,7 @@ from emulator.linux.kernel.job_control import check_terminal
 from emulator.linux.kernel.signals import sent_by_user
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.waits import Wait
-from emulator.linux.syscalls.optional.inotify import ACCESS, MODIFY
+from emulator.linux.vfs.events import ACCESS, MODIFY
 from emulator.linux.vfs.open_files import OpenFile, WouldBlock
 from emulator.linux.vfs.pipes import PipeEnd
 from emulator.memory import PAGE_BYTES, WRITE, page_ceiling

@@ -128,23 +128,24 @@ class EventPoll(OpenFile):
     def take(self, at_most: int) -> list[tuple[int, int]]:
         """Events and data of at most ``at_most`` ready files; consumes edges and one-shots."""
         found: list[tuple[int, int]] = []
-        for interest in self._ready():
-            if len(found) == at_most:
-                break
+        ready = self._ready()[:at_most]
+        for key in ready:
+            interest = self._interests[key]
             state = interest.file.poll()
             found.append((state & (interest.events | POLLERR | POLLHUP), interest.data))
             interest.seen = (state, interest.file.changes)
             if interest.events & EPOLLONESHOT:
                 interest.events = 0
         # Round robin: the files just reported move to the end of the list.
-        for key in [key for key, interest in self._interests.items() if (interest.data in {d for _, d in found})]:
+        for key in ready:
             self._interests[key] = self._interests.pop(key)
         return found
 
-    def _ready(self) -> list[_Interest]:
+    def _ready(self) -> list[tuple[int, OpenFile]]:
+        """The keys of the interests in ready files, in the order of the list."""
         for key in [key for key, interest in self._interests.items() if interest.file.references == 0]:
             del self._interests[key]
-        return [interest for interest in self._interests.values() if self._is_ready(interest)]
+        return [key for key, interest in self._interests.items() if self._is_ready(interest)]
 
     @staticmethod
     def _is_ready(interest: _Interest) -> bool:

@@ -1,266 +1,238 @@
-"""hostfs: a directory of the host that the guest sees, with no way out of it.
+"""hostfs: a directory of the host as a file system, with the guest's own inode numbers and times.
 
-Paths are walked one component at a time from a descriptor of the root. The host never follows a symbolic link: the link
-is read and its target is walked in this tree. A path that leads out of this tree raises `LeavesTree` with the guest
-path to continue at: for example an absolute link in a tree that is mounted below the guest's root. At the guest's root
-itself, ``..`` stays there. So no path, no link and no concurrent change of the tree gives access to a host file outside
-of it.
+`host_directory` walks the host's directories and keeps the guest inside. Named pipes and names of sockets are kept in
+memory, over the host's directories. All errors are `OSError`.
 """
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Hashable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
-from emulator.errors import EmulatorError
-
-MAX_LINKS = 40
-_CHANGING = os.O_CREAT | os.O_TRUNC
-_GUEST_FLAGS = os.O_ACCMODE | os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_DIRECTORY
-
-
-class LeavesTree(OSError):
-    """A link or ``..`` leads out of the tree. ``path``: the guest path to continue at, with the components that were
-    not walked yet."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(errno.ELOOP, "symbolic links between directories of the host")
-        self.path = path
+from emulator.linux.mm.page_cache import PageCache
+from emulator.linux.vfs.filesystem import BaseFilesystem, Place, Special, normalise
+from emulator.linux.vfs.host_directory import HostDirectory
+from emulator.linux.vfs.inodes import Inodes
+from emulator.linux.vfs.open_files import DirectoryView, FileStatus, OpenFile, open_directory
+from emulator.linux.vfs.regular_files import HostFile
 
 
-class Opened(NamedTuple):
-    """A host descriptor of a regular file or directory, its guest path, and whether the open created it."""
+class Namespace(Protocol):
+    """The part of the mount table that a mounted directory of the host looks at. Paths are guest paths."""
 
-    descriptor: int
-    path: str
-    is_new: bool
+    def is_outside(self, filesystem: HostFs, path: str) -> bool:
+        """Whether a path leads into another file system than ``filesystem``."""
+        ...
 
+    def key(self, path: str, follow: bool = True) -> Hashable: ...
 
-class _Resolved(NamedTuple):
-    """A resolved path: descriptor of the parent directory, name in it, path in the tree, and mode (0: no file)."""
-
-    parent: int
-    name: str
-    path: str
-    kind: int
+    def cover(self, path: str, special: Special) -> None:
+        """Keep a special file in memory at ``path``."""
+        ...
 
 
-class HostFs:
-    """The tree under ``root``, which the guest sees at ``mount``.
+class HostListing:
+    """An open directory of the host; its entries need no walk from the root."""
 
-    Only files at or below one of ``writable`` can be changed; these and all paths here begin at the root
-    of the tree. ``is_outside`` returns whether a normalised guest path is not in this tree. Raises
-    `EmulatorError` when ``root`` is not a directory.
-    """
+    def __init__(self, descriptor: int, filesystem: HostFs) -> None:
+        self._descriptor = descriptor
+        self._filesystem = filesystem
+
+    def names(self) -> list[str]:
+        return os.listdir(self._descriptor)
+
+    def status(self, name: str) -> FileStatus:
+        """The status of an entry; links are not followed."""
+        return self._filesystem.status_of(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False))
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class HostFs(BaseFilesystem):
+    """The directory ``root`` of the host, mounted at the guest path ``mount``. ``writable``: paths in it that the guest
+    may change. Raises `EmulatorError` when ``root`` is not a directory."""
 
     def __init__(
         self,
         root: Path,
-        mount: str = "/",
-        writable: Collection[str] = (),
-        is_outside: Callable[[HostFs, str], bool] = lambda tree, path: False,
+        mount: str,
+        writable: Collection[str],
+        namespace: Namespace,
+        inodes: Inodes,
+        page_cache: PageCache,
     ) -> None:
-        try:
-            self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise EmulatorError(
-                f"{root}: cannot be mapped for the guest: {error.strerror}; give a directory"
-            ) from error
-        self.directory = root.resolve()
-        self._mount = mount
-        self._is_outside = is_outside
-        self._writable = tuple("/" + path.strip("/") for path in writable)
+        self._directory = HostDirectory(root, mount, writable, partial(namespace.is_outside, self))
+        self.mount = mount
+        self._namespace = namespace
+        self._inodes = inodes
+        self._page_cache = page_cache
+
+    def with_inodes(self, inodes: Inodes) -> HostFs:
+        """The same file system with other inode numbers and times."""
+        other = copy.copy(self)
+        other._inodes = inodes
+        return other
 
     def close(self) -> None:
-        os.close(self._root)
+        self._directory.close()
 
-    def open(self, path: str, flags: int, mode: int) -> Opened:
-        """Open a regular file or directory; a new file gets exactly the permissions ``mode``. Raises OSError."""
-        with self._walk(path, follow=not flags & os.O_NOFOLLOW) as resolved:
-            if flags & _CHANGING or flags & os.O_ACCMODE != os.O_RDONLY:
-                flags = self._allowed_flags(resolved, flags)
-            if resolved.kind and not stat.S_ISREG(resolved.kind) and not stat.S_ISDIR(resolved.kind):
-                raise OSError(errno.ELOOP if stat.S_ISLNK(resolved.kind) else errno.EACCES, "not a regular file")
-            # The host may have replaced the file meanwhile: do not wait for a FIFO, and check the kind again.
-            host_flags = flags & _GUEST_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-            descriptor = os.open(resolved.name, host_flags, mode & 0o777, dir_fd=resolved.parent)
-        kind = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+    @property
+    def root(self) -> Path:
+        """The resolved directory of the host."""
+        return self._directory.directory
+
+    # Lookup
+
+    def covers(self, guest_path: str) -> bool:
+        return self.mount == "/" or guest_path == self.mount or guest_path.startswith(self.mount + "/")
+
+    def inner_path(self, path: str, guest_path: str) -> str:
+        """The path is not normalised if possible: ``..`` after a link leads elsewhere."""
+        if self.mount == "/":
+            return path
+        inner = path[len(self.mount) :] if path.startswith(self.mount) else guest_path[len(self.mount) :]
+        return inner or "/"
+
+    def open(self, path: str, flags: int, mode: int, view: DirectoryView) -> OpenFile:
+        opened = self._directory.open(path, flags, mode)
+        descriptor, host = opened.descriptor, os.fstat(opened.descriptor)
+        if stat.S_ISDIR(host.st_mode):
             os.close(descriptor)
-            raise OSError(errno.EACCES, "not a regular file")
-        is_new = not resolved.kind and bool(flags & os.O_CREAT)
-        if is_new:
-            os.fchmod(descriptor, mode & 0o777)
-        return Opened(descriptor, self._guest_path(resolved), is_new)
+            return open_directory(opened.path, flags, view)
+        key = (host.st_dev, host.st_ino)
+        if opened.is_new:
+            self._inodes.created(key)
+            self._changed_directory(path)
+        elif flags & os.O_TRUNC:
+            self._inodes.modified(key)
+            pages = self._page_cache.pages(key)
+            if pages is not None:
+                pages.truncate(0)
+        file = HostFile(
+            normalise(self._guest_path(path)), flags, partial(self._opened_status, descriptor), descriptor, key,
+            self._page_cache, self._inodes,
+        )  # fmt: skip
+        file.resolved_path = opened.path
+        return file
 
-    def resolve(self, path: str, follow: bool) -> str:
-        """The guest path with all links resolved; the last one only with ``follow``. Raises OSError."""
-        with self._walk(path, follow) as resolved:
-            return self._guest_path(resolved)
+    def status(self, path: str, follow: bool) -> FileStatus:
+        return self.status_of(self._directory.status(path, follow))
 
-    def _guest_path(self, resolved: _Resolved) -> str:
-        return posixpath.join(self._mount, resolved.path.lstrip("/")).rstrip("/") or "/"
+    def status_of(self, host: os.stat_result) -> FileStatus:
+        """The status that the guest sees of a file with the host's status ``host``."""
+        key = (host.st_dev, host.st_ino)
+        size_bytes = 4096 if stat.S_ISDIR(host.st_mode) else host.st_size
+        number, times = self._inodes.number(key), self._inodes.times(key)
+        return FileStatus(host.st_mode, size_bytes, number, host.st_nlink, times)
 
-    def status(self, path: str, follow: bool) -> os.stat_result:
-        with self._walk(path, follow) as resolved:
-            return os.stat(resolved.name, dir_fd=resolved.parent, follow_symlinks=False)
+    def _opened_status(self, descriptor: int) -> FileStatus:
+        return self.status_of(os.fstat(descriptor))
 
     def read_link(self, path: str) -> str:
-        with self._walk(path, follow=False) as resolved:
-            return os.readlink(resolved.name, dir_fd=resolved.parent)
+        return self._directory.read_link(path)
 
     def is_writable(self, path: str) -> bool:
-        """Whether the guest may change the file at ``path``."""
-        with self._walk(path, follow=True) as resolved:
-            return self._may_change(resolved)
+        return self._directory.is_writable(path)
+
+    def key(self, path: str, follow: bool) -> Hashable:
+        host = self._directory.status(path, follow)
+        return host.st_dev, host.st_ino
+
+    def resolve(self, path: str, follow: bool) -> str:
+        return self._directory.resolve(path, follow)
+
+    def names(self, path: str) -> set[str]:
+        listing = self.listing(path)
+        if listing is None:
+            return set()
+        try:
+            return set(listing.names())
+        finally:
+            listing.close()
+
+    def listing(self, path: str) -> HostListing | None:
+        """The open directory at ``path``, which the caller closes; None if there is none."""
+        try:
+            opened = self._directory.open(path, os.O_RDONLY | os.O_DIRECTORY, 0)
+        except OSError:
+            return None
+        return HostListing(opened.descriptor, self)
+
+    # Changes
 
     def remove(self, path: str, directory: bool) -> None:
-        with self._resolve_writable(path) as resolved:
-            if directory:
-                os.rmdir(resolved.name, dir_fd=resolved.parent)
-            else:
-                os.unlink(resolved.name, dir_fd=resolved.parent)
+        self._forget_last_name(path)
+        self._directory.remove(path, directory)
+        self._changed_directory(path)
 
     def make_directory(self, path: str, mode: int) -> None:
-        with self._resolve_writable(path) as resolved:
-            if resolved.kind:
-                raise OSError(errno.EEXIST, "exists")
-            os.mkdir(resolved.name, 0o700, dir_fd=resolved.parent)
-            self._set_mode(resolved, mode)
+        self._directory.make_directory(path, mode)
+        self._inodes.created(self._followed_key(path, follow=True))
+        self._changed_directory(path)
+
+    def make_symbolic_link(self, path: str, target: str) -> None:
+        self._directory.make_symbolic_link(target, path)
+        self._inodes.created(self._followed_key(path, follow=False))
+        self._changed_directory(path)
+
+    def make_hard_link(self, path: str, new: Place) -> None:
+        self._must_be_here(new)
+        self._directory.make_hard_link(path, new.path)
+        self._inodes.changed(self._followed_key(new.path, follow=False))
+        self._changed_directory(new.path)
+
+    def make_special(self, path: str, special: Special) -> None:
+        self._namespace.cover(normalise(self._guest_path(path)), special)
+
+    def rename(self, path: str, new: Place) -> None:
+        self._must_be_here(new)
+        key = self._followed_key(path, follow=False)
+        if not self._is_same(new.path, key):
+            self._forget_last_name(new.path)
+        self._directory.rename(path, new.path)
+        self._inodes.changed(key)
+        self._changed_directory(path)
+        self._changed_directory(new.path)
 
     def change_mode(self, path: str, mode: int) -> None:
-        with self._walk(path, follow=True) as resolved:
-            if not resolved.kind:
-                raise OSError(errno.ENOENT, "no such file")
-            if not self._may_change(resolved):
-                raise OSError(errno.EROFS, "not writable for the guest")
-            self._set_mode(resolved, mode)
+        self._directory.change_mode(path, mode)
+        self._inodes.changed(self._followed_key(path, follow=True))
 
-    @staticmethod
-    def _set_mode(resolved: _Resolved, mode: int) -> None:
-        """Set the permissions of a file that is not a link; the file itself need not be readable."""
-        descriptor = os.open(resolved.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=resolved.parent)
+    def _followed_key(self, path: str, follow: bool) -> Hashable:
+        """The key of a file, also if a link leads to it in another file system."""
+        return self._namespace.key(self._guest_path(path), follow)
+
+    def _must_be_here(self, new: Place) -> None:
+        if new.filesystem is not self:
+            raise OSError(errno.EXDEV, "another file system")
+
+    def _guest_path(self, path: str) -> str:
+        return path if self.mount == "/" else self.mount + path
+
+    def _changed_directory(self, path: str) -> None:
+        """Set the times of the directory of ``path`` after a name in it has changed; it may be covered by tmpfs."""
+        guest_path = self._guest_path(path)
+        self._inodes.modified(self._namespace.key(posixpath.dirname(guest_path.rstrip("/")) or "/"))
+
+    def _forget_last_name(self, path: str) -> None:
+        """Forget a file whose last name is about to be removed: the host may reuse its inode number."""
         try:
-            os.chmod(f"/proc/self/fd/{descriptor}", mode & 0o777)
-        finally:
-            os.close(descriptor)
+            host = self._directory.status(path, follow=False)
+        except FileNotFoundError:
+            return
+        if host.st_nlink == 1 or stat.S_ISDIR(host.st_mode):
+            self._inodes.forget((host.st_dev, host.st_ino))
 
-    def make_symbolic_link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is checked when it is followed."""
-        with self._resolve_writable(path) as resolved:
-            os.symlink(target, resolved.name, dir_fd=resolved.parent)
-
-    def make_hard_link(self, old: str, new: str) -> None:
-        """Make a hard link to a writable file; a read-only file could be changed through a new name."""
-        with self._resolve_writable(old) as source, self._resolve_writable(new) as target:
-            os.link(
-                source.name,
-                target.name,
-                src_dir_fd=source.parent,
-                dst_dir_fd=target.parent,
-                follow_symlinks=False,
-            )
-
-    def rename(self, old: str, new: str) -> None:
-        with self._resolve_writable(old) as source, self._resolve_writable(new) as target:
-            os.rename(source.name, target.name, src_dir_fd=source.parent, dst_dir_fd=target.parent)
-
-    @contextmanager
-    def _resolve_writable(self, path: str) -> Iterator[_Resolved]:
-        with self._walk(path, follow=False) as resolved:
-            if not self._may_change(resolved):
-                raise OSError(errno.EROFS, "not writable for the guest")
-            if resolved.name == ".":
-                raise OSError(errno.EBUSY, "the directory is in use")
-            yield resolved
-
-    def _may_change(self, resolved: _Resolved) -> bool:
-        return any(
-            allowed == "/" or resolved.path == allowed or resolved.path.startswith(allowed + "/")
-            for allowed in self._writable
-        )
-
-    def _allowed_flags(self, resolved: _Resolved, flags: int) -> int:
-        if self._may_change(resolved):
-            return flags
-        if not resolved.kind and not flags & os.O_CREAT:
-            raise OSError(errno.ENOENT, "no such file")
-        wants_change = flags & os.O_TRUNC or flags & os.O_ACCMODE != os.O_RDONLY
-        if wants_change or not resolved.kind:
-            raise OSError(errno.EROFS, "not writable for the guest")
-        if flags & os.O_EXCL:
-            raise OSError(errno.EEXIST, "exists")
-        return flags & ~os.O_CREAT
-
-    @contextmanager
-    def _walk(self, path: str, follow: bool) -> Iterator[_Resolved]:
-        """Resolve a path, of which the last component may be missing; a link there is followed only with ``follow``.
-
-        Raises OSError; of these, `LeavesTree` when the walk has to continue in another tree.
-        """
-        directories = [self._root]  # from the root down to the directory of the next component
-        names: list[str] = []
-        opened: list[int] = []
-        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        must_be_directory = path.endswith(("/", "/."))
-        links = 0
+    def _is_same(self, path: str, key: Hashable) -> bool:
         try:
-            while todo:
-                part = todo.pop()
-                if part == "..":
-                    if names:
-                        names.pop()
-                        directories.pop()
-                    elif self._mount != "/":
-                        raise LeavesTree(posixpath.join(posixpath.dirname(self._mount), *reversed(todo)))
-                    continue
-                try:
-                    descriptor = os.open(
-                        part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directories[-1]
-                    )
-                except FileNotFoundError:
-                    if todo:
-                        raise
-                    yield _Resolved(directories[-1], part, "/" + "/".join([*names, part]), 0)
-                    return
-                opened.append(descriptor)
-                kind = os.fstat(descriptor).st_mode
-                if stat.S_ISLNK(kind) and (todo or follow or must_be_directory):
-                    links += 1
-                    if links > MAX_LINKS:
-                        raise OSError(errno.ELOOP, "symbolic links")
-                    target = os.readlink("", dir_fd=descriptor)
-                    self._check_inside(names, target, todo)
-                    if target.startswith("/"):
-                        del directories[1:], names[:]
-                    todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
-                elif (todo or must_be_directory) and not stat.S_ISDIR(kind):
-                    raise OSError(errno.ENOTDIR, "not a directory")
-                elif todo:
-                    directories.append(descriptor)
-                    names.append(part)
-                else:
-                    yield _Resolved(directories[-1], part, "/" + "/".join([*names, part]), kind)
-                    return
-            yield _Resolved(directories[-1], ".", "/" + "/".join(names), stat.S_IFDIR)
-        finally:
-            for descriptor in opened:
-                os.close(descriptor)
-
-    def _check_inside(self, names: list[str], target: str, todo: list[str]) -> None:
-        """Raises `LeavesTree` if a link in the directory ``names`` leads out of the tree; ``todo``: the components
-        after the link, in reverse order."""
-        directory, steps = posixpath.join(self._mount, *names), target.split("/")
-        while steps[0] == "..":  # up from the link's own directory, which may lead into another tree
-            directory = posixpath.dirname(directory)
-            steps = steps[1:] or [""]
-        path = posixpath.join(directory, "/".join(steps), *reversed(todo))
-        outside = target.startswith("/") and self._mount != "/"
-        if outside or self._is_outside(self, posixpath.normpath(path)):
-            raise LeavesTree(path)
+            return self._followed_key(path, follow=False) == key
+        except FileNotFoundError:
+            return False

@@ -7,11 +7,15 @@ from collections.abc import Callable, Hashable
 from emulator.linux.vfs.open_files import UNTOUCHED, FileTimes
 
 
+def _start_of_time() -> int:
+    return UNTOUCHED.modified
+
+
 class Inodes:
     """``now``: nanoseconds of the guest's wall clock; until a kernel sets it, time stands still."""
 
     def __init__(self) -> None:
-        self.now: Callable[[], int] = lambda: UNTOUCHED.modified
+        self.now: Callable[[], int] = _start_of_time
         self._numbers: dict[Hashable, int] = {}
         self._times: dict[Hashable, FileTimes] = {}
         self._last = 1

@@ -1,7 +1,7 @@
 """Open file descriptions: their common base class, standard streams, directories and devices.
 
 Each kind implements the operations that make sense for it and inherits the proper error for the others. All
-errors are `OSError` with a Linux error number. Path lookup is left to `path_lookup`; regular files to
+errors are `OSError` with a Linux error number. Path lookup is left to `mounts`; regular files to
 `regular_files`, pipes to `pipes`, sockets to `sockets`, eventfd, timerfd and epoll to `event_files`.
 """
 
@@ -12,7 +12,8 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from functools import partial
+from typing import NamedTuple, NoReturn, Protocol
 
 from emulator.linux.kernel.clock import DEFAULT_EPOCH_SECONDS, NANOSECONDS
 
@@ -156,6 +157,10 @@ class Stream(OpenFile):
         """Called with the host descriptor before each read, which may block for ever."""
 
     @property
+    def prevents_snapshot(self) -> str:
+        return "the host's files or streams open" if self.is_host else ""
+
+    @property
     def is_host(self) -> bool:
         """Whether the stream is passed through to a host descriptor."""
         return isinstance(self._host, int)
@@ -178,6 +183,16 @@ class Stream(OpenFile):
             self._budget.take(len(data))
             self._host += data
         return len(data)
+
+
+class DirectoryView(Protocol):
+    """A file system as one process sees it."""
+
+    def status(self, path: str, follow: bool = True) -> FileStatus: ...
+
+    def entries(self, path: str) -> list[tuple[str, FileStatus]]:
+        """The sorted entries of the directory at ``path``."""
+        ...
 
 
 class Directory(OpenFile):
@@ -211,6 +226,13 @@ class Directory(OpenFile):
         if offset == 0:
             self._entries = None
         return offset
+
+
+def open_directory(path: str, flags: int, view: DirectoryView) -> Directory:
+    """The directory at the normalised ``path`` of ``view``. Raises OSError(EISDIR) unless it is opened for reading."""
+    if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_CREAT:
+        raise OSError(errno.EISDIR, "a directory")
+    return Directory(path, flags, partial(view.status, path), partial(view.entries, path))
 
 
 class Device(OpenFile):

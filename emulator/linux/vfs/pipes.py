@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 
 from emulator.linux.vfs.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
 from emulator.memory import PAGE_BYTES
@@ -97,11 +98,21 @@ class PipeEnd(OpenFile):
         super().__init__(path, flags, status)
         self._source = source
         self._target = target
-        self.waits_for_other_end: Callable[[], bool] = lambda: False
-        """Whether the open still has to wait: a named pipe whose other end was not opened yet."""
+        self._awaited: tuple[list[int], int, int] | None = None
         for buffer in (source, target):
             if buffer is not None:
                 buffer.ends.append(self)
+
+    def wait_for_other_end(self, opened: list[int], end: int) -> None:
+        """Let the open wait until ``opened[end]``, the number of opens of the other end, grows."""
+        self._awaited = opened, end, opened[end]
+
+    def waits_for_other_end(self) -> bool:
+        """Whether the open still has to wait: a named pipe whose other end was not opened yet."""
+        if self._awaited is None:
+            return False
+        opened, end, before = self._awaited
+        return opened[end] == before
 
     @property
     def has_writer(self) -> bool:
@@ -177,11 +188,7 @@ class PipeEnd(OpenFile):
 
 def make_pipe(flags: int, inode: int) -> tuple[PipeEnd, PipeEnd]:
     """The reading and the writing end."""
-    buffer = _PipeBuffer()
-
-    def status() -> FileStatus:
-        return FileStatus(stat.S_IFIFO | 0o600, 0, inode)
-
+    buffer, status = _PipeBuffer(), partial(FileStatus, stat.S_IFIFO | 0o600, 0, inode)
     path = f"pipe:[{inode}]"
     return (
         PipeEnd(path, flags | os.O_RDONLY, status, buffer, None),
@@ -215,6 +222,5 @@ class NamedPipe:
         self._opened[1] += writes
         end = PipeEnd(path, flags, status, buffer if reads else None, buffer if writes else None)
         if not others and not (reads and writes) and not flags & os.O_NONBLOCK:
-            other, before = int(reads), self._opened[reads]
-            end.waits_for_other_end = lambda: self._opened[other] == before
+            end.wait_for_other_end(self._opened, int(reads))
         return end

@@ -1,4 +1,4 @@
-"""Files of /proc and /sys as open files, directories and links of the guest's file system.
+"""procfs: the files of /proc and /sys as open files, directories and links.
 
 Their contents are left to `procfs`. All errors are `OSError`.
 """
@@ -9,11 +9,13 @@ import errno
 import os
 import posixpath
 import stat
+from functools import partial
 from typing import Protocol
 
 from emulator.linux.mm.page_cache import PageCache
+from emulator.linux.vfs.filesystem import BaseFilesystem
 from emulator.linux.vfs.inodes import Inodes
-from emulator.linux.vfs.open_files import Directory, FileStatus, MemoryBudget, OpenFile
+from emulator.linux.vfs.open_files import Directory, DirectoryView, FileStatus, MemoryBudget, OpenFile
 from emulator.linux.vfs.regular_files import MemoryFile, MemoryNode
 
 _READABLE = 0o444
@@ -60,17 +62,17 @@ class LinkTargets(Protocol):
     def status(self, path: str, follow: bool = True) -> FileStatus: ...
 
 
-class ProcFsTree:
+class ProcFsTree(BaseFilesystem):
     """``system``: contents of the files; ``files``: the file system that links lead into."""
 
     def __init__(self, system: ProcFsProvider, files: LinkTargets) -> None:
         self.system = system
         self._files = files
 
-    def covers(self, path: str) -> bool:
-        return self.system.covers(path)
+    def covers(self, guest_path: str) -> bool:
+        return self.system.covers(guest_path)
 
-    def open(self, path: str, flags: int, mode: int) -> OpenFile:
+    def open(self, path: str, flags: int, mode: int, view: DirectoryView) -> OpenFile:
         opened = self.system.descriptor(path)
         if opened is not None:
             return opened
@@ -81,16 +83,16 @@ class ProcFsTree:
             raise OSError(errno.EACCES, "files in /proc and /sys are read-only")
         names = self.system.names(path)
         if names is not None:
-            return Directory(path, flags, lambda: self.status(path), lambda: self._entries(path, names))
+            return Directory(path, flags, partial(self.status, path, follow=True), partial(self._entries, path, names))
         if flags & os.O_DIRECTORY:
             raise OSError(errno.ENOTDIR, "a file")
         contents = bytearray(self.system.contents(path))
         # The file is read-only, so it takes nothing from the budget of files in memory.
         node = MemoryNode(contents, _READABLE, MemoryBudget(len(contents)), is_read_only=True)
-        status = FileStatus(stat.S_IFREG | _READABLE, 0, self._files.inodes.number(path))
-        return MemoryFile(path, flags, lambda: status, node, self._files.page_cache, lambda: None)
+        status = partial(FileStatus, stat.S_IFREG | _READABLE, 0, self._files.inodes.number(path))
+        return MemoryFile(path, flags, status, node, self._files.page_cache, self._files.inodes)
 
-    def status(self, path: str, follow: bool = True) -> FileStatus:
+    def status(self, path: str, follow: bool) -> FileStatus:
         opened, target = self.system.descriptor(path), self.system.target(path)
         if follow and opened is not None:
             return opened.status()
@@ -104,6 +106,12 @@ class ProcFsTree:
         self.system.contents(path)
         return FileStatus(stat.S_IFREG | _READABLE, 0, number)
 
+    def read_link(self, path: str) -> str:
+        return self.system.link(path)
+
+    def names(self, path: str) -> set[str]:
+        return set(self.system.names(path) or ())
+
     def _entries(self, path: str, names: list[str]) -> list[tuple[str, FileStatus]]:
-        found = [(".", self.status(path)), ("..", self._files.status(posixpath.dirname(path)))]
+        found = [(".", self.status(path, follow=True)), ("..", self._files.status(posixpath.dirname(path)))]
         return found + [(name, self.status(posixpath.join(path, name), follow=False)) for name in names]

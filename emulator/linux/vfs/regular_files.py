@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from emulator.linux.mm.page_cache import PageCache, Store
+from emulator.linux.vfs.inodes import Inodes
 from emulator.linux.vfs.open_files import FileStatus, MemoryBudget, OpenFile
 
 
@@ -50,7 +51,7 @@ class _Positioned(OpenFile):
 
 
 class RegularFile(_Positioned):
-    """A regular file. ``key``: its key in the ``page_cache``; ``changed`` is called after each change."""
+    """A regular file. ``key``: its key in the ``page_cache`` and in ``inodes``, which get the time of each change."""
 
     def __init__(
         self,
@@ -59,12 +60,12 @@ class RegularFile(_Positioned):
         status: Callable[[], FileStatus],
         key: Hashable,
         page_cache: PageCache,
-        changed: Callable[[], None],
+        inodes: Inodes,
     ) -> None:
         super().__init__(path, flags, status)
         self.key = key
         self._page_cache = page_cache
-        self._changed = changed
+        self._inodes = inodes
 
     def open_store(self) -> Store:
         """Access to the bytes of the file that outlives this open file. Raises OSError."""
@@ -87,7 +88,7 @@ class RegularFile(_Positioned):
         written, pages = self._write(data, offset), self._page_cache.pages(self.key)
         if pages is not None:
             pages.update(data[:written], offset)
-        self._changed()
+        self._inodes.modified(self.key)
         return written
 
     def truncate(self, size_bytes: int) -> None:
@@ -97,7 +98,7 @@ class RegularFile(_Positioned):
         self._truncate(size_bytes)
         if pages is not None:
             pages.truncate(size_bytes)
-        self._changed()
+        self._inodes.modified(self.key)
 
     def change_mode(self, mode: int) -> None:
         """Set the permissions."""
@@ -167,9 +168,9 @@ class MemoryFile(RegularFile):
         status: Callable[[], FileStatus],
         node: MemoryNode,
         page_cache: PageCache,
-        changed: Callable[[], None],
+        inodes: Inodes,
     ) -> None:
-        super().__init__(path, flags, status, node, page_cache, changed)
+        super().__init__(path, flags, status, node, page_cache, inodes)
         self._node = node
         node.uses += 1
 
@@ -215,6 +216,8 @@ class _HostStore:
 class HostFile(RegularFile):
     """An open regular file of hostfs; owns its host descriptor."""
 
+    prevents_snapshot = "the host's files or streams open"
+
     def __init__(
         self,
         path: str,
@@ -223,9 +226,9 @@ class HostFile(RegularFile):
         descriptor: int,
         key: Hashable,
         page_cache: PageCache,
-        changed: Callable[[], None],
+        inodes: Inodes,
     ) -> None:
-        super().__init__(path, flags, status, key, page_cache, changed)
+        super().__init__(path, flags, status, key, page_cache, inodes)
         self._descriptor = descriptor
 
     def open_store(self) -> Store:

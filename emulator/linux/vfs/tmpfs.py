@@ -1,29 +1,29 @@
 """tmpfs: files, directories, named pipes and socket names in memory: mapped and captured files, and /dev/shm.
 
-Paths are absolute and normalised. There are no symbolic links (EPERM); those are left to `hostfs`. All errors are
-`OSError`.
+Files in memory may lie anywhere in the guest's file system, over directories of the host: paths are guest paths,
+absolute and normalised. There are no symbolic links (EPERM); those are left to `hostfs`. All errors are `OSError`.
 """
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import posixpath
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
+from functools import partial
 
-from emulator.linux.kernel.sockets import BoundSocket
 from emulator.linux.mm.page_cache import PageCache
+from emulator.linux.vfs.filesystem import BaseFilesystem, Place, Special
 from emulator.linux.vfs.inodes import Inodes
-from emulator.linux.vfs.open_files import FileStatus, MemoryBudget, OpenFile
-from emulator.linux.vfs.pipes import NamedPipe
+from emulator.linux.vfs.open_files import DirectoryView, FileStatus, MemoryBudget, OpenFile, open_directory
 from emulator.linux.vfs.regular_files import MemoryFile, MemoryNode
 
-Special = NamedPipe | BoundSocket
 SHARED_MEMORY = "/dev/shm"
 
 
-class Tmpfs:
+class Tmpfs(BaseFilesystem):
     """``capture``: guest paths that can be written; a path that ends in ``/`` includes everything below it."""
 
     def __init__(
@@ -35,6 +35,7 @@ class Tmpfs:
         self._files: dict[str, MemoryNode] = {}
         self._specials: dict[str, Special] = {}
         self._directories: set[str] = {"/", "/dev", SHARED_MEMORY}
+        self._mount_points: set[str] = set()
         self._writable = {posixpath.normpath(path) for path in capture if not path.endswith("/")}
         below = [posixpath.normpath(path) for path in capture if path.endswith("/")]
         self._writable_below = (*below, SHARED_MEMORY)
@@ -44,26 +45,44 @@ class Tmpfs:
             self._directories.add(path)
             self.add_parents(path)
 
+    def with_inodes(self, inodes: Inodes) -> Tmpfs:
+        """The same files with other inode numbers and times."""
+        other = copy.copy(self)
+        other._inodes = inodes
+        return other
+
     # Lookup
 
-    def has_file(self, path: str) -> bool:
+    def covers(self, guest_path: str) -> bool:
+        """Whether the path is a file or a directory in memory, a mount point, or may be created in memory."""
+        return self._exists(guest_path) or self._may_create(guest_path)
+
+    def _exists(self, path: str) -> bool:
+        return self._is_file(path) or self._is_directory(path)
+
+    def _is_file(self, path: str) -> bool:
         return path in self._files or path in self._specials
 
-    def has_directory(self, path: str) -> bool:
-        return path in self._directories
+    def _is_directory(self, path: str) -> bool:
+        return path in self._directories or path in self._mount_points
 
-    def may_create(self, path: str) -> bool:
+    def _may_create(self, path: str) -> bool:
         """Whether the guest may create a file at ``path``."""
         return path in self._writable or any(path.startswith(below + "/") for below in self._writable_below)
 
-    def names_in(self, path: str) -> set[str]:
-        known = {*self._files, *self._specials, *self._directories} - {"/"}
+    def names(self, path: str) -> set[str]:
+        known = {*self._files, *self._specials, *self._directories, *self._mount_points} - {"/"}
         return {posixpath.basename(one) for one in known if posixpath.dirname(one) == path}
 
     def add(self, path: str, contents: bytes) -> None:
         """Add a read-only file."""
         mode = 0o555 if contents[:4] == b"\x7fELF" or contents[:2] == b"#!" else 0o444
         self._files[path] = MemoryNode(contents, mode, self._budget, is_read_only=True)
+        self.add_parents(path)
+
+    def add_mount_point(self, path: str) -> None:
+        """Show a directory at ``path``, where a directory of the host is mounted."""
+        self._mount_points.add(path)
         self.add_parents(path)
 
     def add_parents(self, path: str) -> None:
@@ -82,32 +101,45 @@ class Tmpfs:
     def special(self, path: str) -> Special | None:
         return self._specials.get(path)
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str, follow: bool) -> FileStatus:
         node = self._files.get(path)
         if node is not None:
             return self._status_of(node)
         special = self._specials.get(path)
         if special is not None:
-            times = self._inodes.times(special)
-            return FileStatus(special.kind | special.mode, 0, self._inodes.number(special), 1, times)
+            return self._status_of_special(special)
+        self._must_exist(path)
         times = self._inodes.times(path)
         mode = 0o1777 if path == SHARED_MEMORY else 0o755
         return FileStatus(stat.S_IFDIR | mode, 4096, self._inodes.number(path), 2, times)
+
+    def _status_of_special(self, special: Special) -> FileStatus:
+        times = self._inodes.times(special)
+        return FileStatus(special.kind | special.mode, 0, self._inodes.number(special), 1, times)
 
     def _status_of(self, node: MemoryNode) -> FileStatus:
         number, times = self._inodes.number(node), self._inodes.times(node)
         return FileStatus(stat.S_IFREG | node.mode, len(node.data), number, node.links, times)
 
-    def key(self, path: str) -> object:
-        """The key of a file in `Inodes`."""
+    def read_link(self, path: str) -> str:
+        self._must_exist(path)
+        raise OSError(errno.EINVAL, "not a link")
+
+    def is_writable(self, path: str) -> bool:
+        return self._may_create(path) or path in self._specials or self._may_create(path + "/x")
+
+    def key(self, path: str, follow: bool) -> Hashable:
+        self._must_exist(path)
         return self._files.get(path) or self._specials.get(path) or path
 
     # Changes
 
-    def open(self, path: str, flags: int, mode: int) -> OpenFile:
+    def open(self, path: str, flags: int, mode: int, view: DirectoryView) -> OpenFile:
+        if self._is_directory(path):
+            return open_directory(path, flags, view)
         special = self._specials.get(path)
         if special is not None:
-            return special.open(path, flags, lambda: self.status(path))
+            return special.open(path, flags, partial(self._status_of_special, special))
         node = self._files.get(path)
         if node is None and not flags & os.O_CREAT:
             raise OSError(errno.ENOENT, "not written yet")
@@ -134,12 +166,7 @@ class Tmpfs:
 
     def _open_node(self, path: str, node: MemoryNode, flags: int) -> MemoryFile:
         return MemoryFile(
-            path,
-            flags,
-            lambda: self._status_of(node),
-            node,
-            self._page_cache,
-            lambda: self._inodes.modified(node),
+            path, flags, partial(self._status_of, node), node, self._page_cache, self._inodes
         )
 
     def unnamed(self, name: str, flags: int) -> MemoryFile:
@@ -148,13 +175,15 @@ class Tmpfs:
         self._inodes.created(node)
         return self._open_node(name, node, flags)
 
-    def add_special(self, path: str, special: Special) -> None:
-        """Add a named pipe or the name of a socket; the caller checks that the guest may create files there."""
+    def make_special(self, path: str, special: Special) -> None:
         self._specials[path] = special
         self._inodes.created(special)
 
     def remove(self, path: str, directory: bool) -> None:
-        if self.has_file(path):
+        self._must_exist(path)
+        if path in self._mount_points:
+            raise OSError(errno.EBUSY, "a directory of the host")
+        if self._is_file(path):
             if directory:
                 raise OSError(errno.ENOTDIR, "a file")
             if path in self._specials:
@@ -166,7 +195,7 @@ class Tmpfs:
         if not directory:
             raise OSError(errno.EISDIR, "a directory")
         self._check_writable(path)
-        if self.names_in(path):
+        if self.names(path):
             raise OSError(errno.ENOTEMPTY, "directory")
         self._directories.remove(path)
 
@@ -177,35 +206,47 @@ class Tmpfs:
         self._inodes.modified(posixpath.dirname(path))
         node.release()
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, mode: int) -> None:
+        if self._exists(path):
+            raise OSError(errno.EEXIST, "exists")
         self._check_parent(path)
         self._directories.add(path)
         self._inodes.created(path)
 
-    def link(self, old: str, new: str) -> None:
-        """Make a hard link. Raises OSError."""
-        if old in self._specials or old not in self._files:
+    def make_symbolic_link(self, path: str, target: str) -> None:
+        raise OSError(errno.EEXIST if self._exists(path) else errno.EPERM, "no links in memory")
+
+    def make_hard_link(self, path: str, new: Place) -> None:
+        self._must_exist(path)
+        if path not in self._files:
             raise OSError(errno.EPERM, "not a file")
+        self._link(self._files[path], new.guest_path)
+
+    def _link(self, node: MemoryNode, new: str) -> None:
         if new in self._files or new in self._specials or new in self._directories:
             raise OSError(errno.EEXIST, "exists")
-        node = self._files[old]
-        if node.is_read_only or not self.may_create(new):
+        if node.is_read_only or not self._may_create(new):
             raise OSError(errno.EXDEV, "only within captured paths")
         self._check_parent(new)
         node.links += 1
         self._files[new] = node
         self._inodes.changed(node)
 
-    def rename(self, old: str, new: str) -> None:
-        if old in self._directories:
+    def rename(self, path: str, new: Place) -> None:
+        """As in `Filesystem`; named pipes and names of sockets may move anywhere."""
+        self._must_exist(path)
+        if not self._is_file(path):
             raise OSError(errno.EXDEV, "directories in memory stay where they are")
+        self._rename(path, new.guest_path)
+
+    def _rename(self, old: str, new: str) -> None:
         if new in self._directories:
             raise OSError(errno.EISDIR, "a directory")
         if old in self._specials:
             self._specials[new] = self._specials.pop(old)
             return
         self._check_writable(old)
-        if not self.may_create(new):
+        if not self._may_create(new):
             raise OSError(errno.EXDEV, "only within captured paths")
         self._check_parent(new)
         node = self._files[old]
@@ -217,14 +258,19 @@ class Tmpfs:
         self._inodes.changed(node)
 
     def change_mode(self, path: str, mode: int) -> None:
+        self._must_exist(path)
         node: MemoryNode | Special | None = self._files.get(path) or self._specials.get(path)
         self._check_writable(path)
         if node is not None:
             node.mode = mode & 0o777
             self._inodes.changed(node)
 
+    def _must_exist(self, path: str) -> None:
+        if not self._exists(path):
+            raise OSError(errno.ENOENT, "not written yet")
+
     def _check_writable(self, path: str) -> None:
-        if path not in self._specials and not self.may_create(path):
+        if path not in self._specials and not self._may_create(path):
             raise OSError(errno.EROFS, "not writable for the guest")
 
     def _check_parent(self, path: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from emulator.errors import EmulatorError
 from emulator.linux.vfs.files import VirtualFiles
-from emulator.linux.vfs.hostfs import HostFs
+from emulator.linux.vfs.host_directory import HostDirectory
 from emulator.linux.vfs.regular_files import MemoryFile
 
 READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT
@@ -213,13 +213,13 @@ steps = st.lists(
 
 def test_no_path_leads_out(tree):
     outside = set(os.listdir(tree.parent)), (tree.parent / "secret.txt").read_bytes()
-    host_tree = HostFs(tree, writable=["/"])
+    host_directory = HostDirectory(tree, writable=["/"])
 
     @settings(max_examples=300, deadline=None, derandomize=True)
     @given(steps, st.sampled_from([READ, CREATE, READ | os.O_DIRECTORY]))
     def check(parts: list[str], flags: int) -> None:
         try:
-            descriptor = host_tree.open("/" + "/".join(parts), flags, 0o600).descriptor
+            descriptor = host_directory.open("/" + "/".join(parts), flags, 0o600).descriptor
         except OSError:
             return
         inode = os.fstat(descriptor).st_ino

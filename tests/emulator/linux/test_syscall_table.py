@@ -53,6 +53,18 @@ def test_every_handler_is_in_the_table():
                     assert value in handlers, f"{name}.{key}"
 
 
+def test_the_core_works_without_the_optional_groups():
+    """A program starts without any of the optional modules: nothing in the core imports them."""
+    code = """
+import sys
+from emulator.linux.syscalls.table import SYSTEM_CALLS
+assert len(SYSTEM_CALLS) > 200, len(SYSTEM_CALLS)
+print(sorted(name for name in sys.modules if name.startswith("emulator.linux.syscalls.optional.")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_optional_groups_register_themselves():
     all_system_calls()
     assert set(GROUPS) == OPTIONAL

@@ -107,7 +107,7 @@ def test_limits_of_instances_and_watches(watching, monkeypatch):
     monkeypatch.setattr(watch_files, "MAX_INSTANCES", 1)
     assert guest.call("inotify_init1", 0) == -errno.EMFILE
     assert guest.call("close", fd) == 0
-    assert not guest.files.inotify.active
+    assert not guest.files.listener(watch_files.InotifyRegistry).active
     assert guest.call("inotify_init1", 0) == fd
 
 

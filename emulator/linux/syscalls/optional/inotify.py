@@ -1,7 +1,7 @@
 """inotify: the registry of watches of all processes, and the inotify instances as open files.
 
 Only changes by guests of this machine are reported: not changes of the host's files by other programs, nor execve, nor
-stores to mappings. Path lookup is in `path_lookup`; `watched_files` calls the registry.
+stores to mappings. The registry listens to the file system (`vfs.events.VfsListener`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import stat
 import struct
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+from emulator.linux.vfs.events import DELETE_SELF, MOVE_SELF
 from emulator.linux.vfs.open_files import POLLIN, FileStatus, OpenFile
 
-ACCESS, MODIFY, ATTRIB, CLOSE_WRITE, CLOSE_NOWRITE, OPEN = 1, 2, 4, 8, 0x10, 0x20
-MOVED_FROM, MOVED_TO, CREATE, DELETE, DELETE_SELF, MOVE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400, 0x800
-ALL_EVENTS = 0xFFF
 IGNORED, EXCL_UNLINK, ONESHOT = 0x8000, 0x0400_0000, 0x8000_0000
 _QUEUE_OVERFLOW, _IS_DIRECTORY = 0x4000, 0x4000_0000
 
@@ -54,15 +53,12 @@ class Watch:
 
 
 class InotifyRegistry:
-    """All inotify instances and watches of the guest's processes, and the files that these processes have open."""
+    """All inotify instances and watches of the guest's processes: a listener of their file system."""
 
     def __init__(self) -> None:
         self._watches: dict[Hashable, list[Watch]] = {}
         self._instances: list[InotifyFile] = []
         self._unlinked_but_open: set[Hashable] = set()  # watched files without a name that are open
-        self.opened: dict[OpenFile, Hashable] = {}
-        """Keys of the files that were opened by a path."""
-        self._last_cookie = 0
 
     @property
     def active(self) -> bool:
@@ -79,10 +75,6 @@ class InotifyRegistry:
 
     def forget_instance(self, file: InotifyFile) -> None:
         self._instances.remove(file)
-
-    def new_cookie(self) -> int:
-        self._last_cookie = self._last_cookie + 1 & 0xFFFF_FFFF
-        return self._last_cookie
 
     def find(self, owner: InotifyFile, key: Hashable) -> Watch | None:
         return next((watch for watch in self._watches.get(key, ()) if watch.owner is owner), None)
@@ -105,11 +97,7 @@ class InotifyRegistry:
     def notify(
         self, key: Hashable, event: int, is_directory: bool, name: str = "", cookie: int = 0, unlinked: bool = False
     ) -> None:  # fmt: skip
-        """Queue an event for all watches of the file or directory ``key``.
-
-        ``name``: the entry that the event is about, if ``key`` is its directory; ``is_directory``: whether the subject
-        of the event is a directory; ``unlinked``: whether its name was removed.
-        """
+        """Queue an event for all watches of the file or directory ``key``; see `VfsListener.notify`."""
         for watch in list(self._watches.get(key, ())):
             if not watch.mask & event or (unlinked and watch.mask & EXCL_UNLINK):
                 continue
@@ -131,19 +119,18 @@ class InotifyRegistry:
         for watch in self._watches.get(key, [])[:]:
             watch.owner.remove(watch)
 
-    def is_open(self, key: Hashable) -> bool:
-        return key in self.opened.values()
-
-    def is_unlinked_but_open(self, key: Hashable) -> bool:
-        return key in self._unlinked_but_open
+    def file_closed(self, key: Hashable, is_directory: bool, is_open: bool) -> None:
+        """Report the deletion of a file whose last name was removed while it was open."""
+        if not is_open and key in self._unlinked_but_open:
+            self.last_name_removed(key, is_directory, is_open)
 
 
 class InotifyFile(OpenFile):
     """An inotify instance: a read returns the queued events of its watches."""
 
     def __init__(self, flags: int, registry: InotifyRegistry) -> None:
-        status = FileStatus(stat.S_IFREG | 0o600, 0, 1)
-        super().__init__("anon_inode:inotify", flags | os.O_RDONLY, lambda: status)
+        status = partial(FileStatus, stat.S_IFREG | 0o600, 0, 1)
+        super().__init__("anon_inode:inotify", flags | os.O_RDONLY, status)
         self._registry = registry
         self._watches: dict[int, Watch] = {}
         self._events: list[_Event] = []

@@ -8,8 +8,9 @@ import stat
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.task import AT_FDCWD, Task
-from emulator.linux.syscalls.optional.inotify import ALL_EVENTS, EXCL_UNLINK, ONESHOT, InotifyFile
+from emulator.linux.syscalls.optional.inotify import EXCL_UNLINK, ONESHOT, InotifyFile, InotifyRegistry
 from emulator.linux.syscalls.syscall import Group, Syscall, register
+from emulator.linux.vfs.events import ALL_EVENTS
 
 _ONLYDIR, _DONT_FOLLOW, _MASK_CREATE, _MASK_ADD = 0x0100_0000, 0x0200_0000, 0x1000_0000, 0x2000_0000
 _WATCH_BITS = ALL_EVENTS | EXCL_UNLINK | ONESHOT
@@ -20,7 +21,7 @@ _VALID_MASK = _WATCH_BITS | _ALWAYS_REPORTED | _ONLYDIR | _DONT_FOLLOW | _MASK_C
 def inotify_init1(task: Task, flags: int) -> int:
     if flags & 0xFFFF_FFFF & ~(os.O_CLOEXEC | os.O_NONBLOCK):
         raise OSError(errno.EINVAL, "inotify_init1")
-    file = task.files.inotify.new_instance(flags & os.O_NONBLOCK)
+    file = task.files.listener(InotifyRegistry).new_instance(flags & os.O_NONBLOCK)
     return task.descriptors.install(file, close_on_exec=bool(flags & os.O_CLOEXEC))
 
 
@@ -36,7 +37,7 @@ def inotify_add_watch(task: Task, fd: int, path: int, mask: int) -> int:
     if mask & _ONLYDIR and not stat.S_ISDIR(status.mode):
         raise OSError(errno.ENOTDIR, "not a directory")
     key = task.files.key(where, follow)
-    existing = task.files.inotify.find(file, key)
+    existing = task.files.listener(InotifyRegistry).find(file, key)
     if existing is None:
         return file.add_watch(key, mask & _WATCH_BITS)
     if mask & _MASK_CREATE:

@@ -46,6 +46,8 @@ _MAP_FIXED = 0x10
 class Segment(IpcObject):
     """A shared memory segment. ``users``: number of attachments; ``is_doomed``: it is removed with the last one."""
 
+    prevents_snapshot = "System V shared memory"
+
     def __init__(self, key: int, mode: int, now: int, size_bytes: int, creator: int) -> None:
         super().__init__(key, mode, now)
         self.size_bytes = size_bytes

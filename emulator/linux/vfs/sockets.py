@@ -11,8 +11,10 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from emulator.linux.kernel.socket_names import (
+from emulator.linux.vfs.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
+from emulator.linux.vfs.socket_names import (
     AF_INET,
     AF_UNIX,
     ANY_4,
@@ -28,7 +30,6 @@ from emulator.linux.kernel.socket_names import (
     Internet,
     SocketNames,
 )
-from emulator.linux.vfs.open_files import POLLERR, POLLHUP, POLLIN, POLLOUT, FileStatus, OpenFile
 
 BUFFER_BYTES = 1 << 16
 _POLLRDHUP = 0x2000
@@ -64,8 +65,8 @@ class Socket(OpenFile):
     unless the socket listens."""
 
     def __init__(self, family: int, kind: int, flags: int, inode: int, names: SocketNames[Socket]) -> None:
-        status = FileStatus(stat.S_IFSOCK | 0o777, 0, inode)
-        super().__init__(f"socket:[{inode}]", flags | os.O_RDWR, lambda: status)
+        status = partial(FileStatus, stat.S_IFSOCK | 0o777, 0, inode)
+        super().__init__(f"socket:[{inode}]", flags | os.O_RDWR, status)
         self.family = family
         self.kind = kind
         self.address: Address = (
