@@ -72,7 +72,7 @@ class ObjectsState:
     """Saved contents of all mutable objects reachable from ``roots``, except objects in ``without``.
 
     Objects of the kernel are plain data: callbacks among them are bound methods or `functools.partial`, not closures.
-    Raises `EmulatorError` for objects that cannot be restored: their attribute ``prevents_snapshot`` says what they are.
+    Raises `EmulatorError` for objects that cannot be restored, which their attribute ``prevents_snapshot`` describes.
     """
 
     def __init__(self, roots: list[Any], without: list[Any]) -> None:
