@@ -50,6 +50,7 @@ class DevFs(BaseFilesystem):
         return True
 
     def names(self, path: str) -> set[str]:
+        """The names in a directory; none for other files."""
         return {posixpath.basename(one) for one in (*_DEVICES, *STREAMS) if posixpath.dirname(one) == path}
 
     def _device_status(self, path: str) -> FileStatus:

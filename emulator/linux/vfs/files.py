@@ -225,6 +225,7 @@ class VirtualFiles:
         return self._mounts.guest_path(host)
 
     def status(self, path: str, follow: bool = True) -> FileStatus:
+        """The status of a file, or with ``follow`` of the file that a link leads to."""
         return self._mounts.status(path, follow)
 
     def special(self, path: str) -> Special | None:
@@ -233,6 +234,7 @@ class VirtualFiles:
 
     @follow_across_mounts
     def is_writable(self, path: str) -> bool:
+        """Whether the guest may change the file."""
         place = self._mounts.find(path)
         return place.filesystem.is_writable(place.path)
 

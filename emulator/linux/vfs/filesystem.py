@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from emulator.linux.vfs.open_files import DirectoryView, FileStatus, OpenFile
 
-DESCRIPTORS = "/dev/fd"
+_DESCRIPTORS = "/dev/fd"
 
 
 class Place(NamedTuple):
@@ -70,10 +70,6 @@ class Filesystem(Protocol):
         """The guest path of the file with all links resolved; the last one only with ``follow``."""
         ...
 
-    def names(self, path: str) -> set[str]:
-        """The names in a directory, without ``.`` and ``..``; none for other files and missing ones."""
-        ...
-
     def remove(self, path: str, directory: bool) -> None:
         """Remove a file, or with ``directory`` an empty directory."""
         ...
@@ -116,9 +112,6 @@ class BaseFilesystem:
     def resolve(self, path: str, follow: bool) -> str:
         return path
 
-    def names(self, path: str) -> set[str]:
-        return set()
-
     def remove(self, path: str, directory: bool) -> None:
         raise OSError(errno.EPERM, "files of this file system cannot be removed")
 
@@ -150,6 +143,6 @@ def normalise(path: str) -> str:
     """An absolute guest path without ``.``, ``..`` and repeated slashes; /dev/fd is /proc/self/fd."""
     normal = posixpath.normpath(path)
     normal = normal[1:] if normal.startswith("//") else normal
-    if normal == DESCRIPTORS or normal.startswith(DESCRIPTORS + "/"):
-        return "/proc/self/fd" + normal[len(DESCRIPTORS) :]
+    if normal.startswith(_DESCRIPTORS) and normal[len(_DESCRIPTORS) :][:1] in ("", "/"):
+        return "/proc/self/fd" + normal[len(_DESCRIPTORS) :]
     return normal

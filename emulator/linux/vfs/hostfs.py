@@ -149,15 +149,6 @@ class HostFs(BaseFilesystem):
     def resolve(self, path: str, follow: bool) -> str:
         return self._directory.resolve(path, follow)
 
-    def names(self, path: str) -> set[str]:
-        listing = self.listing(path)
-        if listing is None:
-            return set()
-        try:
-            return set(listing.names())
-        finally:
-            listing.close()
-
     def listing(self, path: str) -> HostListing | None:
         """The open directory at ``path``, which the caller closes; None if there is none."""
         try:

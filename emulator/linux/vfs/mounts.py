@@ -59,12 +59,14 @@ class Mounts:
         self._devfs = devfs
         self.tmpfs = tmpfs
         self._hosts: list[HostFs] = []  # the longest mount point first
+        self._over_hosts: tuple[Filesystem, ...] = ()
         self._in_order: tuple[Filesystem, ...] = ()  # the file system that is asked first comes first
         self._set_order()
 
     def _set_order(self) -> None:
         first = () if self.procfs is None else (self.procfs,)
-        self._in_order = (*first, self._devfs, self.tmpfs, *self._hosts)
+        self._over_hosts = (*first, self._devfs, self.tmpfs)
+        self._in_order = (*self._over_hosts, *self._hosts)
 
     def mount_procfs(self, procfs: ProcFsTree) -> None:
         """Mount /proc and /sys of the process."""
@@ -176,9 +178,9 @@ class Mounts:
     def _entry_status(self, directory: str, name: str, listing: HostListing | None) -> FileStatus:
         """The status of an entry of ``directory``; ``listing``: the host's directory, if any, which saves the walk."""
         path = posixpath.join(directory, name)
-        if listing is not None and isinstance(self.find(path).filesystem, HostFs):
-            return listing.status(name)
-        return self.status(path, follow=False)
+        if listing is None or any(filesystem.covers(path) for filesystem in self._over_hosts):
+            return self.status(path, follow=False)
+        return listing.status(name)
 
 
 def _mount_length(host: HostFs) -> int:

@@ -75,7 +75,7 @@ class Notifications:
     @property
     def active(self) -> bool:
         """Whether a listener wants events now."""
-        return any(listener.active for listener in self.listeners)
+        return bool(self.listeners) and any(listener.active for listener in self.listeners)
 
     def entry(self, files: Lookups, path: str, follow: bool = False) -> DirectoryEntry | None:
         """The entry at ``path``; None if there is none, or while nobody listens and no file is open."""

@@ -109,9 +109,6 @@ class ProcFsTree(BaseFilesystem):
     def read_link(self, path: str) -> str:
         return self.system.link(path)
 
-    def names(self, path: str) -> set[str]:
-        return set(self.system.names(path) or ())
-
     def _entries(self, path: str, names: list[str]) -> list[tuple[str, FileStatus]]:
         found = [(".", self.status(path, follow=True)), ("..", self._files.status(posixpath.dirname(path)))]
         return found + [(name, self.status(posixpath.join(path, name), follow=False)) for name in names]

@@ -55,7 +55,13 @@ class Tmpfs(BaseFilesystem):
 
     def covers(self, guest_path: str) -> bool:
         """Whether the path is a file or a directory in memory, a mount point, or may be created in memory."""
-        return self._exists(guest_path) or self._may_create(guest_path)
+        return (
+            guest_path in self._directories
+            or guest_path in self._files
+            or guest_path in self._specials
+            or guest_path in self._mount_points
+            or self._may_create(guest_path)
+        )
 
     def _exists(self, path: str) -> bool:
         return self._is_file(path) or self._is_directory(path)
@@ -71,6 +77,7 @@ class Tmpfs(BaseFilesystem):
         return path in self._writable or any(path.startswith(below + "/") for below in self._writable_below)
 
     def names(self, path: str) -> set[str]:
+        """The names of files in memory and mount points in a directory, which may be one of the host."""
         known = {*self._files, *self._specials, *self._directories, *self._mount_points} - {"/"}
         return {posixpath.basename(one) for one in known if posixpath.dirname(one) == path}
 
