@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from common.file_cache import OBJECTS, cache_directory
 from emulator.events import OpClass
@@ -210,10 +211,10 @@ PAIR = np.dtype([("small", "u2"), ("wide", "i8")])
 def swap_at(address: Any, pairs: NDArray[np.void], ints: NDArray[np.int32]) -> Any:
     """Add the pair at ``address`` to the int32 behind it, store that back, and return the pair's sum."""
     pair: Any = array_at(address, pairs)[0]
-    total = pair.small + pair.wide
+    total = pair["small"] + pair["wide"]
     behind = array_at(address + pairs.itemsize, ints)
     behind[0] += total
-    pair.wide = -total
+    pair["wide"] = -total
     return total
 
 
