@@ -21,7 +21,9 @@ ctypes.string_at(16)
 """
 
 
-@pytest.mark.parametrize(("before", "message"), [("", ""), ("import faulthandler; faulthandler.enable()", "Segmentation")])
+@pytest.mark.parametrize(
+    ("before", "message"), [("", ""), ("import faulthandler; faulthandler.enable()", "Segmentation")]
+)
 def test_a_fault_of_the_host_itself(before: str, message: str) -> None:
     done = subprocess.run([sys.executable, "-c", before + FAULT], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == -signal.SIGSEGV
