@@ -25,7 +25,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "emulator.listeners": (),
     "emulator.events": (),
     "emulator.kernels": ("common", "emulator.kernels", "emulator.engine.codegen"),
-    "emulator.memory": ("emulator.errors", "emulator.listeners"),
+    "emulator.memory": ("emulator.errors", "emulator.listeners", "emulator.memory"),
     "emulator.isa": ("emulator.events", "emulator.isa"),
     "emulator.linux": (*BELOW_LINUX, "emulator.linux"),
     "emulator.linux.abi": (),

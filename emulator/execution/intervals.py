@@ -40,7 +40,6 @@ class IntervalWriter:
         self.reuses_before = np.zeros(REUSE_BINS, np.int64)
         self.blocks = np.zeros(1 << 16, np.uint32)
         self.executions = np.zeros(1 << 16, np.int64)
-        self.job = np.zeros(0, np.int64)
         self._begin = 0
 
     def begin(self, at_most: int, instructions: int, length: int) -> None:
@@ -48,20 +47,22 @@ class IntervalWriter:
         from emulator.execution import intervals_kernel as kernel
 
         self._kernel = kernel
-        self.job = np.zeros(kernel.JOB_FIELDS, np.int64)
-        self.job[kernel.INSTRUCTIONS] = self._begin = instructions
-        self.job[kernel.TARGET] = instructions + length
+        self._jobs = np.zeros(1, kernel.JOB_DTYPE)
+        self._job = self._jobs[0]
+        self._job["instructions"] = self._begin = instructions
+        self._job["target"] = instructions + length
+        self._hart_words = self._hart.words.view(np.int64)
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
         self.reuse_times = np.zeros((at_most, REUSE_BINS), np.int64)
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """The kernels' arguments after the number of blocks."""
+    def _arrays(self) -> tuple[Any, Any]:
+        """The last arguments of both kernels."""
+        kernel, hart = self._kernel, self._hart
         return (
-            self._hart.counts, self.counts_before, self._hart.reuses, self.reuses_before, self.ends, self.starts,
-            self.blocks, self.executions, self.reuse_times,
-        )  # fmt: skip
+            kernel.Totals(hart.counts, self.counts_before, hart.reuses, self.reuses_before),
+            kernel.Written(self.ends, self.starts, self.blocks, self.executions, self.reuse_times),
+        )
 
     def count_from_here(self) -> None:
         """Let the next interval begin here: take the current totals as those at the last boundary."""
@@ -71,14 +72,14 @@ class IntervalWriter:
     @property
     def is_full(self) -> bool:
         """Whether all intervals are recorded."""
-        return bool(self.job[self._kernel.DONE] == len(self.ends))
+        return bool(self._job["done"] == len(self.ends))
 
     @property
     def is_open(self) -> bool:
         """Whether instructions ran since the last interval's end."""
-        done = self.job[self._kernel.DONE]
+        done = self._job["done"]
         end = self.ends[done - 1] if done else self._begin
-        return bool(self.job[self._kernel.INSTRUCTIONS] > end)
+        return bool(self._job["instructions"] > end)
 
     def run(
         self, enter: int, tiers: tuple[Tier, Tier], longest_path: int, length: int, stop: int,
@@ -90,31 +91,31 @@ class IntervalWriter:
         ``tiers``: the translating and the interpreting one; ``longest_path``: instructions that a translation may run
         beyond its budget; ``stop``: instructions in all at which to stop; ``n_blocks``: (1,) number of blocks, live.
         """
-        kernel, job, hart = self._kernel, self.job, self._hart
+        job = self._job
         fast, exact = (tier.dispatch_table for tier in tiers)
         self.make_room(int(n_blocks[0]))
-        job[kernel.STOP] = stop
-        reason = kernel.run_intervals(
-            enter, hart.address, hart.words.view(np.int64), fast.view("u8"), exact.view("u8"), fast.address,
-            exact.address, longest_path, length, job, n_blocks, *self.arguments,
-        )  # fmt: skip
-        return int(job[kernel.INSTRUCTIONS]), bool(job[kernel.EXACTLY]), reason
+        job["stop"], job["longest_path"], job["length"] = stop, longest_path, length
+        job["enter_at"], job["state_at"] = enter, self._hart.address
+        job["fast_at"], job["exact_at"] = fast.address, exact.address
+        hart = self._kernel.HartWords(self._hart_words, fast.view("u8"), exact.view("u8"), n_blocks)
+        reason = self._kernel.run_intervals(self._jobs, hart, *self._arrays())
+        return int(job["instructions"]), bool(job["exactly"]), reason
 
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""
-        while len(self.blocks) < self.job[self._kernel.ENTRIES] + n_blocks:
+        while len(self.blocks) < self._job["entries"] + n_blocks:
             self.blocks = np.concatenate([self.blocks, np.zeros_like(self.blocks)])
             self.executions = np.concatenate([self.executions, np.zeros_like(self.executions)])
 
     def close(self, instructions: int, n_blocks: int) -> None:
         """End the current interval at ``instructions``."""
-        self.job[self._kernel.INSTRUCTIONS] = instructions
+        self._job["instructions"] = instructions
         self.make_room(n_blocks)
-        self._kernel.close_interval(self.job, n_blocks, *self.arguments)
+        self._kernel.close_interval(self._jobs, n_blocks, *self._arrays())
 
     def intervals(self) -> Intervals:
         """The intervals recorded since `begin`."""
-        done, entries = int(self.job[self._kernel.DONE]), int(self.job[self._kernel.ENTRIES])
+        done, entries = int(self._job["done"]), int(self._job["entries"])
         return Intervals(
             self.ends[:done], self.starts[: done + 1], self.blocks[:entries].copy(),
             self.executions[:entries].copy(), self.reuse_times[:done],

@@ -7,6 +7,8 @@ of blocks.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,20 @@ from emulator.kernels.jit import Integer, call_address, inline_kernel, kernel
 
 Longs = NDArray[np.int64]
 
-# Places in ``job``: instructions so far; the end of the interval; the next deadline, all in instructions; intervals
-# done; entries written; 1 while the interpreting tier, which stops exactly, is in force.
-INSTRUCTIONS, TARGET, STOP, DONE, ENTRIES, EXACTLY, JOB_FIELDS = range(7)
+# ``instructions`` so far; the end of the interval (``target``); the next deadline (``stop``), all in instructions;
+# intervals ``done``; ``entries`` written; ``exactly``: 1 while the interpreting tier, which stops exactly, is in force.
+# Constant: host addresses of the function that runs translations, of the hart's state, and of the dispatch tables of
+# the translating (``fast``) and the interpreting tier (``exact``); ``longest_path``: instructions that a translation
+# may run beyond its budget; ``length``: of an interval.
+JOB_DTYPE = np.dtype(
+    [
+        (name, "i8")
+        for name in (
+            "instructions", "target", "stop", "done", "entries", "exactly", "enter_at", "state_at", "fast_at",
+            "exact_at", "longest_path", "length",
+        )
+    ]
+)  # fmt: skip
 FULL, STOPPED, DONE_ALL = 100, 101, 102  # reasons of the kernel to return, beside those of `Exit`
 
 _PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
@@ -25,83 +38,97 @@ _DISPATCH_TABLE, _TOUCH_TIME = OFFSETS["dispatch_table"] >> 3, OFFSETS["touch_ti
 _OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
 
 
-@inline_kernel
-def close_interval(
-    job: Longs, n_blocks: Integer, counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs,
-    starts: Longs, blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
-) -> None:  # fmt: skip
-    """Record what ran since the last interval ended: block executions and reuse times, as in `Intervals`.
+class Totals(NamedTuple):
+    """Totals of the hart and at the last boundary: executions by block, ``counts`` and ``counts_before``; reuse times
+    by copy and bin, ``reuses``, and by bin, ``reuses_before``."""
 
-    ``counts``, ``reuses``: totals of the hart; ``before``, ``reuses_before``: totals at the last boundary.
-    """
-    done, entry = job[DONE], job[ENTRIES]
+    counts: Longs
+    counts_before: Longs
+    reuses: Longs
+    reuses_before: Longs
+
+
+class Written(NamedTuple):
+    """The arrays of `Intervals`, with room for more."""
+
+    ends: Longs
+    starts: Longs
+    blocks: NDArray[np.uint32]
+    executions: Longs
+    reuse_times: Longs
+
+
+class HartWords(NamedTuple):
+    """The hart's state as int64 ``words``; the dispatch tables of the translating and the interpreting tier;
+    ``n_blocks``: (1,) number of blocks, which grows as the interpreter discovers blocks."""
+
+    words: Longs
+    fast: NDArray[np.uint64]
+    exact: NDArray[np.uint64]
+    n_blocks: Longs
+
+
+@inline_kernel
+def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: Written) -> None:
+    """Record what ran since the last interval ended: block executions and reuse times, as in `Intervals`."""
+    job: Any = jobs[0]
+    done, entry = job.done, job.entries
+    counts, before = totals.counts, totals.counts_before
     for block in range(n_blocks):
         executed = counts[block] - before[block]
         if executed:
-            blocks[entry] = block
-            executions[entry] = executed
+            written.blocks[entry] = block
+            written.executions[entry] = executed
             before[block] = counts[block]
             entry += 1
-    bins = reuse_times.shape[1]
+    bins = written.reuse_times.shape[1]
     for place in range(bins):
         total = 0
-        for copy in range(reuses.shape[0]):
-            total += reuses[copy, bins - 1 - place]
-        reuse_times[done, place] = total - reuses_before[place]
-        reuses_before[place] = total
-    ends[done] = job[INSTRUCTIONS]
-    job[ENTRIES] = entry
-    job[DONE] = done + 1
-    starts[done + 1] = entry
+        for copy in range(totals.reuses.shape[0]):
+            total += totals.reuses[copy, bins - 1 - place]
+        written.reuse_times[done, place] = total - totals.reuses_before[place]
+        totals.reuses_before[place] = total
+    written.ends[done] = job.instructions
+    job.entries = entry
+    job.done = done + 1
+    written.starts[done + 1] = entry
 
 
 @kernel
-def run_intervals(
-    enter: Integer, state: Integer, words: Longs, fast: NDArray[np.uint64], exact: NDArray[np.uint64],
-    fast_table_address: Integer, exact_table_address: Integer, longest_path: Integer, length: Integer, job: Longs,
-    n_blocks: Longs, counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs, starts: Longs,
-    blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
-) -> Integer:  # fmt: skip
-    """Run until ``ends`` is full or Python has to act; returns the reason.
-
-    ``enter``: host address of the function that runs translations; ``state``: host address of the hart's state, whose
-    ``words`` are int64; ``fast``, ``exact``: the dispatch tables of the translating and the interpreting tier, at the
-    host addresses ``fast_table_address`` and ``exact_table_address``; ``longest_path``: instructions that a
-    translation may run beyond its budget; ``n_blocks``: (1,) number of blocks, which grows as the interpreter
-    discovers blocks. The other arguments: as for `close_interval`.
-    """
+def run_intervals(jobs: NDArray[np.void], hart: HartWords, totals: Totals, written: Written) -> Integer:
+    """Run until ``written.ends`` is full or Python has to act; returns the reason."""
+    job: Any = jobs[0]
+    words = hart.words
     while True:
-        at = job[INSTRUCTIONS]
-        if at >= job[TARGET]:
-            if job[DONE] == len(ends):
+        at = job.instructions
+        if at >= job.target:
+            if job.done == len(written.ends):
                 return DONE_ALL
-            if job[ENTRIES] + n_blocks[0] > len(blocks):
+            if job.entries + hart.n_blocks[0] > len(written.blocks):
                 return FULL
-            close_interval(
-                job, n_blocks[0], counts, before, reuses, reuses_before, ends, starts, blocks, executions, reuse_times
-            )  # fmt: skip
-            job[TARGET] = at + length
-        if job[DONE] == len(ends):
+            close_interval(jobs, hart.n_blocks[0], totals, written)
+            job.target = at + job.length
+        if job.done == len(written.ends):
             return DONE_ALL
-        if at >= job[STOP]:
+        if at >= job.stop:
             return STOPPED
-        remaining = min(job[TARGET], job[STOP]) - at
+        remaining = min(job.target, job.stop) - at
         place = words[_PC] >> 1
-        if remaining > longest_path:
-            budget = remaining - longest_path
-            job[EXACTLY] = 0
-            words[_DISPATCH_TABLE] = fast_table_address
-            known = fast[place] != 0
+        if remaining > job.longest_path:
+            budget = remaining - job.longest_path
+            job.exactly = 0
+            words[_DISPATCH_TABLE] = job.fast_at
+            known = hart.fast[place] != 0
         else:
             budget = remaining
-            job[EXACTLY] = 1
-            words[_DISPATCH_TABLE] = exact_table_address
-            known = exact[place] != 0
+            job.exactly = 1
+            words[_DISPATCH_TABLE] = job.exact_at
+            known = hart.exact[place] != 0
         if not known:
             return _UNKNOWN
         words[_BUDGET] = budget
         words[_TOUCH_TIME] = TOUCH_EPOCH + at + budget
-        call_address(enter, state)
-        job[INSTRUCTIONS] = at + budget - words[_BUDGET]
+        call_address(job.enter_at, job.state_at)
+        job.instructions = at + budget - words[_BUDGET]
         if words[_REASON] != _OUT_OF_BUDGET:
             return words[_REASON]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from emulator.kernels.array_access import Element, MemoryEmitter
-from emulator.kernels.function import call_address
+from emulator.kernels.function import array_at, call_address
 from emulator.kernels.names import EmittedFunction, Functions, Names, Source, assigned
 from emulator.kernels.value_types import (
     ArrayType,
@@ -289,6 +289,9 @@ class ExpressionEmitter:
                 pointer = emitter.let(f"inttoptr i64 {emitter.integer(function).text} to ptr")
                 emitter.say(f"call void {pointer}(i64 {emitter.integer(argument).text})")
                 return None
+            case [address, Value(type=ArrayType(dtype=dtype))] if found is array_at:
+                pointer = emitter.let(f"inttoptr i64 {emitter.integer(address).text} to ptr")
+                return Value(ArrayType(dtype, 1, sized=False), (pointer, "0"))
         made = self.functions.emitted(found, tuple(argument.type for argument in arguments))
         if made is None:
             raise NotUnderstood(f"the call of {ast.unparse(node.func)}")

@@ -8,6 +8,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 # Offsets of the data pointer and the shape in numpy's array object (PyArrayObject_fields in its C interface).
 DATA_OFFSET, LENGTHS_OFFSET = 16, 32
@@ -26,6 +27,11 @@ class KernelFunction:
 def call_address(function: int, argument: int) -> None:
     """Call the host function at the address ``function``, which takes an address and returns nothing."""
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(argument)
+
+
+def array_at(address: int, like: NDArray[Any]) -> NDArray[Any]:
+    """The array of the type of ``like`` at a host address, of unknown length in kernels and of length 1 in Python."""
+    return np.frombuffer(memoryview((ctypes.c_uint8 * like.itemsize).from_address(address)), like.dtype)
 
 
 def identity(function: KernelFunction) -> str:

@@ -28,12 +28,13 @@ from emulator.kernels.function import (
     ENTRY,
     LENGTHS_OFFSET,
     KernelFunction,
+    array_at,
     call_address,
     identity,
 )
 from emulator.kernels.value_types import ArrayType, Kind, TupleType, Type
 
-__all__ = ["Integer", "call_address", "inline_kernel", "kernel", "relaxed_kernel"]
+__all__ = ["Integer", "array_at", "call_address", "inline_kernel", "kernel", "relaxed_kernel"]
 
 Integer = Any  # int or np.int64: the same inside a kernel
 

@@ -17,8 +17,8 @@ Arrays
     loops, freed when the function returns. An index is not negative, or a negative constant; bounds are not checked.
 Statements
     Assignments, ``if``, ``while``, ``for`` over a ``range`` or an array, ``break``, ``continue``, ``return``,
-    ``pass``, calls of other kernels, and of a host function at an address (`call_address`). A name has one type; a name
-    that is assigned both an int and a float is a float.
+    ``pass``, calls of other kernels, of a host function at an address (`call_address`), and of `array_at`, which gives
+    the array at an address. A name has one type; a name that is assigned both an int and a float is a float.
 Names from outside
     Numbers, truth values and tuples of integers, as they are when the kernel is compiled, and kernels.
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator import memory as memory_module
+from emulator import memory_mapping
 from emulator.memory import (
     ADDRESS_SPACE_BYTES,
     EXEC,
@@ -266,7 +266,7 @@ def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence, host
     assert memory.areas() == naive_areas(memory)
     with pytest.MonkeyPatch.context() as patch:
         if not host_tells:
-            patch.setattr(memory_module.os, "pread", lambda *_: b"")
+            patch.setattr(memory_mapping.os, "pread", lambda *_: b"")
         copy = memory.copy()
     assert copy.areas() == memory.areas()
     assert copy.mapped_bytes == memory.mapped_bytes

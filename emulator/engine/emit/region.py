@@ -9,28 +9,27 @@ access that may fault: the state buffer is exact there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
 from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
-from emulator.engine.emit.indirect_targets import IndirectTargets, branch_to
-from emulator.engine.emit.registers import BOX, RegisterEmitter
+from emulator.engine.emit.indirect_targets import IndirectTargets
+from emulator.engine.emit.inline_calls import InlineCallEmitter
+from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
 from emulator.engine.hart_state import COUNTS_OFFSET, Exit
 from emulator.engine.instrument.columns import BlockColumns
-from emulator.engine.instrument.inline_functions import Inline, address_of, calls_of, emit_call
+from emulator.engine.instrument.inline_functions import calls_of
 from emulator.engine.instrument.line_timestamps import timestamped_accesses
-from emulator.events import ACCESS_STORE, ColumnSet, InlineCall, OpClass, TraceSelection
-from emulator.isa.decode import Instruction
+from emulator.events import ACCESS_STORE, ColumnSet, TraceSelection
 
 V = Any
-PASSED = frozenset(PINNED)  # registers passed from one translation to the next in host registers
 
 
-class RegionEmitter(RegisterEmitter):
+class RegionEmitter(InlineCallEmitter):
     """Emits one region. ``blocks``: by pc; ``entries``: the pcs at which control may enter from outside;
     ``indirect_targets``: targets of computed jumps inside the region."""
 
@@ -45,14 +44,12 @@ class RegionEmitter(RegisterEmitter):
     ) -> None:
         # Inline functions that may change registers find them in the state buffer.
         registers_change = any("registers" in one.fields for one in selection.inline)
-        super().__init__(resident=registers_change)
+        dataflow = Dataflow(blocks, entries, indirect_targets, selection, registers_change, registers_change)
+        super().__init__(blocks, dataflow, indirect_targets, resident=registers_change)
         self._locate = locate
         self._locations: dict[int, int] = {}  # guest pc to metadata number
         self._exact_faults = selection.exact_faults
-        self.blocks = blocks
         self.entries = entries
-        self._indirect_targets = indirect_targets
-        self._constants: list[str] = []
         self.selection = selection
         self.function = name
         self._columns = {
@@ -64,15 +61,7 @@ class RegionEmitter(RegisterEmitter):
         self._record_base = ""
         self._time = ""  # of the block's first instruction
         self._timestamped: list[bool] = []  # which of its accesses get line timestamps
-        self._place_in_block = 0
         self._accesses = 0
-        self._faults: list[tuple[str, V, int]] = []  # label of the check, address, pc
-        self._returns: list[tuple[str, V, int, set[int]]] = []  # to Python: label, pc, reason, registers to spill
-        self._exit_stubs: list[tuple[str, int, int]] = []  # exit stubs: label, from block, target pc
-        self._shared: list[tuple[str, int]] = []  # exit stubs that share the code that leaves: label, target pc
-        self._target: V = None
-        self._condition: V = None
-        self._dataflow = Dataflow(blocks, entries, indirect_targets, selection, self._resident, registers_change)
 
     # --- the function
     def emit(self) -> str:
@@ -84,9 +73,7 @@ class RegionEmitter(RegisterEmitter):
         self._prologue()
         for pc in self.blocks:
             self._block(self.blocks[pc])
-        for label, source, target in self._exit_stubs:
-            self._exit_stub(label, source, target)
-        self._epilogue()
+        self._emit_exits()
         debug = "!dbg !3 " if self._locate else ""
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
         return "".join(self._constants) + head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
@@ -259,103 +246,6 @@ class RegionEmitter(RegisterEmitter):
         if self.selection.blocks:
             self.state_store_now("record", self.let("load ptr, ptr %vr"), "ptr")
 
-    def _begin_columns(
-        self,
-        block: Block,
-        executed: Sequence[Instruction],
-        inline: list[tuple[int, list[tuple[int, Inline]]]],
-    ) -> None:
-        """Begin the events of the columns that select some of the ``executed`` instructions."""
-        for place, columns in self._columns.items():
-            selected = {}
-            for n, (instruction, (kind, calls)) in enumerate(zip(executed, inline, strict=False)):
-                if any(number == place for number, _ in calls):
-                    static = {
-                        "pc": block.pcs[n],
-                        "word": block.words[n],
-                        "opcode": instruction.row.index,
-                        "class": kind,
-                    }
-                    selected[n] = instruction, static
-            columns.begin(selected)
-
-    def _with_calls(self, kind: int, word: int, calls: list[tuple[int, Inline]]) -> None:
-        """Emit the current instruction, of class ``kind``, between its inline calls."""
-        row = self.instruction.row
-        wanted = {name for _, call in calls for name in call.fields}
-        known: dict[str, V] = {"pc": self._pc, "word": word, "opcode": row.index, "class": kind}
-        known.update(self._operands(wanted))
-        if self._make_calls(calls, False, known):
-            known.update(self._operands(wanted))
-        for columns in self._columns.values():
-            columns.put(self._place_in_block, known, after=False)
-        self.keeps_memory = bool("value" in wanted and row.access)
-        self._execute()
-        self.keeps_memory = False
-        known["value"] = self.memory_value if row.access else 0
-        if "rd" in wanted:
-            has_rd = row.register_kinds[0] != "-"
-            known["rd"] = self._register_value(row.register_kinds[0], self.instruction.rd) if has_rd else 0
-        known["target"] = known["taken"] = 0
-        if self._target is not None:
-            if "target" in wanted:
-                known["target"] = self._goes_to()
-            if "taken" in wanted:
-                known["taken"] = self._is_taken()
-        for columns in self._columns.values():
-            columns.put(self._place_in_block, known, after=True)
-        self._make_calls(calls, True, known)
-
-    def _operands(self, wanted: set[str]) -> dict[str, V]:
-        """The fields in ``wanted`` that are known before the current instruction."""
-        row, instruction = self.instruction.row, self.instruction
-        numbers = {"rs1": instruction.rs1, "rs2": instruction.rs2, "rs3": instruction.rs3}
-        found: dict[str, V] = {
-            name: 0 if kind == "-" else self._register_value(kind, numbers[name])
-            for name, kind in zip(numbers, row.register_kinds[1:], strict=True)
-            if name in wanted
-        }
-        if "address" in wanted:
-            found["address"] = address_of(self, row) if row.access else 0
-        return found
-
-    def _make_calls(self, calls: list[tuple[int, Inline]], after: bool, known: dict[str, V]) -> bool:
-        """Emit the inline calls before or after the current instruction; returns whether registers may have changed."""
-        changed = False
-        for place, call in calls:
-            if not isinstance(call, InlineCall) or call.after != after:
-                continue
-            changes = "registers" in call.fields
-            if changes:
-                self._flush()
-            emit_call(self, place, call, known, direct=True)
-            if changes:
-                self._forget()
-            changed |= changes
-        return changed
-
-    def _goes_to(self) -> V:
-        """The address that the block's control transfer goes to."""
-        if self._condition is None:
-            return self._target
-        return self.select(self._condition, self._target, self.next_pc())
-
-    def _is_taken(self) -> V:
-        """Whether the block's control transfer goes elsewhere than to the next instruction, as an i64."""
-        if isinstance(self._target, int):
-            if self._target == self.next_pc():
-                return 0
-            return 1 if self._condition is None else self.flag(self._condition)
-        return self.flag(self.ne(self._target, self.next_pc()))
-
-    def _execute(self) -> None:
-        """Emit the semantics of the current instruction."""
-        semantics = self.instruction.row.semantics
-        if self.instruction.static_rounding:
-            self.with_rounding_mode(self.instruction.rm, lambda: semantics(self))
-        else:
-            semantics(self)
-
     def _terminate(self, block: Block) -> None:
         """Emit the end of the block: a branch inside the region, an exit, or a return to Python."""
         if block.slow:
@@ -376,120 +266,12 @@ class RegionEmitter(RegisterEmitter):
         else:
             self._indirect(block, self._target)
 
-    def _goto(self, block: Block, target: int) -> str:
-        """The label to branch to for ``target``: a block of this region or an exit stub."""
-        if target in self._dataflow.successors[block.pc]:
-            return f"b{target:x}"
-        label = self.fresh_label("exit")
-        self._exit_stubs.append((label, block.pc, target))
-        return label
-
-    # --- leaving
-    def _spill(self, registers: Collection[int]) -> None:
-        """Store these registers in the state buffer."""
-        if self._resident:
-            return  # they are in the state buffer already
-        for n in sorted(registers):
-            kind = "i64" if n < 32 else "double"
-            value = self.let(f"load {kind}, ptr %r{n}")
-            pointer = self.let(f"getelementptr i8, ptr %st, i64 {8 * n}")
-            self.say(f"store {kind} {value}, ptr {pointer}")
-
-    def _tail_call(self, function: str) -> None:
-        """Tail-call the host function with the pinned registers, budget and record."""
-        pinned = {n: self.let(f"load i64, ptr {self._place(n)}") for n in PINNED}
-        budget = self.let("load i64, ptr %vb")
-        record = self.let("load ptr, ptr %vr")
-        self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
-        self.say("ret void")
-
-    def _label_of_return(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
-        """A label that returns to Python at ``pc`` with ``reason``. Each has code of its own: a join of values in
-        shared code would cost LLVM more."""
-        label = self.fresh_label("leave")
-        self._returns.append((label, pc, reason, registers))
-        return label
-
-    def _dispatch(self, pc: V) -> None:
-        """Leave the region for ``pc`` through the dispatch table; a miss goes to the dispatch-miss function."""
-        self.state_store("pc", pc)
-        offset = 4 * pc if isinstance(pc, int) else self.let(f"shl i64 {pc}, 2")
-        entry = self.let(f"getelementptr i8, ptr {self.state_load('dispatch_table', 'ptr')}, i64 {offset}")
-        function = self.let(f"load ptr, ptr {entry}")
-        unknown = self.let(f"icmp eq ptr {function}, null")
-        miss = self.state_load("dispatch_miss", "ptr")
-        self._tail_call(self.let(f"select i1 {unknown}, ptr {miss}, ptr {function}"))
-
-    def _exit_stub(self, label: str, source: int, target: int) -> None:
-        """Emit the exit stub for a static target. Calls leave directly; other exits, which are rare, share the code
-        that leaves, which would otherwise be half of LLVM's work for a region."""
-        self.start(label)
-        if not 0 <= target <= ADDRESS_LIMIT:
-            self.say(f"br label %{self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[source])}")
-        else:
-            self._spill(self._dataflow.dirty_out[source] - PASSED)
-            if self.blocks[source].last.op_class is OpClass.CALL:
-                self._dispatch(target)
-            else:
-                self._shared.append((label, target))
-                self.say("br label %out")
-
-    def _indirect(self, block: Block, target: V) -> None:
-        """Go on at a computed address; outside the region the dispatch table is a perfect indirect-branch cache."""
-        indirect_targets = self._indirect_targets.get(block.pc)
-        if indirect_targets:
-            other = self.fresh_label("other")
-            labels = [f"b{pc:x}" for pc in indirect_targets]
-            self._constants.append(branch_to(self, target, indirect_targets, labels, other))
-            self.start(other)
-        bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
-        good = self.fresh_label("good")
-        leave = self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[block.pc])
-        self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
-        self.start(good)
-        self._spill(self._dataflow.dirty_out[block.pc] - PASSED)
-        self._dispatch(target)
-
-    def _epilogue(self) -> None:
-        """Emit the shared exit, the returns to Python, and the fault exit."""
-        if self._shared:
-            self.start("out")
-            self._dispatch(self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._shared)))
-        for label, pc, reason, registers in self._returns:
-            self.start(label)
-            self._spill(registers | PASSED)
-            self.state_store("pc", pc)
-            self.state_store("reason", int(reason))
-            self._return()
-        if self._faults:
-            # If the guest catches faults, its registers are in the state buffer; otherwise the fault ends it.
-            self.start("fault")
-            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
-            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
-            address, pc = self.let(f"phi i64 {addresses}"), self.let(f"phi i64 {pcs}")
-            self.state_store("fault_address", address)
-            self.state_store("fault_pc", pc)
-            self.state_store("reason", int(Exit.FAULT))
-            self._return()
-
-    def _return(self) -> None:
-        """Return to Python; registers are stored already."""
-        self.state_store("budget", self.let("load i64, ptr %vb"))
-        self.state_store("record", self.let("load ptr, ptr %vr"), "ptr")
-        self.say("ret void")
-
     # --- memory and control
     def check_address(self, base: V, address: V) -> None:
         if base in self._checked or self.instruction.rs1 in self._checked_registers:
             return
         self._checked.add(base)
         self.fault_if(self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}"), address)
-
-    def fault_if(self, condition: V, address: V) -> None:
-        fine = self.fresh_label("at")
-        self._faults.append((self.label, address, self._pc))
-        self.say(f"br i1 {condition}, label %fault, label %{fine}, {RARELY}")
-        self.start(fine)
 
     def record_access(self, address: V) -> None:
         if self.selection.line_bits and self._timestamped[self._place_in_block]:
@@ -502,12 +284,6 @@ class RegionEmitter(RegisterEmitter):
         low = address if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
         pointer = self.let(f"getelementptr i8, ptr {self._record_base}, i64 {4 * self._accesses}")
         self.say(f"store i32 {low}, ptr {pointer}")
-
-    def jump(self, target: V) -> None:
-        self._target = target
-
-    def branch(self, condition: V, target: V) -> None:
-        self._condition, self._target = condition, target
 
 
 def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:

@@ -21,14 +21,16 @@ STENCIL_DTYPE = np.dtype(
 )
 # ``kind`` of a stencil: absent (the host's code would call a library function), followed by more code, or at the end.
 ABSENT, GOES_ON, ENDS = 0, 1, 2
+PADDING_BYTES = 8
 HOLE_DTYPE = np.dtype(
     [("offset", "u4"), ("value", "u2"), ("wide", "u1"), ("relative", "u1"), ("addend", "i8")]
 )
 
 
 class StencilSet(NamedTuple):
-    """All stencils of a selection. ``code``, ``constants``: bytes, uint8; ``stencils``: rows of `STENCIL_DTYPE` by
-    handler, then `PROLOGUE`, `HEAD`, `EXIT_STUB`, `FAULT_STUB`; ``holes``: rows of `HOLE_DTYPE`."""
+    """All stencils of a selection. ``code``, ``constants``: bytes, uint8, code with `PADDING_BYTES` behind it, because
+    it is copied by eight bytes; ``stencils``: rows of `STENCIL_DTYPE` by handler, then `PROLOGUE`, `HEAD`, `EXIT_STUB`,
+    `FAULT_STUB`; ``holes``: rows of `HOLE_DTYPE`."""
 
     code: NDArray[np.uint8]
     constants: NDArray[np.uint8]
@@ -117,7 +119,8 @@ def _read(image: bytes) -> StencilSet:
             GOES_ON if goes_on.any() else ENDS,
         )
         n_holes += len(made)
-    return StencilSet(code, constants, stencils, np.concatenate(holes))
+    padded = np.concatenate([code, np.zeros(PADDING_BYTES, np.uint8)])
+    return StencilSet(padded, constants, stencils, np.concatenate(holes))
 
 
 def _constants(file: ObjectFile) -> tuple[NDArray[np.uint8], dict[int, int]]:

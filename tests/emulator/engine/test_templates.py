@@ -186,7 +186,7 @@ def test_a_template_runs_only_what_its_runner_is_to_run() -> None:
 
 def test_when_there_is_no_room_the_interpreter_goes_on() -> None:
     laid = Laid()
-    laid.templates._table[module._LIMIT] = laid.templates._table[module._OUT]
+    laid.templates._words[module._LIMIT] = laid.templates._words[module._OUT]
     laid.add([(FALL_THROUGH, 0, 0, 0, 0, 0, 0, 0x3000, 0x3004)])
     laid.templates.emit(1)
     assert laid.templates.entries[1] == 0

@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from common.file_cache import OBJECTS, cache_directory
 from emulator.events import OpClass
 from emulator.kernels import jit
-from emulator.kernels.jit import call_address, inline_kernel, kernel, relaxed_kernel
+from emulator.kernels.jit import array_at, call_address, inline_kernel, kernel, relaxed_kernel
 
 ROW = np.dtype([("small", "u1"), ("signed", "i2"), ("wide", "u8"), ("share", "f4")])
 CALL = int(OpClass.CALL)
@@ -201,6 +202,44 @@ def test_scratch_lives_as_long_as_a_call(values: np.ndarray) -> None:
     for _ in range(3):
         assert shares(values, ours) == pytest.approx(expected, rel=1e-15)
     assert ours == pytest.approx(theirs, rel=1e-15, abs=1e-15)
+
+
+PAIR = np.dtype([("small", "u2"), ("wide", "i8")])
+
+
+@kernel
+def swap_at(address: Any, pairs: NDArray[np.void], ints: NDArray[np.int32]) -> Any:
+    """Add the pair at ``address`` to the int32 behind it, store that back, and return the pair's sum."""
+    pair: Any = array_at(address, pairs)[0]
+    total = pair["small"] + pair["wide"]
+    behind = array_at(address + pairs.itemsize, ints)
+    behind[0] += total
+    pair["wide"] = -total
+    return total
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7])
+def test_an_array_at_a_host_address(offset: int) -> None:
+    """Aligned or not, as in Python."""
+    for call in (swap_at, swap_at.py_func):
+        room = np.zeros(32, np.uint8)
+        pair = room[offset : offset + PAIR.itemsize].view(PAIR)
+        behind = room[offset + PAIR.itemsize : offset + PAIR.itemsize + 4].view(np.int32)
+        pair[0], behind[0] = (7, -1000), 5
+        assert call(room.ctypes.data + offset, np.zeros(1, PAIR), np.zeros(1, np.int32)) == -993
+        assert pair[0].tolist() == (7, 993)
+        assert behind[0] == -988
+        assert not room[offset + PAIR.itemsize + 4 :].any()
+
+
+@kernel
+def refused_at(address: Any) -> Any:
+    return array_at(address, address)[0]
+
+
+def test_an_array_at_an_address_has_a_type() -> None:
+    with pytest.raises(TypeError, match="array_at is not understood in a kernel"):
+        refused_at(4096)
 
 
 @kernel
