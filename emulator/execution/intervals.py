@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import MAX_BLOCKS, REUSE_BINS, Hart
 from emulator.engine.tiering.tiers import Tier
+from emulator.kernels.jit import BoundKernel
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,27 @@ class Intervals:
         return len(self.ends)
 
 
+class Written(NamedTuple):
+    """The arrays that a series of intervals is written to: ``job``, see `emulator.execution.intervals_kernel`, and
+    those of `Intervals`, with room behind what is written."""
+
+    job: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    blocks: NDArray[np.uint32]
+    executions: NDArray[np.int64]
+    reuse_times: NDArray[np.int64]
+
+
+class IntervalWatcher(Protocol):
+    """Looks at each interval of a series when it has ended, without a return to Python, and may end the series."""
+
+    def watch(self, written: Written) -> BoundKernel:
+        """The kernel to call after each interval; it ends the series by setting ``written.job[ENOUGH]`` to 1. Called
+        again when arrays of ``written`` have grown."""
+        ...
+
+
 class IntervalWriter:
     """Records intervals of one hart: it keeps the totals at the last boundary, and arrays for new intervals."""
 
@@ -42,8 +64,12 @@ class IntervalWriter:
         self.executions = np.zeros(1 << 16, np.int64)
         self.job = np.zeros(0, np.int64)
         self._begin = 0
+        self._watcher: IntervalWatcher | None = None
+        self._watch: BoundKernel | None = None
 
-    def begin(self, at_most: int, instructions: int, length: int) -> None:
+    def begin(
+        self, at_most: int, instructions: int, length: int, watcher: IntervalWatcher | None = None
+    ) -> None:
         """Make room for ``at_most`` intervals; the first ends ``length`` instructions after ``instructions``."""
         from emulator.execution import intervals_kernel as kernel
 
@@ -54,6 +80,17 @@ class IntervalWriter:
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
         self.reuse_times = np.zeros((at_most, REUSE_BINS), np.int64)
+        self._watcher, self._watch = watcher, None
+        self._let_watch()
+
+    def _let_watch(self) -> None:
+        """Give the watcher the current arrays."""
+        if self._watcher is not None:
+            self._watch = self._watcher.watch(
+                Written(
+                    self.job, self.ends, self.starts, self.blocks, self.executions, self.reuse_times
+                )
+            )
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -70,8 +107,9 @@ class IntervalWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether all intervals are recorded."""
-        return bool(self.job[self._kernel.DONE] == len(self.ends))
+        """Whether all intervals are recorded, or the watcher has ended the series."""
+        job, kernel = self.job, self._kernel
+        return bool(job[kernel.DONE] == len(self.ends) or job[kernel.ENOUGH])
 
     @property
     def is_open(self) -> bool:
@@ -94,23 +132,30 @@ class IntervalWriter:
         fast, exact = (tier.dispatch_table for tier in tiers)
         self.make_room(int(n_blocks[0]))
         job[kernel.STOP] = stop
+        watch = self._watch
         reason = kernel.run_intervals(
             enter, hart.address, hart.words.view(np.int64), fast.view("u8"), exact.view("u8"), fast.address,
-            exact.address, longest_path, length, job, n_blocks, *self.arguments,
+            exact.address, longest_path, length, job, n_blocks, watch.function if watch else 0,
+            watch.argument if watch else 0, *self.arguments,
         )  # fmt: skip
         return int(job[kernel.INSTRUCTIONS]), bool(job[kernel.EXACTLY]), reason
 
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""
+        has_room = len(self.blocks)
         while len(self.blocks) < self.job[self._kernel.ENTRIES] + n_blocks:
             self.blocks = np.concatenate([self.blocks, np.zeros_like(self.blocks)])
             self.executions = np.concatenate([self.executions, np.zeros_like(self.executions)])
+        if len(self.blocks) > has_room:
+            self._let_watch()
 
     def close(self, instructions: int, n_blocks: int) -> None:
         """End the current interval at ``instructions``."""
         self.job[self._kernel.INSTRUCTIONS] = instructions
         self.make_room(n_blocks)
         self._kernel.close_interval(self.job, n_blocks, *self.arguments)
+        if self._watch is not None:
+            self._watch()
 
     def intervals(self) -> Intervals:
         """The intervals recorded since `begin`."""

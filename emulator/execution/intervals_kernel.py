@@ -16,8 +16,9 @@ from emulator.kernels.jit import Integer, call_address, inline_kernel, kernel
 Longs = NDArray[np.int64]
 
 # Places in ``job``: instructions so far; the end of the interval; the next deadline, all in instructions; intervals
-# done; entries written; 1 while the interpreting tier, which stops exactly, is in force.
-INSTRUCTIONS, TARGET, STOP, DONE, ENTRIES, EXACTLY, JOB_FIELDS = range(7)
+# done; entries written; 1 while the interpreting tier, which stops exactly, is in force; the number of blocks at the
+# last interval's end; 1 when a watcher has ended the series.
+INSTRUCTIONS, TARGET, STOP, DONE, ENTRIES, EXACTLY, N_BLOCKS, ENOUGH, JOB_FIELDS = range(9)
 FULL, STOPPED, DONE_ALL = 100, 101, 102  # reasons of the kernel to return, beside those of `Exit`
 
 _PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
@@ -51,6 +52,7 @@ def close_interval(
         reuses_before[place] = total
     ends[done] = job[INSTRUCTIONS]
     job[ENTRIES] = entry
+    job[N_BLOCKS] = n_blocks
     job[DONE] = done + 1
     starts[done + 1] = entry
 
@@ -59,8 +61,8 @@ def close_interval(
 def run_intervals(
     enter: Integer, state: Integer, words: Longs, fast: NDArray[np.uint64], exact: NDArray[np.uint64],
     fast_table_address: Integer, exact_table_address: Integer, longest_path: Integer, length: Integer, job: Longs,
-    n_blocks: Longs, counts: Longs, before: Longs, reuses: Longs, reuses_before: Longs, ends: Longs, starts: Longs,
-    blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
+    n_blocks: Longs, watcher: Integer, watcher_argument: Integer, counts: Longs, before: Longs, reuses: Longs,
+    reuses_before: Longs, ends: Longs, starts: Longs, blocks: NDArray[np.uint32], executions: Longs, reuse_times: Longs,
 ) -> Integer:  # fmt: skip
     """Run until ``ends`` is full or Python has to act; returns the reason.
 
@@ -68,12 +70,13 @@ def run_intervals(
     ``words`` are int64; ``fast``, ``exact``: the dispatch tables of the translating and the interpreting tier, at the
     host addresses ``fast_table_address`` and ``exact_table_address``; ``longest_path``: instructions that a
     translation may run beyond its budget; ``n_blocks``: (1,) number of blocks, which grows as the interpreter
-    discovers blocks. The other arguments: as for `close_interval`.
+    discovers blocks; ``watcher``: 0, or the host address of a function that is called with ``watcher_argument`` after
+    each interval, and may set ``job[ENOUGH]``. The other arguments: as for `close_interval`.
     """
     while True:
         at = job[INSTRUCTIONS]
         if at >= job[TARGET]:
-            if job[DONE] == len(ends):
+            if job[DONE] == len(ends) or job[ENOUGH]:
                 return DONE_ALL
             if job[ENTRIES] + n_blocks[0] > len(blocks):
                 return FULL
@@ -81,7 +84,9 @@ def run_intervals(
                 job, n_blocks[0], counts, before, reuses, reuses_before, ends, starts, blocks, executions, reuse_times
             )  # fmt: skip
             job[TARGET] = at + length
-        if job[DONE] == len(ends):
+            if watcher:
+                call_address(watcher, watcher_argument)
+        if job[DONE] == len(ends) or job[ENOUGH]:
             return DONE_ALL
         if at >= job[STOP]:
             return STOPPED
