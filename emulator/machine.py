@@ -40,7 +40,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.memory import GuestMemory
 
 if TYPE_CHECKING:
-    from emulator.execution.intervals import Intervals
+    from emulator.execution.intervals import Intervals, IntervalWatcher
     from emulator.execution.snapshot import Snapshot
 
 DEFAULT_CLOCK_HZ = 1_000_000_000
@@ -274,13 +274,16 @@ class Machine:
         """Run about ``instructions`` more (exactly, to the next block boundary, with ``exact_stop``)."""
         self._run_loop.advance(instructions)
 
-    def run_intervals(self, length_instructions: int, at_most: int = 256) -> Intervals:
-        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``.
+    def run_intervals(
+        self, length_instructions: int, at_most: int = 256, watcher: IntervalWatcher | None = None
+    ) -> Intervals:
+        """Run up to ``at_most`` intervals, each to the first block boundary at or after ``length_instructions``;
+        fewer if ``watcher``, which looks at each, ends the series.
 
         Gives block executions and reuse times of each, as far as they are selected; the first interval counts from the
         end of the last interval that was run. The last interval of a program may be shorter.
         """
-        return self._run_loop.run_intervals(length_instructions, at_most)
+        return self._run_loop.run_intervals(length_instructions, at_most, watcher)
 
     def count_from_here(self) -> None:
         """Let the next interval of `run_intervals` begin here, without the instructions since the last one."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import MAX_BLOCKS, REUSE_BINS, Hart
 from emulator.engine.tiering.tiers import Tier
+from emulator.kernels.jit import BoundKernel
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,27 @@ class Intervals:
         return len(self.ends)
 
 
+class Written(NamedTuple):
+    """The arrays that a series of intervals is written to: ``job``, the job of
+    `emulator.execution.intervals_kernel` as int64 words, and those of `Intervals`, with room behind what is written."""
+
+    job: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    blocks: NDArray[np.uint32]
+    executions: NDArray[np.int64]
+    reuse_times: NDArray[np.int64]
+
+
+class IntervalWatcher(Protocol):
+    """Looks at each interval of a series when it has ended, without a return to Python, and may end the series."""
+
+    def watch(self, written: Written) -> BoundKernel:
+        """The kernel to call after each interval; it ends the series by setting ``written.job[ENOUGH]`` to 1. Called
+        again when arrays of ``written`` have grown."""
+        ...
+
+
 class IntervalWriter:
     """Records intervals of one hart: it keeps the totals at the last boundary, and arrays for new intervals."""
 
@@ -41,8 +63,12 @@ class IntervalWriter:
         self.blocks = np.zeros(1 << 16, np.uint32)
         self.executions = np.zeros(1 << 16, np.int64)
         self._begin = 0
+        self._watcher: IntervalWatcher | None = None
+        self._watch: BoundKernel | None = None
 
-    def begin(self, at_most: int, instructions: int, length: int) -> None:
+    def begin(
+        self, at_most: int, instructions: int, length: int, watcher: IntervalWatcher | None = None
+    ) -> None:
         """Make room for ``at_most`` intervals; the first ends ``length`` instructions after ``instructions``."""
         from emulator.execution import intervals_kernel as kernel
 
@@ -55,13 +81,24 @@ class IntervalWriter:
         self.ends = np.zeros(at_most, np.int64)
         self.starts = np.zeros(at_most + 1, np.int64)
         self.reuse_times = np.zeros((at_most, REUSE_BINS), np.int64)
+        self._watcher, self._watch = watcher, None
+        self._let_watch()
+
+    def _let_watch(self) -> None:
+        """Give the watcher the current arrays."""
+        if self._watcher is not None:
+            self._watch = self._watcher.watch(
+                Written(
+                    self._jobs.view(np.int64), self.ends, self.starts, self.blocks, self.executions, self.reuse_times
+                )
+            )
 
     def _arrays(self) -> tuple[Any, Any]:
         """The last arguments of both kernels."""
         kernel, hart = self._kernel, self._hart
         return (
             kernel.Totals(hart.counts, self.counts_before, hart.reuses, self.reuses_before),
-            kernel.Written(self.ends, self.starts, self.blocks, self.executions, self.reuse_times),
+            kernel.IntervalArrays(self.ends, self.starts, self.blocks, self.executions, self.reuse_times),
         )
 
     def count_from_here(self) -> None:
@@ -71,8 +108,8 @@ class IntervalWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether all intervals are recorded."""
-        return bool(self._job["done"] == len(self.ends))
+        """Whether all intervals are recorded, or the watcher has ended the series."""
+        return bool(self._job["done"] == len(self.ends) or self._job["enough"])
 
     @property
     def is_open(self) -> bool:
@@ -97,21 +134,28 @@ class IntervalWriter:
         job["stop"], job["longest_path"], job["length"] = stop, longest_path, length
         job["enter_at"], job["state_at"] = enter, self._hart.address
         job["fast_at"], job["exact_at"] = fast.address, exact.address
+        watch = self._watch
+        job["watcher_at"], job["watcher_argument"] = (watch.function, watch.argument) if watch else (0, 0)
         hart = self._kernel.HartWords(self._hart_words, fast.view("u8"), exact.view("u8"), n_blocks)
         reason = self._kernel.run_intervals(self._jobs, hart, *self._arrays())
         return int(job["instructions"]), bool(job["exactly"]), reason
 
     def make_room(self, n_blocks: int) -> None:
         """Make room for one more interval with an entry for every block."""
+        has_room = len(self.blocks)
         while len(self.blocks) < self._job["entries"] + n_blocks:
             self.blocks = np.concatenate([self.blocks, np.zeros_like(self.blocks)])
             self.executions = np.concatenate([self.executions, np.zeros_like(self.executions)])
+        if len(self.blocks) > has_room:
+            self._let_watch()
 
     def close(self, instructions: int, n_blocks: int) -> None:
         """End the current interval at ``instructions``."""
         self._job["instructions"] = instructions
         self.make_room(n_blocks)
         self._kernel.close_interval(self._jobs, n_blocks, *self._arrays())
+        if self._watch is not None:
+            self._watch()
 
     def intervals(self) -> Intervals:
         """The intervals recorded since `begin`."""

@@ -19,18 +19,24 @@ Longs = NDArray[np.int64]
 
 # ``instructions`` so far; the end of the interval (``target``); the next deadline (``stop``), all in instructions;
 # intervals ``done``; ``entries`` written; ``exactly``: 1 while the interpreting tier, which stops exactly, is in force.
+# ``n_blocks``: number of blocks at the last interval's end; ``enough``: 1 when a watcher has ended the series.
 # Constant: host addresses of the function that runs translations, of the hart's state, and of the dispatch tables of
 # the translating (``fast``) and the interpreting tier (``exact``); ``longest_path``: instructions that a translation
-# may run beyond its budget; ``length``: of an interval.
+# may run beyond its budget; ``length``: of an interval; ``watcher_at``: 0, or the host address of a function that is called with
+# ``watcher_argument`` after each interval, and may set ``enough``.
 JOB_DTYPE = np.dtype(
     [
         (name, "i8")
         for name in (
-            "instructions", "target", "stop", "done", "entries", "exactly", "enter_at", "state_at", "fast_at",
-            "exact_at", "longest_path", "length",
+            "instructions", "target", "stop", "done", "entries", "exactly", "n_blocks", "enough", "enter_at",
+            "state_at", "fast_at", "exact_at", "longest_path", "length", "watcher_at", "watcher_argument",
         )
     ]
 )  # fmt: skip
+_PLACES = {name: place for place, name in enumerate(JOB_DTYPE.names or ())}
+DONE, N_BLOCKS, ENOUGH = _PLACES["done"], _PLACES["n_blocks"], _PLACES["enough"]
+"""Places in a job as int64 words, for watchers."""
+
 FULL, STOPPED, DONE_ALL = 100, 101, 102  # reasons of the kernel to return, beside those of `Exit`
 
 _PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
@@ -48,7 +54,7 @@ class Totals(NamedTuple):
     reuses_before: Longs
 
 
-class Written(NamedTuple):
+class IntervalArrays(NamedTuple):
     """The arrays of `Intervals`, with room for more."""
 
     ends: Longs
@@ -69,7 +75,7 @@ class HartWords(NamedTuple):
 
 
 @inline_kernel
-def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: Written) -> None:
+def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: IntervalArrays) -> None:
     """Record what ran since the last interval ended: block executions and reuse times, as in `Intervals`."""
     job: Any = jobs[0]
     done, entry = job.done, job.entries
@@ -90,25 +96,28 @@ def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, wr
         totals.reuses_before[place] = total
     written.ends[done] = job.instructions
     job.entries = entry
+    job.n_blocks = n_blocks
     job.done = done + 1
     written.starts[done + 1] = entry
 
 
 @kernel
-def run_intervals(jobs: NDArray[np.void], hart: HartWords, totals: Totals, written: Written) -> Integer:
+def run_intervals(jobs: NDArray[np.void], hart: HartWords, totals: Totals, written: IntervalArrays) -> Integer:
     """Run until ``written.ends`` is full or Python has to act; returns the reason."""
     job: Any = jobs[0]
     words = hart.words
     while True:
         at = job.instructions
         if at >= job.target:
-            if job.done == len(written.ends):
+            if job.done == len(written.ends) or job.enough:
                 return DONE_ALL
             if job.entries + hart.n_blocks[0] > len(written.blocks):
                 return FULL
             close_interval(jobs, hart.n_blocks[0], totals, written)
             job.target = at + job.length
-        if job.done == len(written.ends):
+            if job.watcher_at:
+                call_address(job.watcher_at, job.watcher_argument)
+        if job.done == len(written.ends) or job.enough:
             return DONE_ALL
         if at >= job.stop:
             return STOPPED

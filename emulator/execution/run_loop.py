@@ -19,7 +19,7 @@ from emulator.linux.abi.numbers import signal_name
 from emulator.linux.kernel.hart_protocol import GuestExit
 
 if TYPE_CHECKING:
-    from emulator.execution.intervals import Intervals, IntervalWriter
+    from emulator.execution.intervals import Intervals, IntervalWatcher, IntervalWriter
 
 
 class Ending(NamedTuple):
@@ -85,14 +85,17 @@ class RunLoop:
             self.advance(self._time.step_towards(target, cycles))
         return self.ending is None
 
-    def run_intervals(self, length_instructions: int, at_most: int) -> Intervals:
-        """Run up to ``at_most`` intervals; the executions and reuse times of each."""
+    def run_intervals(
+        self, length_instructions: int, at_most: int, watcher: IntervalWatcher | None = None
+    ) -> Intervals:
+        """Run up to ``at_most`` intervals, or until ``watcher`` ends the series; the executions and reuse times of
+        each."""
         from emulator.execution.intervals import IntervalWriter  # a plain run starts without it
 
         time, writer, facts = self._time, self._intervals, self._guest.address_space.cache.facts
         if writer is None:
             writer = self._intervals = IntervalWriter(self._guest.hart)
-        writer.begin(at_most, time.instructions, length_instructions)
+        writer.begin(at_most, time.instructions, length_instructions, watcher)
         translated, chosen = self._translated, self._observers.selection
         if translated is None or chosen.delivers or chosen.exact_stop or chosen.hooks:
             end = time.instructions
@@ -101,7 +104,7 @@ class RunLoop:
                 if time.instructions > end:
                     writer.close(time.instructions, facts.n_blocks)
                 end = time.instructions
-                if self.ending is not None:
+                if self.ending is not None or writer.is_full:
                     break
         else:
             self._guarded(self._run_intervals, translated, writer, length_instructions)

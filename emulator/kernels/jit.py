@@ -69,11 +69,28 @@ def relaxed_kernel(function: Callable[..., Any]) -> Any:
 
 
 class _Code(NamedTuple):
-    """A kernel compiled for arguments of ``types``: the host function, and the packing of its arguments."""
+    """A kernel compiled for arguments of ``types``: the host function, its address, and the packing of its
+    arguments."""
 
     types: tuple[Type, ...]
     call: Any
+    address: int
     pack: Callable[..., bytes]
+
+
+class BoundKernel:
+    """A kernel with its arguments, for kernels that call it by address: ``call_address(function, argument)``.
+
+    ``function``, ``argument``: host addresses, valid while this object exists. Calling the object calls the kernel.
+    """
+
+    def __init__(self, code: _Code, packed: bytes, arguments: tuple[Any, ...]) -> None:
+        self._call, self._packed, self._arguments = code.call, packed, arguments  # the arrays have to stay
+        self._buffer = ctypes.create_string_buffer(packed, len(packed))
+        self.function, self.argument = code.address, ctypes.addressof(self._buffer)
+
+    def __call__(self) -> None:
+        self._call(self._packed)
 
 
 class Kernel(KernelFunction):
@@ -87,6 +104,16 @@ class Kernel(KernelFunction):
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel; compile it for new types. Raises `TypeError`, with their names, for arguments that no kernel
         takes."""
+        code, packed = self._packed(arguments)
+        return code.call(packed)
+
+    def bound(self, *arguments: Any) -> BoundKernel:
+        """The kernel with these arguments; arrays are read when it is called. Raises `TypeError` as a call does."""
+        code, packed = self._packed(arguments)
+        return BoundKernel(code, packed, arguments)
+
+    def _packed(self, arguments: tuple[Any, ...]) -> tuple[_Code, bytes]:
+        """The code for ``arguments``, and the arguments packed. Raises `TypeError`."""
         latest = self._latest
         words: list[Any] = []
         if latest is None or not _put_words(words, arguments, latest.types):
@@ -95,12 +122,11 @@ class Kernel(KernelFunction):
             words.clear()
             _put_words(words, arguments, types)
         try:
-            packed = latest.pack(*words)
+            return latest, latest.pack(*words)
         except struct.error:
             raise TypeError(
                 f"{self.py_func.__name__} was called with a number of more than 64 bits"
             ) from None
-        return latest.call(packed)
 
     def _compiled(self, types: tuple[Type, ...]) -> _Code:
         """The code for arguments of ``types``, compiled or loaded from disk. Raises `TypeError`."""
@@ -116,7 +142,9 @@ class Kernel(KernelFunction):
             key = hashlib.sha256(f"{identity(self)}\0{types}\0{_compiler_identity()}".encode()).hexdigest()
             address, results = _load(key, functools.partial(_text, self, types))
             call = _function(address, results)
-            code = self._codes[types] = _Code(types, call, struct.Struct("=" + _format(types)).pack)
+            code = self._codes[types] = _Code(
+                types, call, address, struct.Struct("=" + _format(types)).pack
+            )
             return code
 
     def _type_of(self, argument: Any, place: int) -> Type:

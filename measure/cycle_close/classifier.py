@@ -12,6 +12,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from measure.cycle_close.signature_kernel import (
+    PHASES,
+    REPLACED,
+    STATE_FIELDS,
+    USED,
+    PhaseTable,
+    Rules,
+    classify,
+    entry_of_phase,
+    manhattan,
+)
+
 Base = Literal["L", "2L"]
 Update = Literal["sample", "mean", "never"]
 WhenFull = Literal["oldest", "closest"]
@@ -34,7 +46,7 @@ class SignatureTable:
     interval (``sample``, the paper's), the mean of all its intervals (``mean``), or its first one (``never``).
     ``when_full``: with ``entries`` phases in the table, a new phase replaces the one that was least recently matched
     (``oldest``), or the interval is put into the closest phase at any distance (``closest``). Phase numbers are
-    never reused.
+    never reused. ``arrays``, ``rules``: for kernels.
     """
 
     def __init__(
@@ -50,75 +62,51 @@ class SignatureTable:
             raise ValueError(f"a threshold of {threshold}, expected more than 0 and at most 1")
         if entries < 1:
             raise ValueError(f"a table of {entries} entries, expected at least 1")
-        self.threshold = threshold
-        self.base = base
         self.update = update
-        self.when_full = when_full
-        self._signatures = np.zeros((entries, dimensions))
-        self._phases = np.full(entries, -1, np.int64)
-        self._last_seen = np.zeros(entries, np.int64)  # clock of the last match
-        self._members = np.zeros(entries, np.int64)
-        self._used = 0
-        self._place: dict[int, int] = {}
-        self._clock = 0
-        self.phases = 0  # in all, replaced ones included
-        self.replaced = 0
+        self.arrays = PhaseTable(
+            np.zeros((entries, dimensions)), np.full(entries, -1, np.int64), np.zeros(entries, np.int64),
+            np.zeros(entries, np.int64), np.zeros(STATE_FIELDS, np.int64), np.zeros(dimensions),
+        )  # fmt: skip
+        self.rules = Rules(
+            float(threshold), 1.0 if base == "L" else 2.0, when_full == "closest", update == "mean"
+        )
+
+    @property
+    def phases(self) -> int:
+        """The number of phases so far, replaced ones included."""
+        return int(self.arrays.state[PHASES])
+
+    @property
+    def replaced(self) -> int:
+        """The number of phases that are no more in the table."""
+        return int(self.arrays.state[REPLACED])
 
     def distances(self, signature: NDArray[np.int64]) -> NDArray[np.float64]:
         """Distance to each entry in use as a fraction of the base."""
-        from measure.cycle_close.signature_kernel import manhattan
-
-        apart: NDArray[np.float64] = manhattan(self._signatures, self._used, signature)
-        return apart if self.base == "L" else apart / 2
+        used = int(self.arrays.state[USED])
+        return manhattan(self.arrays.signatures, used, signature) / self.rules.base
 
     def closest(self, signature: NDArray[np.int64], among: NDArray[np.bool_] | None = None) -> int | None:
         """The phase with the closest signature among those that ``among`` (flags by phase number) allows."""
         apart = self.distances(signature)
+        phases = self.arrays.phases[: len(apart)]
         if among is not None:
-            apart = np.where(among[self._phases[: self._used]], apart, np.inf)
+            apart = np.where(among[phases], apart, np.inf)
         if not len(apart) or not np.isfinite(apart.min()):
             return None
-        return int(self._phases[apart.argmin()])
+        return int(phases[apart.argmin()])
 
     def classify(self, signature: NDArray[np.int64]) -> Match:
         """The phase of the interval, a new one if none is within the threshold. The smallest distance wins, of equal
         ones the oldest phase."""
-        from measure.cycle_close.signature_kernel import nearest
-
-        self._clock += 1
-        place, apart = nearest(self._signatures, self._used, signature)
-        if self.base == "2L":
-            apart /= 2
-        full = self._used == len(self._phases)
-        if place >= 0 and (apart < self.threshold or (full and self.when_full == "closest")):
-            self._last_seen[place] = self._clock
-            self._members[place] += 1
-            if self.update == "mean":
-                share = 1 / self._members[place]
-                mean = signature / max(int(signature.sum()), 1)
-                self._signatures[place] += share * (mean - self._signatures[place])
-            return Match(int(self._phases[place]), apart, False)
-        if full:
-            place = int(self._last_seen.argmin())
-            del self._place[int(self._phases[place])]
-            self.replaced += 1
-        else:
-            place = self._used
-            self._used += 1
-        phase = self.phases
-        self.phases += 1
-        self._phases[place] = phase
-        self._place[phase] = place
-        self._last_seen[place] = self._clock
-        self._members[place] = 1
-        self._signatures[place] = signature / max(int(signature.sum()), 1)
-        return Match(phase, apart, True)
+        return Match(*classify(self.arrays, self.rules, signature))
 
     def record_sample(self, phase: int, signature: NDArray[np.int64]) -> None:
         """Update the phase's signature after an interval of it was simulated in detail."""
-        if self.update == "sample" and phase in self._place:
-            self._signatures[self._place[phase]] = signature / max(int(signature.sum()), 1)
+        place = entry_of_phase(self.arrays, phase)
+        if self.update == "sample" and place >= 0:
+            self.arrays.signatures[place] = signature / max(int(signature.sum()), 1)
 
     def contains(self, phase: int) -> bool:
         """Whether the phase is still in the table."""
-        return phase in self._place
+        return entry_of_phase(self.arrays, phase) >= 0

@@ -24,10 +24,14 @@ class CodeLines:
 
     def add(self, begin: int, ran: Intervals) -> None:
         """Add intervals, the first of which begins after ``begin`` instructions."""
-        for number, end in enumerate(ran.ends.tolist()):
-            entries = slice(int(ran.starts[number]), int(ran.starts[number + 1]))
-            self._last.append((begin, end, ran.blocks[entries], ran.executions[entries]))
-            begin = end
+        first = max(len(ran) - KEPT_INTERVALS, 0)
+        begins = [begin, *ran.ends.tolist()]
+        bounds = ran.starts.tolist()
+        for number in range(first, len(ran)):
+            entries = slice(bounds[number], bounds[number + 1])
+            self._last.append((
+                begins[number], begins[number + 1], ran.blocks[entries], ran.executions[entries]
+            ))  # fmt: skip
 
     def before(self, instructions: int, facts: BlockFacts) -> Touched:
         """The lines of all these blocks and their ages at ``instructions``, after the last interval.

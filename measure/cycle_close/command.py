@@ -89,7 +89,8 @@ def trace_job(
         if rolls_back:
             tracer = RollBackTracer(machine, core, settings)
         else:
-            tracer = Tracer(machine, core, settings, defer_estimates=watch is None)
+            shown = watch is not None
+            tracer = Tracer(machine, core, settings, defer_estimates=not shown, stepwise=shown)
         try:
             for interval in tracer.intervals():
                 intervals.append(interval)

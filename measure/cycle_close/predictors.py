@@ -7,32 +7,41 @@ last phase is predicted.
 
 from __future__ import annotations
 
-from typing import Protocol
+import numpy as np
 
-_CONFIDENT = 3
-
-
-class Predictor(Protocol):
-    """``next_phase``: the prediction for the next interval; `observe` is called with its actual phase."""
-
-    def next_phase(self) -> int | None: ...
-    def observe(self, phase: int) -> None: ...
+from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
 
 
-class LastValue:
-    """The phase of the last interval."""
+class Predictor:
+    """Predicts phases, numbers from 0 on, from the last ``runs`` runs with a table of ``entries``.
 
-    def __init__(self) -> None:
-        self._last: int | None = None
+    ``table``: its state, for kernels.
+    """
+
+    def __init__(self, runs: int, entries: int) -> None:
+        self.table = RunTable(
+            np.zeros(1, np.int64), np.zeros((runs + 1, 2), np.int64), np.zeros((entries, runs, 2), np.int64),
+            np.zeros(entries, np.int64), np.zeros(entries, np.int64), np.zeros(entries, np.int64),
+        )  # fmt: skip
 
     def next_phase(self) -> int | None:
-        return self._last
+        """The prediction for the next interval; None before the first."""
+        predicted = next_phase(self.table)
+        return None if predicted == NOTHING else predicted
 
     def observe(self, phase: int) -> None:
-        self._last = phase
+        """To be called with the actual phase of each interval."""
+        observe(self.table, phase)
 
 
-class RunLength:
+class LastValue(Predictor):
+    """Predicts the phase of the last interval."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 0)
+
+
+class RunLength(Predictor):
     """RLE-n. An entry is made when a phase ends, and replaced when it was wrong with confidence 0.
 
     A table entry predicts a change of phase: while a run continues, its length changes, and so does the index. The
@@ -42,42 +51,7 @@ class RunLength:
     def __init__(self, runs: int = 2, entries: int = 4096) -> None:
         if runs < 1 or entries < 1:
             raise ValueError(f"RLE-{runs} with {entries} entries, expected at least 1 of each")
-        self._runs = runs
-        self._entries = entries
-        self._history: list[tuple[int, int]] = []  # (phase, length), the current run last
-        self._table: dict[int, tuple[tuple[tuple[int, int], ...], int, int]] = {}  # tag, phase, confidence
-
-    def _key(self) -> tuple[int, tuple[tuple[int, int], ...]]:
-        recent = tuple(self._history[-self._runs :])
-        return hash(recent) % self._entries, recent
-
-    def next_phase(self) -> int | None:
-        if not self._history:
-            return None
-        index, recent = self._key()
-        entry = self._table.get(index)
-        if entry is not None and entry[0] == recent:
-            return entry[1]
-        return self._history[-1][0]
-
-    def observe(self, phase: int) -> None:
-        if not self._history:
-            self._history = [(phase, 1)]
-            return
-        index, recent = self._key()
-        entry = self._table.get(index)
-        hit = entry is not None and entry[0] == recent
-        last, length = self._history[-1]
-        if entry is not None and hit and entry[1] == phase:
-            self._table[index] = (recent, phase, min(_CONFIDENT, entry[2] + 1))
-        elif entry is not None and hit and entry[2] > 0:
-            self._table[index] = (recent, entry[1], entry[2] - 1)
-        elif hit or phase != last:
-            self._table[index] = (recent, phase, 0)
-        if phase == last:
-            self._history[-1] = (last, length + 1)
-        else:
-            self._history = [*self._history[-self._runs :], (phase, 1)]
+        super().__init__(runs, entries)
 
 
 def predictor_named(name: str) -> Predictor:

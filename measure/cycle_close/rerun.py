@@ -19,12 +19,11 @@ from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_STATIC
-from measure.cycle_close.classifier import SignatureTable
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, choose_samples
 from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
-from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of
+from measure.cycle_close.tracer import Category, Interval, Settings, samples_for, shares_of, table_for
 
 _BATCH_INSTRUCTIONS = 200_000_000  # in one call: some 40 ms, which bounds the delay of Ctrl-C
 
@@ -48,10 +47,7 @@ class Profile:
 
 def profile(machine: Machine, config: MachineConfig, settings: Settings) -> Profile:
     """Run the program once, count blocks and, with ``wait_step``, reuse times, and find its phases."""
-    table = SignatureTable(
-        settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
-        settings.when_full,
-    )  # fmt: skip
+    table = table_for(settings)
     maker, model = SignatureMaker(settings.dimensions), WaitModel(config)
     with_waits = settings.wait_step > 0
     line_bits = model.line_bits if with_waits else 0

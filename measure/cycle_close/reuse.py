@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.warm import Fills
+from measure.cycle_close.reuse_kernel import Waits, add_waits
 
 
 class WaitModel:
@@ -21,6 +22,8 @@ class WaitModel:
     Misses of a cache with LRU replacement follow from an interval's own reuse times. With random replacement, and
     nearly so with FIFO, they depend on the number of lines that have come in since a line was touched, which may be
     long ago for a large cache. That number is therefore kept for all intervals so far.
+
+    ``arrays``: for kernels.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -30,12 +33,22 @@ class WaitModel:
             config.l2.hit_latency_cycles, config.memory.latency_cycles,
         ]  # fmt: skip
         # Sizes are in lines of the first level, since these are counted, even for levels with larger lines.
-        self._lines = [cache.size_bytes / config.l1d.line_bytes for cache in caches]
-        self._latencies = below
-        self._has_history = [cache.replacement != "lru" for cache in caches]
-        self._n = 0
-        self._ends = np.zeros(1024, np.int64)
-        self._fills = [np.zeros(1024) for _ in caches]
+        self.arrays = Waits(
+            np.zeros(1, np.int64), np.zeros(1024, np.int64),
+            np.array([cache.size_bytes / config.l1d.line_bytes for cache in caches]),
+            np.array(below, np.float64), np.array([cache.replacement != "lru" for cache in caches]),
+            np.zeros((len(caches), 1024)),
+        )  # fmt: skip
+
+    def make_room(self, n: int) -> None:
+        """Make room in ``arrays`` for ``n`` more intervals."""
+        has = self.arrays
+        if int(has.state[0]) + n >= len(has.ends):
+            more = n + len(has.ends)
+            self.arrays = has._replace(
+                ends=np.concatenate([has.ends, np.zeros(more, np.int64)]),
+                fills=np.concatenate([has.fills, np.zeros((len(has.fills), more))], axis=1),
+            )
 
     def add(self, ends: NDArray[np.int64], reuse_times: NDArray[np.int64]) -> NDArray[np.float64]:
         """Waiting of the next intervals, in cycles per instruction, ``(n,)``.
@@ -43,37 +56,24 @@ class WaitModel:
         ``ends``: (n,) instructions from the start to each interval's end; ``reuse_times``: ``(n, bins)`` as in
         `emulator.execution.intervals.Intervals`.
         """
-        from measure.cycle_close.reuse_kernel import add_evictions, expected_misses
-
-        first, self._n = self._n, self._n + len(ends)
-        while self._n >= len(self._ends):
-            self._ends = np.concatenate([self._ends, np.zeros_like(self._ends)])
-            self._fills = [np.concatenate([fills, np.zeros_like(fills)]) for fills in self._fills]
-        self._ends[first + 1 : self._n + 1] = ends
-        instructions = ends - self._ends[first : self._n]
-        total = np.zeros(len(ends))
-        for lines, latency, has_history, fills in zip(
-            self._lines, self._latencies, self._has_history, self._fills, strict=True
-        ):
-            if has_history:
-                add_evictions(self._ends, reuse_times, first, lines, fills)
-                total += (fills[first + 1 : self._n + 1] - fills[first : self._n]) * latency
-            else:
-                total += expected_misses(reuse_times, instructions, lines) * latency
-        return np.asarray(total / np.maximum(instructions, 1))
+        self.make_room(len(ends))
+        out = np.zeros(len(ends))
+        add_waits(self.arrays, np.ascontiguousarray(ends), np.ascontiguousarray(reuse_times), out)
+        return out
 
     def fills_before(self, instructions: int) -> Fills | None:
         """Lines that came into the data caches before a moment of the intervals so far.
 
         None when they are not needed: without intervals, or if all replacement is LRU.
         """
-        if self._n == 0 or not any(self._has_history):
+        n, has_history = int(self.arrays.state[0]), self.arrays.has_history.tolist()
+        if n == 0 or not any(has_history):
             return None
-        ends = self._ends[: self._n + 1]
+        ends = self.arrays.ends[: n + 1]
         at = np.concatenate([ends[ends < instructions], [instructions]])
         ago = (instructions - at)[::-1].astype(np.float64)
         since = []
-        for has_history, all_fills in zip(self._has_history, self._fills, strict=True):
-            fills = np.interp(at, ends, all_fills[: self._n + 1])
-            since.append((fills[-1] - fills)[::-1] if has_history else ago)
+        for is_kept, all_fills in zip(has_history, self.arrays.fills, strict=True):
+            fills = np.interp(at, ends, all_fills[: n + 1])
+            since.append((fills[-1] - fills)[::-1] if is_kept else ago)
         return Fills(ago, since[0], since[-1])

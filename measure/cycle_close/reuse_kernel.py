@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.kernels.jit import kernel
+from emulator.kernels.jit import inline_kernel, kernel
 
 
 def expected_misses(
@@ -29,26 +31,77 @@ def fill_misses(
     reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float, out: NDArray[np.float64]
 ) -> None:
     """Put the misses of `expected_misses` into ``out``."""
-    n, bins = reuse_times.shape
-    for row in range(n):
-        accesses = 0
-        for bin_ in range(bins):
-            accesses += reuse_times[row, bin_]
-        if accesses == 0 or instructions[row] == 0:
-            continue
-        rate = accesses / instructions[row]
-        above = float(accesses)
-        between = 0.0  # different lines, at the lower edge of the bin
-        for bin_ in range(bins):
-            inside = reuse_times[row, bin_]
-            width = 1.0 if bin_ == 0 else 2.0 ** (bin_ - 1)
-            more = rate * width * (above - 0.5 * inside) / accesses
-            if between + more >= lines:
-                fraction = (lines - between) / more
-                out[row] = above - fraction * inside
-                break
-            between += more
-            above -= inside
+    for row in range(len(reuse_times)):
+        out[row] = misses_of(reuse_times[row], instructions[row], lines)
+
+
+@inline_kernel
+def misses_of(reuse_times: NDArray[np.int64], instructions: int, lines: float) -> float:
+    """`expected_misses` of one interval with the reuse times ``reuse_times``, (bins,)."""
+    bins = len(reuse_times)
+    accesses = 0
+    for bin_ in range(bins):
+        accesses += reuse_times[bin_]
+    if accesses == 0 or instructions == 0:
+        return 0.0
+    rate = accesses / instructions
+    above = float(accesses)
+    between = 0.0  # different lines, at the lower edge of the bin
+    for bin_ in range(bins):
+        inside = reuse_times[bin_]
+        width = 1.0 if bin_ == 0 else 2.0 ** (bin_ - 1)
+        more = rate * width * (above - 0.5 * inside) / accesses
+        if between + more >= lines:
+            fraction = (lines - between) / more
+            return above - fraction * inside
+        between += more
+        above -= inside
+    return 0.0
+
+
+class Waits(NamedTuple):
+    """The state of a `measure.cycle_close.reuse.WaitModel`.
+
+    ``state``: (1,), number of intervals so far; ``ends``: (m,) instructions from the start to the end of each, the
+    first entry 0; for each of n cache levels ``lines``, ``latencies`` (of a miss) [cycles], ``has_history``, (n,), and
+    ``fills``, (n, m), misses from the start to each of ``ends``.
+    """
+
+    state: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    lines: NDArray[np.float64]
+    latencies: NDArray[np.float64]
+    has_history: NDArray[np.bool_]
+    fills: NDArray[np.float64]
+
+
+@kernel
+def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
+    """Add the next interval, up to ``end`` instructions, for which there is room; its waiting, in cycles per
+    instruction. ``reuse_times``: (1, bins)."""
+    n = waits.state[0]
+    waits.state[0] = n + 1
+    waits.ends[n + 1] = end
+    instructions = end - waits.ends[n]
+    total = 0.0
+    for level in range(len(waits.lines)):
+        lines, latency = waits.lines[level], waits.latencies[level]
+        if waits.has_history[level]:
+            fills = waits.fills[level]
+            add_evictions(waits.ends, reuse_times, n, lines, fills)
+            total += (fills[n + 1] - fills[n]) * latency
+        else:
+            total += misses_of(reuse_times[0], instructions, lines) * latency
+    return total / max(instructions, 1)
+
+
+@kernel
+def add_waits(
+    waits: Waits, ends: NDArray[np.int64], reuse_times: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """`add_wait` of the next intervals: ``ends``, (n,), ``reuse_times``, (n, bins), their waiting ``out``, (n,)."""
+    for row in range(len(ends)):
+        out[row] = add_wait(waits, ends[row], reuse_times[row : row + 1])
 
 
 @kernel

@@ -15,7 +15,7 @@ import numpy as np
 from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
-from measure.cycle_close.classifier import Match, SignatureTable
+from measure.cycle_close.classifier import Match
 from measure.cycle_close.detail import DetailedRun
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.samples import Sample, wait_bucket
@@ -29,6 +29,7 @@ from measure.cycle_close.tracer import (
     reestimate,
     samples_for,
     shares_of,
+    table_for,
 )
 
 _PART_INSTRUCTIONS = 200_000_000  # emulated between two snapshots: some 40 ms, against a few ms for a snapshot
@@ -40,10 +41,7 @@ class RollBackTracer:
     def __init__(self, machine: Machine, core: InOrderCore, settings: Settings) -> None:
         self.machine = machine
         self.settings = settings
-        self.table = SignatureTable(
-            settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
-            settings.when_full,
-        )  # fmt: skip
+        self.table = table_for(settings)
         self._signatures = SignatureMaker(settings.dimensions)
         self._static = StaticEventCounter()
         self._waits = WaitModel(core.config)

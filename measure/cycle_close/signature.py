@@ -65,14 +65,17 @@ def with_static_events(estimate: NDArray[np.float64], static: NDArray[np.int64])
 
 
 class SignatureMaker:
-    """Computes the signature of each interval from block executions."""
+    """Computes the signature of each interval from block executions.
+
+    ``entries``, ``lengths``: of each block, the entry of a signature that it counts for and its instructions.
+    """
 
     def __init__(self, dimensions: int = 32) -> None:
         if dimensions < 1:
             raise ValueError(f"a signature of {dimensions} entries, expected at least 1")
         self.dimensions = dimensions
-        self._entries = np.zeros(0, np.int64)
-        self._lengths = np.zeros(0, np.int64)
+        self.entries = np.zeros(0, np.int64)
+        self.lengths = np.zeros(0, np.int64)
         self._addresses: list[int] = []  # of the last instruction of each block
         self._places: dict[int, int] = {}  # numbers of blocks by pc
         self._open_ends: dict[int, int] = {}  # by number of a block that falls through: pc of the block after it
@@ -81,22 +84,26 @@ class SignatureMaker:
         """The signatures of ``intervals``, ``(n, dimensions)`` instructions."""
         from measure.cycle_close.signature_kernel import fill_signatures
 
-        if facts.n_blocks > len(self._entries):
-            self._add_blocks(facts, facts.n_blocks)
+        self.extend(facts)
         out = np.zeros((len(intervals), self.dimensions), np.int64)
         fill_signatures(
-            intervals.starts, intervals.blocks, intervals.executions, self._entries, self._lengths, out
+            intervals.starts, intervals.blocks, intervals.executions, self.entries, self.lengths, out
         )
         return out
 
+    def extend(self, facts: BlockFacts) -> None:
+        """Take notice of blocks that were discovered since the last call."""
+        if facts.n_blocks > len(self.entries):
+            self._add_blocks(facts, facts.n_blocks)
+
     def _add_blocks(self, facts: BlockFacts, n_blocks: int) -> None:
         """Compute the signature entries of new blocks up to ``n_blocks``."""
-        n_before = len(self._entries)
+        n_before = len(self.entries)
         blocks = facts.blocks[n_before:n_blocks]
         last = (blocks["first_instruction"] + blocks["n_instructions"] - 1).astype(np.int64)
         addresses = facts.instructions["pc"][last].astype(np.int64)
-        self._entries = np.concatenate([self._entries, entry_of(addresses, self.dimensions)])
-        self._lengths = np.concatenate([self._lengths, blocks["n_instructions"].astype(np.int64)])
+        self.entries = np.concatenate([self.entries, entry_of(addresses, self.dimensions)])
+        self.lengths = np.concatenate([self.lengths, blocks["n_instructions"].astype(np.int64)])
         self._addresses += addresses.tolist()
         self._places.update(zip(blocks["pc"].tolist(), range(n_before, n_blocks), strict=True))
         # A block cut short by its length, or ended by a system instruction, falls through into the next one.
@@ -111,4 +118,4 @@ class SignatureMaker:
                 at, steps = places[open_ends[at]], steps + 1
             addresses_of_open.append(self._addresses[at])
         if open_ends:
-            self._entries[[*open_ends]] = entry_of(np.array(addresses_of_open), self.dimensions)
+            self.entries[[*open_ends]] = entry_of(np.array(addresses_of_open), self.dimensions)

@@ -23,18 +23,18 @@ from emulator.timing.machine_events import Event
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
+from measure.cycle_close.online import OnlinePhases
+from measure.cycle_close.online_kernel import BUCKETS, Found
 from measure.cycle_close.predictors import predictor_named
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.samples import Sample, Samples, wait_bucket
-from measure.cycle_close.signature import SignatureMaker, StaticEventCounter, with_static_events
+from measure.cycle_close.samples import Sample, Samples
+from measure.cycle_close.signature import StaticEventCounter, with_static_events
 from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
-_FIRST_GAP, _LEAST_GAP = 10, 3  # [intervals] between samples of a phase
-_GAP_GROWTH = 4  # factor to the next gap; after a sample that was estimated badly, divisor
 _BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
 _NOT_LEARNT = 0.5  # part at the beginning of a sample's record that does not train the branch predictors
-_BUCKETS = 1024  # number of ranges of waiting that are distinguished
+_SERIES = 64  # intervals that run without a return to Python; Ctrl-C loses those of the current series
 
 WarmUp = Literal["queues", "lines"]
 
@@ -100,30 +100,6 @@ class CoreObserver:
         self.core.consume(facts, stream)
 
 
-@dataclass
-class _NextSample:
-    """When a phase and range of waiting is sampled again: after ``intervals`` more of its intervals.
-
-    Samples get rarer, and more frequent again after a sample that differed from its estimate. Behaviour may drift
-    without a change of code or waiting: whether a loop over about as many lines as a cache has misses or hits depends
-    on a few lines more or less, which reuse times in powers of two cannot show.
-    """
-
-    intervals: int
-    gap: int
-
-    @classmethod
-    def after(cls, last: _NextSample | None, was_badly_estimated: bool) -> _NextSample:
-        """The next sample after one was taken; ``last``: the one that was due, None for the first sample."""
-        if last is None:
-            gap = _FIRST_GAP
-        elif was_badly_estimated:
-            gap = max(_LEAST_GAP, last.gap // _GAP_GROWTH)
-        else:
-            gap = _GAP_GROWTH * last.gap
-        return cls(gap, gap)
-
-
 class RecordBuffer:
     """An observer that keeps the record of an interval until it has ended."""
 
@@ -146,12 +122,14 @@ class Tracer:
 
     Virtual time is one cycle per instruction in every mode, so that the guest does the same whatever is simulated.
 
-    ``defer_estimates``: intervals that `reestimated` will estimate have no events until then.
+    ``defer_estimates``: intervals that `reestimated` will estimate have no events until then. ``stepwise``: return to
+    Python after every interval, so that the machine is at its end when it is yielded.
     """
 
     def __init__(
-        self, machine: Machine, core: InOrderCore, settings: Settings, defer_estimates: bool = False
-    ) -> None:
+        self, machine: Machine, core: InOrderCore, settings: Settings, defer_estimates: bool = False,
+        stepwise: bool = False,
+    ) -> None:  # fmt: skip
         if settings.interval_instructions < 1000:
             raise ValueError(
                 f"intervals of {settings.interval_instructions} instructions, expected at least 1000"
@@ -159,21 +137,19 @@ class Tracer:
         self.machine = machine
         self.core = core
         self.settings = settings
-        self.table = SignatureTable(
-            settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
-            settings.when_full,
-        )  # fmt: skip
-        self._predictor = predictor_named(settings.predictor)
-        self._signatures = SignatureMaker(settings.dimensions)
-        self._static = StaticEventCounter()
         self._waits = WaitModel(core.config)
+        self.table = table_for(settings)
+        self._phases = OnlinePhases(
+            self.table, predictor_named(settings.predictor), self._waits, settings.wait_step
+        )
+        self._static = StaticEventCounter()
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
         self.sampled_again: list[float] = []
         """Errors of the estimates that were simulated all the same, as fractions of the intervals' cycles."""
-        self._next_samples: dict[tuple[int, int], _NextSample] = {}  # by phase and range of waiting with a sample
         self._last: Sample | None = None
+        self._series = 1 if stepwise else _SERIES
         self._deferred = defer_estimates and settings.wait_step > 0
         self._unknown = np.full(len(core.counters), np.nan)
         self._code = CodeLines(core.config)
@@ -190,8 +166,8 @@ class Tracer:
         )
 
     def intervals(self) -> Iterator[Interval]:
-        """Run the program; yields each interval as soon as it has run; the last one may be short."""
-        machine, number = self.machine, 0
+        """Run the program; yields each interval when it has run, or when some more have; the last one may be short."""
+        machine, phases, number = self.machine, self._phases, 0
         watching = [self._queue] if self._queue is not None else []
         machine.observe(self._profile_selection, watching)
         while machine.ending is None:
@@ -199,7 +175,9 @@ class Tracer:
             detailed = self.wants_detail()
             if detailed:
                 self._enter_detail(watching)
-            ran = machine.run_intervals(self.settings.interval_instructions, 1)
+            at_most = 1 if detailed else self._series
+            phases.begin(machine.facts, at_most)
+            ran = machine.run_intervals(self.settings.interval_instructions, at_most, phases)
             counted = None
             if detailed:
                 machine.drain()
@@ -208,19 +186,12 @@ class Tracer:
                     machine.observe(self._profile_selection, watching)
             if len(ran) == 0:
                 return
-            yield self._classify(number, begin, ran, counted)
-            number += 1
+            yield from self._classified(number, begin, ran, counted)
+            number += len(ran)
 
     def wants_detail(self) -> bool:
-        """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another."""
-        if self.settings.everything:
-            return True
-        predicted = self._predictor.next_phase()
-        if predicted is None:
-            return False
-        phase, bucket = divmod(predicted, _BUCKETS)
-        due = self._next_samples.get((phase, bucket))
-        return self.table.contains(phase) and (due is None or due.intervals <= 0)
+        """Whether the next interval is to be simulated."""
+        return self.settings.everything or self._phases.wants_detail()
 
     def _enter_detail(self, watching: list[RecordQueue]) -> None:
         """Warm the core up for the interval that begins here."""
@@ -251,54 +222,68 @@ class Tracer:
         self._simulated_until = self.machine.instructions
         return (core.snapshot() - self._before).astype(np.float64)
 
-    def _classify(
+    def _classified(
         self, number: int, begin: int, ran: Intervals, counted: NDArray[np.float64] | None
-    ) -> Interval:
-        """Classify the interval that has just run; ``counted``: its events, None if they must be estimated."""
-        end = int(ran.ends[0])
-        instructions = end - begin
-        signature = self._signatures.make(self.machine.facts, ran)[0]
-        wait = 0.0
-        if self.settings.wait_step:
-            wait = float(self._waits.add(ran.ends, ran.reuse_times)[0])
+    ) -> Iterator[Interval]:
+        """The intervals of the series that has just run, from ``number`` on; ``counted``: the events of the only one,
+        None if they must be estimated."""
+        facts = self.machine.facts
+        found = self._phases.end(facts, len(ran))
+        shares, static = shares_of(found.signatures), self._static.count(facts, ran)
+        self._features.add(shares, found.waits, static)
         self._code.add(begin, ran)
-        share = signature / max(int(signature.sum()), 1)
-        static = self._static.count(self.machine.facts, ran)[0]
-        self._features.add(share[None, :], np.array([wait]), static[None, :])
-        match = self.table.classify(signature)
-        phase = match.phase
-        bucket = min(wait_bucket(wait, self.settings.wait_step), _BUCKETS - 1)
-        self._predictor.observe(phase * _BUCKETS + bucket)
-        due = self._next_samples.get((phase, bucket))
-        if due is not None and self.settings.wait_step:
-            due.intervals -= 1
-        if counted is not None:
-            category = Category.SIMULATED
-            sample = Sample(number, counted / instructions)
-            badly = False
-            if due is not None and self.settings.wait_step:
-                self.sampled_again.append(self._relative_error(sample, share, wait))
-                badly = self.sampled_again[-1] > _BADLY
-            self._next_samples[phase, bucket] = _NextSample.after(due, badly)
-            self._samples.add(sample, share, wait)
-            self._of_phase[phase] = sample
-            self.table.record_sample(phase, signature)
-        elif self._deferred:
-            category = Category.MATCHED if phase in self._of_phase else Category.UNSAMPLED
-            return Interval(number, begin, end, phase, category, -1, match.distance, self._unknown)
-        elif phase in self._of_phase:
-            category = Category.MATCHED
-            sample = self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
-        else:
-            category, guessed = Category.UNSAMPLED, self._guess(signature, share, wait)
-            if guessed is None:
-                return Interval(number, begin, end, phase, category, -1, match.distance, self._unknown)
-            sample = guessed
-        self._last = sample
-        events = sample.events_each * instructions
-        if category is not Category.SIMULATED:
-            events = with_static_events(events, static)
-        return Interval(number, begin, end, phase, category, sample.number, match.distance, events)
+        sample = self._sampled(number, int(ran.ends[0]) - begin, found, shares[0], counted)
+        rows = zip(
+            ran.ends.tolist(), (found.keys // BUCKETS).tolist(), found.distances.tolist(), strict=True
+        )
+        for row, (end, phase, distance) in enumerate(rows):
+            place = number + row, begin, end, phase
+            instructions, begin = end - begin, end
+            if sample is not None:
+                category = Category.SIMULATED
+            else:
+                category = Category.MATCHED if phase in self._of_phase else Category.UNSAMPLED
+            if sample is None and self._deferred:
+                yield Interval(*place, category, -1, distance, self._unknown)
+                continue
+            estimate = sample or self._estimate(
+                phase, found.signatures[row], shares[row], float(found.waits[row])
+            )
+            if estimate is None:
+                yield Interval(*place, category, -1, distance, self._unknown)
+                continue
+            self._last = estimate
+            events = estimate.events_each * instructions
+            if sample is None:
+                events = with_static_events(events, static[row])
+            yield Interval(*place, category, estimate.number, distance, events)
+
+    def _sampled(
+        self, number: int, instructions: int, found: Found, share: NDArray[np.float64],
+        counted: NDArray[np.float64] | None,
+    ) -> Sample | None:  # fmt: skip
+        """Take the interval with the events ``counted`` as a sample, if it was simulated."""
+        if counted is None:
+            return None
+        key, wait = int(found.keys[0]), float(found.waits[0])
+        sample = Sample(number, counted / instructions)
+        badly = False
+        if key in self._phases.schedule and self.settings.wait_step:
+            self.sampled_again.append(self._relative_error(sample, share, wait))
+            badly = self.sampled_again[-1] > _BADLY
+        self._phases.schedule.take(key, badly)
+        self._samples.add(sample, share, wait)
+        self._of_phase[key // BUCKETS] = sample
+        self.table.record_sample(key // BUCKETS, found.signatures[0])
+        return sample
+
+    def _estimate(
+        self, phase: int, signature: NDArray[np.int64], share: NDArray[np.float64], wait: float
+    ) -> Sample | None:
+        """The estimate of an interval that was not simulated; None without any."""
+        if phase not in self._of_phase:
+            return self._guess(signature, share, wait)
+        return self._samples.estimate(share, wait) if self.settings.wait_step else self._of_phase[phase]
 
     def _relative_error(self, sample: Sample, share: NDArray[np.float64], wait: float) -> float:
         """Error of the estimate of a simulated interval, ``sample``, by the other samples, as a fraction of cycles."""
@@ -369,6 +354,14 @@ def reestimate(
         else replace(one, source=source, events=each)
         for one, each, source in zip(intervals, events, sources.tolist(), strict=True)
     ]
+
+
+def table_for(settings: Settings) -> SignatureTable:
+    """An empty table of phases."""
+    return SignatureTable(
+        settings.dimensions, settings.threshold, settings.base, settings.entries, settings.update,
+        settings.when_full,
+    )  # fmt: skip
 
 
 def samples_for(settings: Settings) -> Samples:

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emulator.engine.hart_state import REUSE_BINS
 from emulator.engine.instrument.line_timestamps import timestamped_accesses, writes_offset
 from emulator.engine.translator import Translator
 from emulator.events import ACCESS_STORE, FULL_RECORD, NEVER, BlockFacts, TraceSelection
-from emulator.execution.intervals import Intervals
+from emulator.execution.intervals import Intervals, Written
+from emulator.execution.intervals_kernel import DONE, ENOUGH
 from emulator.isa.decode import decode
+from emulator.kernels.jit import BoundKernel, kernel
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
 
@@ -178,6 +181,58 @@ def test_intervals_of_the_oracle(mixture: Path) -> None:
     assert oracle.ends.tolist() == translated.ends.tolist()
     assert told(oracle) == told(translated)
     assert oracle.reuse_times.tolist() == translated.reuse_times.tolist()
+
+
+@kernel
+def end_after(written: Written, most: int, seen: NDArray[np.int64]) -> None:
+    """A watcher: sums up what is written of each interval, and ends a series after ``most``."""
+    row = written.job[DONE] - 1
+    seen[0] += 1
+    seen[1] += written.ends[row]
+    for place in range(written.starts[row], written.starts[row + 1]):
+        seen[2] += written.executions[place] * (written.blocks[place] + 1)
+    for place in range(REUSE_BINS):
+        seen[3] += written.reuse_times[row, place] * place
+    if row + 1 == most:
+        written.job[ENOUGH] = 1
+
+
+class Ends:
+    def __init__(self, most: int) -> None:
+        self.most, self.seen = most, np.zeros(4, np.int64)
+
+    def watch(self, written: Written) -> BoundKernel:
+        bound = end_after.bound(written, self.most, self.seen)
+        assert isinstance(bound, BoundKernel)
+        return bound
+
+
+@pytest.mark.parametrize("engine", ["translated", "oracle"])
+def test_a_watcher_sees_each_interval_and_ends_the_series(mixture: Path, engine: str) -> None:
+    watcher = Ends(5)
+    with Machine(mixture, ["1"], engine=engine, background=False) as machine:
+        machine.observe(EVERYTHING)
+        parts = [machine.run_intervals(1_000, 64, watcher), machine.run_intervals(1_000, 3, watcher)]
+    assert [len(part) for part in parts] == [5, 3]
+    assert watcher.seen.tolist() == [
+        8,
+        sum(int(part.ends.sum()) for part in parts),
+        sum(int((part.executions * (part.blocks.astype(np.int64) + 1)).sum()) for part in parts),
+        sum(int((part.reuse_times * np.arange(REUSE_BINS)).sum()) for part in parts),
+    ]
+
+
+def test_a_watcher_gets_the_arrays_that_have_grown(mixture: Path) -> None:
+    watcher = Ends(1_000_000)
+    with Machine(mixture, ["1"], background=False) as machine:
+        machine.observe(EVERYTHING)
+        machine.run_intervals(100, 1)
+        writer = machine._run_loop._intervals
+        assert writer is not None
+        writer.blocks, writer.executions = np.zeros(1, np.uint32), np.zeros(1, np.int64)
+        found = machine.run_intervals(1_000, 30, watcher)
+    assert watcher.seen[0] == len(found) == 30
+    assert watcher.seen[2] == (found.executions * (found.blocks.astype(np.int64) + 1)).sum()
 
 
 def test_accesses_that_are_left_out() -> None:

@@ -432,13 +432,13 @@ import numpy as np
 from emulator.first_use import compile_ahead
 from emulator.timing.machine_file import load_machine
 from measure.cycle_close import reuse_kernel
-from measure.cycle_close import signature_kernel
+from measure.cycle_close import online_kernel, signature_kernel
 from measure.cycle_close import warmup_kernel
 from emulator import probes_kernel
 from emulator.execution import intervals_kernel
 from emulator.execution import line_ages_kernel as lines_kernel
 compile_ahead(load_machine(Path("configs/machines/desktop.yaml")))
-signature_kernel.nearest(np.zeros((1, 2)), 1, np.zeros(2, np.int64))
+online_kernel.place_of(online_kernel.Due(np.full(4, -1), np.zeros(4, np.int64)), 3)
 print("numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -1,0 +1,73 @@
+"""Finds the phases of intervals online: while a series of intervals runs, without a return to Python after each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emulator.events import BlockFacts
+from emulator.execution.intervals import Written
+from emulator.kernels.jit import BoundKernel
+from measure.cycle_close.classifier import SignatureTable
+from measure.cycle_close.online_kernel import Found, Online, classify_interval, wants_detail
+from measure.cycle_close.predictors import Predictor
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.schedule import SampleSchedule
+from measure.cycle_close.signature import SignatureMaker
+
+
+class OnlinePhases:
+    """Finds each interval's signature, waiting and phase, and predicts the next one's; an `IntervalWatcher`, which ends
+    a series when the next interval is to be simulated.
+
+    ``table``: of phases; ``schedule``: of samples; ``waits``: the machine's model of waiting; ``wait_step``: width of a
+    range of waiting, 0 if waiting is not looked at.
+    """
+
+    def __init__(
+        self, table: SignatureTable, predictor: Predictor, waits: WaitModel, wait_step: float
+    ) -> None:
+        self.table = table
+        self.schedule = SampleSchedule()
+        self.waits = waits
+        self._predictor = predictor
+        self._signatures = SignatureMaker(table.arrays.signatures.shape[1])
+        self._wait_step = float(wait_step)
+        self._found: Found
+        self._written: Written
+
+    def wants_detail(self) -> bool:
+        """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another."""
+        return bool(wants_detail(self.table.arrays, self._predictor.table, self.schedule.due))
+
+    def begin(self, facts: BlockFacts, at_most: int) -> None:
+        """Prepare for a series of ``at_most`` intervals."""
+        self._signatures.extend(facts)
+        self.waits.make_room(at_most)
+        self._found = Found(
+            np.zeros((at_most, self._signatures.dimensions), np.int64), np.zeros(at_most),
+            np.zeros(at_most, np.int64), np.zeros(at_most), np.zeros(1, np.int64),
+        )  # fmt: skip
+
+    def watch(self, written: Written) -> BoundKernel:
+        """See `IntervalWatcher`."""
+        self._written = written
+        bound: BoundKernel = classify_interval.bound(self._online, written, self._found)
+        return bound
+
+    def end(self, facts: BlockFacts, n_intervals: int) -> Found:
+        """What is found of the series, which had ``n_intervals``."""
+        found, n = self._found, n_intervals
+        if found.state[0] < n:  # blocks were discovered in the last interval
+            self._signatures.extend(facts)
+            classify_interval(self._online, self._written, found)
+        return Found(
+            found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.state
+        )
+
+    @property
+    def _online(self) -> Online:
+        maker = self._signatures
+        return Online(
+            maker.entries, maker.lengths, self.table.arrays, self.table.rules, self._predictor.table,
+            self.waits.arrays, self.schedule.due, self._wait_step,
+        )  # fmt: skip

@@ -1,0 +1,111 @@
+"""A kernel that classifies an interval as soon as it has run, and finds out whether the next one is to be simulated."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.execution.intervals import Written
+from emulator.execution.intervals_kernel import DONE, ENOUGH, N_BLOCKS
+from emulator.kernels.jit import inline_kernel, kernel
+from measure.cycle_close.predictors_kernel import NOTHING, RunTable, next_phase, observe
+from measure.cycle_close.reuse_kernel import Waits, add_wait
+from measure.cycle_close.signature_kernel import PhaseTable, Rules, add_signature, classify, entry_of_phase
+
+Longs = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+
+BUCKETS = 1024  # number of ranges of waiting that are distinguished
+EMPTY = -1
+
+
+class Due(NamedTuple):
+    """When phases are sampled again, as a hash table. ``keys``: (m,) with m a power of two, phase * BUCKETS + range of
+    waiting, `EMPTY` for none; ``intervals``: (m,) how many more of its intervals pass before the next sample."""
+
+    keys: Longs
+    intervals: Longs
+
+
+class Found(NamedTuple):
+    """What is found of the intervals of a series, one row an interval: ``signatures``, (n, d); ``waits``, ``distances``
+    from the phases as fractions of the base, ``keys``, phase * BUCKETS + range of waiting, (n,). ``state``: (1,), rows
+    found."""
+
+    signatures: Longs
+    waits: Doubles
+    keys: Longs
+    distances: Doubles
+    state: Longs
+
+
+class Online(NamedTuple):
+    """All that the kernel reads and changes. ``entries``, ``lengths``: of blocks, as for `fill_signatures`;
+    ``wait_step``: width of a range of waiting, 0 if waiting is not looked at."""
+
+    entries: Longs
+    lengths: Longs
+    table: PhaseTable
+    rules: Rules
+    predictor: RunTable
+    waits: Waits
+    due: Due
+    wait_step: float
+
+
+@kernel
+def place_of(due: Due, key: int) -> int:
+    """The place of ``key`` in ``due``, or the empty place where it belongs."""
+    mask = len(due.keys) - 1
+    place = (key ^ key >> 10) * 40503 & mask
+    while due.keys[place] != key and due.keys[place] != EMPTY:
+        place = (place + 1) & mask
+    return place
+
+
+@inline_kernel
+def bucket_of(wait: float, step: float) -> int:
+    """The range of waiting that ``wait`` [cycles/instruction] lies in: `measure.cycle_close.samples.wait_bucket`."""
+    return min(int(np.log1p(wait) / step), BUCKETS - 1) if step > 0.0 else 0
+
+
+@kernel
+def wants_detail(table: PhaseTable, predictor: RunTable, due: Due) -> bool:
+    """Whether the next interval is to be simulated: its predicted phase has no sample, or is due for another."""
+    key = next_phase(predictor)
+    if key == NOTHING or entry_of_phase(table, key // BUCKETS) < 0:
+        return False
+    place = place_of(due, key)
+    return due.keys[place] == EMPTY or due.intervals[place] <= 0
+
+
+@kernel
+def classify_interval(online: Online, written: Written, found: Found) -> None:
+    """Classify the interval that was written last; end the series if the next one is to be simulated.
+
+    Ends the series, too, without a row in ``found``, when there are blocks that ``online.entries`` does not have: then
+    it is to be called again with more entries.
+    """
+    job, row = written.job, written.job[DONE] - 1
+    if job[N_BLOCKS] > len(online.entries):
+        job[ENOUGH] = 1
+        return
+    signature = found.signatures[row]
+    blocks = written.blocks[: written.starts[row + 1]]
+    add_signature(blocks, written.executions, online.entries, online.lengths, written.starts[row], signature)
+    wait = 0.0
+    if online.wait_step > 0.0:
+        wait = add_wait(online.waits, written.ends[row], written.reuse_times[row : row + 1])
+    phase, distance, _ = classify(online.table, online.rules, signature)
+    key = phase * BUCKETS + bucket_of(wait, online.wait_step)
+    observe(online.predictor, key)
+    if online.wait_step > 0.0:
+        place = place_of(online.due, key)
+        if online.due.keys[place] != EMPTY:
+            online.due.intervals[place] -= 1
+    found.waits[row], found.keys[row], found.distances[row] = wait, key, distance
+    found.state[0] = row + 1
+    if wants_detail(online.table, online.predictor, online.due):
+        job[ENOUGH] = 1

@@ -1,0 +1,182 @@
+"""Classification inside a series of intervals, against naive twins and against one interval at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from online_naive import NaivePredictor, NaiveSchedule, NaiveTable
+
+from emulator.machine import Machine
+from emulator.timing.inorder import InOrderCore
+from emulator.timing.machine_file import load_machine
+from instrumenter.building.program_build import build_program
+from measure.cycle_close.classifier import SignatureTable
+from measure.cycle_close.online_kernel import BUCKETS, EMPTY, place_of
+from measure.cycle_close.predictors import LastValue, RunLength
+from measure.cycle_close.predictors_kernel import tuple_hash
+from measure.cycle_close.reuse import WaitModel
+from measure.cycle_close.samples import wait_bucket
+from measure.cycle_close.schedule import SampleSchedule
+from measure.cycle_close.signature import SignatureMaker
+from measure.cycle_close.tracer import Category, Interval, Settings, Tracer, profile_selection
+
+ROOT = Path(__file__).parents[3]
+MACHINES = {
+    name: load_machine(ROOT / "configs" / "machines" / f"{name}.yaml") for name in ("strongarm", "desktop")
+}
+PROGRAM = """
+#include <stdio.h>
+#include <stdlib.h>
+static volatile int data[1 << 18];
+int main(void) { long s = 1; long n = 3000;
+  for (int k = 0; k < 36; k++) {
+    for (long i = 0; i < n; i++) s += data[(i * (17 + k)) & ((1 << (10 + k % 9)) - 1)];
+    for (long i = 0; i < n / 2; i++) s = s * 1103515245 + (s >> 16 & 1 ? 3 : 5);
+    if (k % 3 == 0) { char *p = malloc(5000 + k);
+      for (int i = 0; i < 5000; i++) p[i] = s >> (i & 7);
+      s += p[k]; free(p); }
+    if (k % 5 == 0) for (long i = 0; i < n; i++) s += i * i % (k + 7);
+  }
+  printf("%ld\\n", s); return 0; }
+"""
+SHORT = Settings(2_000, warm_up="lines", wait_step=0.2, threshold=0.1)
+WAYS = {
+    "default": SHORT,
+    "mean": replace(SHORT, update="mean", base="L"),
+    "never": replace(SHORT, update="never", predictor="last"),
+    "few": replace(SHORT, entries=4, predictor="rle-1", unsampled="closest"),
+    "full": replace(SHORT, entries=4, when_full="closest", dimensions=7),
+    "code alone": replace(SHORT, wait_step=0.0, unsampled="none"),
+    "paper": Settings(2_000, warm_references=500, warm_branches=500),
+}
+FEWER = settings(max_examples=60, derandomize=True, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = tmp_path_factory.mktemp("online") / "online.c"
+    source.write_text(PROGRAM)
+    return build_program([source], ["-O1"]).elf_path
+
+
+def trace(program: Path, machine: str, ways: Settings, **options: bool) -> list[Interval]:
+    with Machine(program, background=False) as guest:
+        return list(Tracer(guest, InOrderCore(MACHINES[machine], 1), ways, **options).intervals())
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_a_series_gives_what_single_intervals_give(program: Path, machine: str, ways: Settings) -> None:
+    found, stepwise = trace(program, machine, ways), trace(program, machine, ways, stepwise=True)
+    assert repr(found) == repr(stepwise)
+    assert [one.events.tobytes() for one in found] == [one.events.tobytes() for one in stepwise]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
+def test_phases_are_those_of_the_naive_twins(program: Path, machine: str, ways: Settings) -> None:
+    found, was_bad = [], []  # a bad estimate brings the next sample forward
+    with Machine(program, background=False) as guest:
+        tracer = Tracer(guest, InOrderCore(MACHINES[machine], 1), ways, stepwise=True)
+        for one in tracer.intervals():
+            found.append(one)
+            was_bad.append(bool(tracer.sampled_again) and tracer.sampled_again[-1] > 0.1)
+    assert len({one.category for one in found}) == 3
+    core_config, step = MACHINES[machine], ways.wait_step
+    runs = int(ways.predictor[4:]) if ways.predictor != "last" else 0
+    table = NaiveTable(ways.threshold, ways.base, ways.entries, ways.update, ways.when_full)
+    predictor, schedule = NaivePredictor(runs, 4096), NaiveSchedule()
+    waits, maker = WaitModel(core_config), SignatureMaker(ways.dimensions)
+    with Machine(program, background=False) as guest:
+        guest.observe(profile_selection(ways, waits))
+        for one in found:
+            key = predictor.next_phase()
+            wants = key is not None and key // BUCKETS in table.numbers and schedule.left.get(key, 0) <= 0
+            assert wants == (one.category is Category.SIMULATED)
+            ran = guest.run_intervals(ways.interval_instructions, 1)
+            assert int(ran.ends[0]) == one.end_instructions
+            signature = maker.make(guest.facts, ran)[0]
+            wait = float(waits.add(ran.ends, ran.reuse_times)[0]) if step else 0.0
+            match = table.classify(signature)
+            assert (match.phase, match.distance) == (one.phase, one.distance)
+            key = match.phase * BUCKETS + min(wait_bucket(wait, step), BUCKETS - 1)
+            predictor.observe(key)
+            if step and key in schedule.left:
+                schedule.left[key] -= 1
+            if wants:
+                schedule.take(key, was_bad[one.number])
+                table.record_sample(match.phase, signature)
+        assert guest.ending is not None
+
+
+PHASES = st.lists(st.integers(0, 3).map(lambda phase: phase * BUCKETS + phase), max_size=200)
+
+
+@FEWER
+@given(PHASES, st.integers(0, 4), st.sampled_from([1, 3, 64]))
+def test_predictors(phases: list[int], runs: int, entries: int) -> None:
+    mine = RunLength(runs, entries) if runs else LastValue()
+    naive = NaivePredictor(runs, entries)
+    for phase in phases:
+        assert mine.next_phase() == naive.next_phase()
+        mine.observe(phase)
+        naive.observe(phase)
+
+
+@FEWER
+@given(st.lists(st.tuples(st.integers(0, (1 << 61) - 2), st.integers(0, 1 << 40)), max_size=6))
+def test_runs_are_hashed_as_python_hashes_them(runs: list[tuple[int, int]]) -> None:
+    assert tuple_hash(np.array(runs, np.int64).reshape(-1, 2)) == hash(tuple(runs))
+
+
+ROWS = st.lists(st.lists(st.integers(0, 9), min_size=11, max_size=11), max_size=60)
+
+
+@FEWER
+@given(
+    ROWS, st.floats(0.01, 1.0), st.sampled_from(["L", "2L"]), st.sampled_from([1, 3, 50]),
+    st.sampled_from(["sample", "mean", "never"]), st.sampled_from(["oldest", "closest"]),
+)  # fmt: skip
+def test_the_table(
+    rows: list[list[int]], threshold: float, base: str, entries: int, update: str, when_full: str
+) -> None:
+    mine = SignatureTable(11, threshold, base, entries, update, when_full)  # type: ignore[arg-type]
+    naive = NaiveTable(threshold, base, entries, update, when_full)
+    for number, row in enumerate(rows):
+        signature = np.array(row, np.int64)
+        match = mine.classify(signature)
+        assert match == naive.classify(signature)  # to the bit
+        if number % 3 == 0:
+            mine.record_sample(match.phase, signature)
+            naive.record_sample(match.phase, signature)
+        assert all(mine.contains(phase) == (phase in naive.numbers) for phase in range(naive.phases))
+    assert (mine.phases, mine.phases - mine.replaced) == (naive.phases, len(naive.rows))
+
+
+@FEWER
+@given(st.lists(st.tuples(st.integers(0, 5000), st.booleans()), max_size=80))
+def test_the_schedule(samples: list[tuple[int, bool]]) -> None:
+    mine, naive = SampleSchedule(), NaiveSchedule()
+    for key, badly in samples:
+        mine.take(key, badly)
+        naive.take(key, badly)
+        assert (key in mine) == (key in naive.left)
+    for key in range(0, 5001):
+        place = place_of(mine.due, key)
+        if key in naive.left:
+            assert (mine.due.keys[place], mine.due.intervals[place]) == (key, naive.left[key])
+        else:
+            assert mine.due.keys[place] == EMPTY
+
+
+def test_the_schedule_grows() -> None:
+    schedule = SampleSchedule()
+    for key in range(3000):
+        schedule.take(key * 7, False)
+    assert all(schedule.due.keys[place_of(schedule.due, key * 7)] == key * 7 for key in range(3000))
+    assert schedule.due.keys[place_of(schedule.due, 5)] == EMPTY
