@@ -22,8 +22,8 @@ Longs = NDArray[np.int64]
 # ``n_blocks``: number of blocks at the last interval's end; ``enough``: 1 when a watcher has ended the series.
 # Constant: host addresses of the function that runs translations, of the hart's state, and of the dispatch tables of
 # the translating (``fast``) and the interpreting tier (``exact``); ``longest_path``: instructions that a translation
-# may run beyond its budget; ``length``: of an interval; ``watcher_at``: 0, or the host address of a function that is called with
-# ``watcher_argument`` after each interval, and may set ``enough``.
+# may run beyond its budget; ``length``: of an interval; ``watcher_at``: 0, or the host address of a function that is
+# called with ``watcher_argument`` after each interval, and may set ``enough``.
 JOB_DTYPE = np.dtype(
     [
         (name, "i8")
