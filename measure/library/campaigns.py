@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -43,14 +43,10 @@ class Result(Comparison):
         import pandas as pd
 
         run = self.run(variant, replicate)
-        cycles, instructions = run.trace.boundaries_cycles, run.trace.boundaries_instructions
-        columns: dict[str, Any] = {
-            "begin_cycles": cycles[:-1], "end_cycles": cycles[1:],
-            "begin_instructions": instructions[:-1], "end_instructions": instructions[1:],
-        }  # fmt: skip
+        columns: dict[str, Any] = run.trace.boundary_columns()
         columns |= {metric: run.trace.values[:, n] for n, metric in enumerate(run.trace.metrics)}
-        table = pd.DataFrame(columns, index=pd.Index(cycles[:-1] / self.clock_hz, name="seconds"))
-        units = {name: name.split("_")[1] for name in list(columns)[:4]}
+        table = pd.DataFrame(columns, index=pd.Index(run.trace.boundaries_cycles[:-1] / self.clock_hz, name="seconds"))
+        units = {name: name.split("_")[1] for name in BOUNDARY_COLUMNS}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
         table.attrs = {"units": units, "variant": variant, "replicate": replicate}
         return table

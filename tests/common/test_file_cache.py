@@ -1,4 +1,4 @@
-"""The cache of translations: bounded, shared by processes, emptied by a command, and nobody else's files touched."""
+"""The cache of translations: bounded, shared by processes, emptied by a command; files of others stay untouched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds on the disk: taken again, whole or not at all, whoever builds at the same time; and the compiler's runs."""
+"""Builds on disk: taken again, whole or not at all, also with several builders at once; and runs of the compiler."""
 
 from __future__ import annotations
 

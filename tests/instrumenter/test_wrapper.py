@@ -120,7 +120,7 @@ def test_what_is_counted_in_a_program_can_be_asked(cc: Compilers) -> None:
     cc.count(SPEC + "  more: {event: entry, function: g}\n")
     done = cc("--instrumented", "program")
     assert (done.returncode, done.stderr) == (
-        1, "instrument-cc: error: metric 'more' is counted nowhere in the program\n",
+        1, "instrument-cc: error: metric 'more' has no site in the program\n",
     )  # fmt: skip
     assert cc("--instrumented", "f.c").returncode == 2
     assert "none: cannot be read: No such file" in cc("--instrumented", "none").stderr

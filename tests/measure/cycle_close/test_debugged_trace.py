@@ -90,7 +90,7 @@ def connected(port: int) -> Client:
             return Client(port)
         except ConnectionRefusedError:
             time.sleep(0.05)
-    raise AssertionError("nobody listens")
+    raise AssertionError("no process listens")
 
 
 def traced(elf: Path, settings: Settings, session: Callable[[Client], None]) -> Traced:

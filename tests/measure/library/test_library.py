@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from library_campaign import ROOT, write_campaign
 
 import emulator
 import measure
+from tests.measure.library.library_campaign import ROOT, write_campaign
 
 MACHINE = ROOT / "configs" / "machines" / "strongarm.yaml"
 

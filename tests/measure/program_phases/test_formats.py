@@ -227,7 +227,7 @@ def test_a_table_and_its_vectors() -> None:
 def test_points_and_weights_are_joined_by_phase(tmp_path) -> None:
     points, weights = tmp_path / "x.simpoints", tmp_path / "x.weights"
     points.write_text("12 1\n7 0\n40 5\n")
-    weights.write_text("0.5 5\n0.25 0\n0.26 1\n")  # as rounded by whoever wrote them
+    weights.write_text("0.5 5\n0.25 0\n0.26 1\n")  # rounded by the tool that wrote them
     found = formats.read_points(points, weights)
     assert found.intervals.tolist() == [7, 12, 40]
     assert found.phases.tolist() == [0, 1, 5]
