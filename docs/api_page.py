@@ -228,8 +228,9 @@ def build(directory: Path) -> list[str]:
         wrong = [line for module in found.values() for line in defects(module)]
         for module in found.values():
             for member in list(members(module)):
-                own = [one.name for one in member.doc.own_members] if member.doc.kind == "class" else []
-                member.doc.docstring = readable(member.text, own)
+                doc = member.doc
+                own = [one.name for one in doc.own_members] if isinstance(doc, pdoc.doc.Class) else []
+                doc.docstring = readable(member.text, own)
         pdoc.render.configure(
             docformat="markdown", show_source=False, search=True,
             template_directory=Path(__file__).parent / "templates",

@@ -25,7 +25,7 @@ from measure.cycle_close.tracer import Settings
 from measure.cycle_close.watch import Keys, Watch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "emulator" / "gdb"))
-from gdb_client import Client
+from tests.emulator.gdb.gdb_client import Client
 
 ROOT = Path(__file__).parents[3]
 STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
