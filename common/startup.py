@@ -8,18 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def rest_linear_algebra() -> None:
+    """Let the threads of numpy's linear algebra sleep while they have no work; call this before numpy is loaded.
+
+    After loading, they would spin on the other processors for tens of milliseconds, in case there is work for them.
+    The variable is the logarithm of the cycles that they spin; 4 is the least that OpenBLAS takes. A value that the
+    user has set stays.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+
+
 @contextmanager
 def starting(freeze: bool = True) -> Iterator[None]:
     """Context in which modules are loaded and the machine is set up.
 
     Nothing loaded there becomes garbage, and garbage collection would take a tenth of the time, so it is off. The
-    emulator does not need numpy's linear algebra, whose threads would spin on the other processors for tens of
-    milliseconds after loading, in case there is work for them; they are made to sleep (2**4 cycles are the least that
-    OpenBLAS takes).
+    threads of linear algebra rest, see `rest_linear_algebra`.
 
     ``freeze``: exclude what was loaded from later garbage collections, too.
     """
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    rest_linear_algebra()
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,10 +1,12 @@
 """RISC-V RV64GC Linux user-mode emulator with timing models, a performance-monitoring unit, and analyzers.
 
-    from emulator import Machine, load_machine
+```python
+from emulator import Machine
 
-    with Machine("program", ["argument"]) as machine:
-        machine.run()
-        print(machine.instructions, machine.ending)
+with Machine("program", ["argument"]) as machine:
+    machine.run()
+    print(machine.instructions, machine.ending)
+```
 
 Every name is loaded when it is first used.
 """
@@ -16,16 +18,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emulator.analyzers.analyzer import Analyzer
-    from emulator.errors import EmulatorError
+    from emulator.errors import EmulatorError, GuestImageError, InstructionLimit, MachineConfigError
     from emulator.machine import Machine
     from emulator.timing.machine_file import load_machine
 
-__all__ = ["Analyzer", "EmulatorError", "Machine", "load_machine"]
+# In the order of the API page.
+__all__ = [  # noqa: RUF022
+    "Machine",
+    "load_machine",
+    "Analyzer",
+    "EmulatorError",
+    "GuestImageError",
+    "InstructionLimit",
+    "MachineConfigError",
+]
 
 _MODULE_OF = {
     "Analyzer": "emulator.analyzers.analyzer",
     "EmulatorError": "emulator.errors",
+    "GuestImageError": "emulator.errors",
+    "InstructionLimit": "emulator.errors",
     "Machine": "emulator.machine",
+    "MachineConfigError": "emulator.errors",
     "load_machine": "emulator.timing.machine_file",
 }
 

@@ -49,16 +49,30 @@ DEFAULT_CLOCK_HZ = 1_000_000_000
 class Machine:
     """One guest on one machine: a process with all its threads, and the processes that it starts.
 
-    ``memory``, ``image``, ``process`` and ``kernel`` are those of the current process; the guest ends with the first
-    process.
+    The guest ends with the first process. ``process``: addresses of the parts of the current process; ``image``:
+    ELF file of the current process; ``kernel``: Linux, as the guest sees it; ``memory``: memory of the current process;
+    ``hart``: registers of the running task; ``files``: the files that the guest sees; ``facts``: static facts of the
+    blocks of the current process.
 
-    ``core``: a timing core, for cycles; ``consumers``: further observers of the record.
+    ``core``: a timing core, for cycles; ``consumers``: further observers of the record; ``counters``: what the guest
+    reads as performance counters; ``clock_hz``: cycles a second of the guest's time.
     ``engine``: "translated", or "oracle" for the slow reference. Same inputs, same record, to the bit.
     ``background``: compile in another thread; ``templates``: False interprets code until it is optimised, for
     comparison; ``optimise_executions``: the hotness threshold.
     ``keep_translations``: begin with the translations that earlier processes saved for this program
     (`save_translations`).
     Raises `GuestImageError` for a file that is not a program for this machine.
+
+    ```python
+    from emulator import Machine, load_machine
+    from emulator.timing.inorder import InOrderCore
+
+    config = load_machine("configs/machines/strongarm.yaml")
+    core = InOrderCore(config, seed=1)
+    with Machine("program", core=core, clock_hz=config.clock_hz) as machine:
+        machine.run()
+        print(machine.cycles / machine.instructions)
+    ```
     """
 
     def __init__(

@@ -2,13 +2,15 @@
 
 The library behind the `measure` command. It prints nothing; progress is shown in a terminal or a notebook only.
 
-    import measure
+```python
+import measure
 
-    result = measure.run("configs/campaigns/quickstart.yaml")
-    result.verdicts             # a DataFrame: one row a variant and comparison
-    result.pairs("heavy")       # a DataFrame: how the relation of two metrics changed
-    result.trace("heavy", 0)    # a DataFrame: events of each record, by time
-    result.plot.pairs("heavy")  # matplotlib Axes
+result = measure.run("configs/campaigns/quickstart.yaml")
+result.verdicts             # a DataFrame: one row a variant and comparison
+result.pairs("heavy")       # a DataFrame: how the relation of two metrics changed
+result.trace("heavy", 0)    # a DataFrame: events of each record, by time
+result.plot.pairs("heavy")  # matplotlib Axes
+```
 
 Every name below is loaded when it is first used, so that importing this package takes milliseconds.
 """
@@ -19,35 +21,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from measure.alignment.dtw import Alignment
     from measure.errors import CampaignError, MeasureError
     from measure.library.campaigns import Result, load, run
     from measure.library.comparisons import Comparison, compare
+    from measure.library.plots import CampaignPlots, Plots
     from measure.library.programs import CycleCloseTrace, PhaseResult, cycleclose, partition, phases
     from measure.library.traces import align, merge
+    from measure.partitioning.result import CollectedGroup, PartitionResult
+    from measure.perturbation.analysis_types import Pair, Perturbation
 
-__all__ = [
-    "CampaignError",
-    "Comparison",
-    "CycleCloseTrace",
-    "MeasureError",
-    "PhaseResult",
-    "Result",
-    "align",
-    "compare",
-    "cycleclose",
+# In the order of the API page.
+__all__ = [  # noqa: RUF022
+    "run",
     "load",
+    "compare",
+    "align",
     "merge",
     "partition",
     "phases",
-    "run",
+    "cycleclose",
+    "Result",
+    "Comparison",
+    "Perturbation",
+    "Pair",
+    "Plots",
+    "CampaignPlots",
+    "Alignment",
+    "PartitionResult",
+    "CollectedGroup",
+    "PhaseResult",
+    "CycleCloseTrace",
+    "MeasureError",
+    "CampaignError",
 ]
 
 _MODULES = {
+    "measure.alignment.dtw": ("Alignment",),
     "measure.errors": ("CampaignError", "MeasureError"),
     "measure.library.campaigns": ("Result", "load", "run"),
     "measure.library.comparisons": ("Comparison", "compare"),
+    "measure.library.plots": ("CampaignPlots", "Plots"),
     "measure.library.programs": ("CycleCloseTrace", "PhaseResult", "cycleclose", "partition", "phases"),
     "measure.library.traces": ("align", "merge"),
+    "measure.partitioning.result": ("CollectedGroup", "PartitionResult"),
+    "measure.perturbation.analysis_types": ("Pair", "Perturbation"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

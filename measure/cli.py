@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.foreign.cli import perturb
@@ -26,9 +26,7 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         from measure.errors import MeasureError
 
-        # As soon as numpy is loaded, the threads of its linear algebra would spin for tens of milliseconds, in case
-        # there is work for them. This makes them sleep (2**4 cycles are the least that OpenBLAS takes).
-        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+        rest_linear_algebra()
         try:
             with terminable():
                 return super().invoke(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MeasureError(Exception):
-    """Base class of this package's errors."""
+    """Base class of this package's errors. ``exit_status``: of a command that ends with it."""
 
     exit_status = 1
 

@@ -67,11 +67,34 @@ class Analyzer:
     ``selection``: the events that `consume` gets, as text or `Selection`; "" for none. ``function``: a numba function
     ``function(state, *columns)`` that is called with each batch instead of `consume`; ``state``: its first argument.
     ``inline``: the instructions at which translations call `inline_before` and `inline_after`, and the fields that
-    these get. Both are numba functions ``f(state, *fields)`` of uint64 numbers; `inline_before` does not get the fields
-    that are known only after execution (value, taken, target, rd). Further fields are ``registers`` (of the guest, to
-    read and write: uint64, x0 to x31, then f0 to f31) and ``memory`` (of the guest, uint8). ``state`` is then a numpy
-    array. ``trace``: counts that the machine keeps. ``calls``: the instructions for which `before` and `after` are
-    called, one by one: for rare events. ``interval_instructions``: the interval of calls to `interval`; 0: never.
+    these get; ``inline_before``, ``inline_after``: numba functions ``f(state, *fields)`` of uint64 numbers;
+    `inline_before` does not get the fields that are known only after execution (value, taken, target, rd). Further
+    fields are ``registers`` (of the guest, to read and write: uint64, x0 to x31, then f0 to f31) and ``memory`` (of the
+    guest, uint8). ``state`` is then a numpy array. ``trace``: counts that the machine keeps. ``calls``: the
+    instructions for which `before` and `after` are called, one by one: for rare events. ``interval_instructions``: the
+    interval of calls to `interval`; 0: never; ``session``: what the analyzer may ask while the program runs, known from
+    `begin` on.
+
+    ```python
+    from emulator import Analyzer, Machine
+    from emulator.analyzers.analysis_session import Session
+
+    class Loads(Analyzer):
+        selection = "class=load fields=address"
+
+        def begin(self):
+            self.pages = set()
+
+        def consume(self, batch):
+            self.pages.update(batch.address >> 12)
+
+    with Machine("program") as machine:
+        loads = Loads()
+        session = Session(machine, [loads])
+        session.run()
+        session.finish()
+        print(len(loads.pages), "pages were read")
+    ```
     """
 
     selection: str | Selection = ""

@@ -15,7 +15,13 @@ from emulator.timing.machine_config import MachineConfig
 def load_machine(path: Path | str) -> MachineConfig:
     """Read and check the machine description in a file.
 
-    Raises `MachineConfigError` with file and line, also for a file that cannot be read.
+    ``path``: of the YAML file. Raises `MachineConfigError` with file and line, also for a file that cannot be read.
+
+    ```python
+    from emulator import load_machine
+
+    print(load_machine("configs/machines/strongarm.yaml").clock_hz)
+    ```
     """
     return YamlDocument.read(Path(path), MachineConfigError).validate(MachineConfig)
 

@@ -16,6 +16,7 @@ import csv
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def search(n: int, seed: int, exact: bool) -> Row:
     return Row(n, seed, reference, groups, running.calls, progress.proof, at_budget, seconds, stages)
 
 
-def mean(values: list[float]) -> str:
+def mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.1f}"
 
 

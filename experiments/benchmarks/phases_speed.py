@@ -6,7 +6,7 @@ Each engine in a process of its own on one thread, the rounds interleaved and th
 that other work on the machine counts as little as can be. Data: 10,000 points in 15 dimensions in 12 groups that
 overlap, the same without any groups, and the vectors of a real program, from its .bb file on. Ours is from the points
 (or the file) to the phases, compiled before; scikit-learn is KMeans as it comes and does not choose k; SimPoint 3.2,
-built by whoever has it and named by --simpoint, reads the points from a text file.
+built by the user and named by --simpoint, reads the points from a text file.
 
 The second table is of whole commands, from a .bb file to simulation points, weights and labels, everything that they
 load included: `measure phases FILE.bb`, which tries every k, and `simpoint -maxK 30`, which bisects. Vectors are of an

@@ -31,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -266,9 +267,10 @@ def main() -> None:
     journal = Journal("tracing-speed", depends, anew=options.anew)
     with tempfile.TemporaryDirectory(prefix="tracing-speed-") as folder:
         for name in options.programs:
-            results[name] = journal.measured((name,), lambda name=name: measure(
-                name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder)
-            ))  # fmt: skip
+            measuring = partial(
+                measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder)
+            )
+            results[name] = journal.measured((name,), measuring)
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
     lines = [f"Size `{options.size}`, best of {options.repeats}. {about}.", "", *table(results)]
     print("\n" + "\n".join(lines))

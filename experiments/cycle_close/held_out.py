@@ -164,11 +164,11 @@ def table_of(rows: pd.DataFrame) -> str:
         ["set", "machine", "replacement", "way"], sort=False
     ):
         deviation, bias = mine["cpi_deviation_percent"], mine["simulated_cpi_bias_percent"]
-        energy = mine["energy_error_percent"].abs()
+        energy, worst = mine["energy_error_percent"].abs(), bias.iloc[int(bias.abs().argmax())]
         lines.append(
             f"| {len(mine)} {name} | {machine}, {replacement} | {way} | {mine['simulated_percent'].mean():.1f}% "
             f"| {deviation.mean():.1f}% ({deviation.max():.1f}%) "
-            f"| {bias.mean():+.2f}% ({bias[bias.abs().idxmax()]:+.2f}%) | {energy.mean():.1f}% ({energy.max():.1f}%) |"
+            f"| {bias.mean():+.2f}% ({worst:+.2f}%) | {energy.mean():.1f}% ({energy.max():.1f}%) |"
         )
     return "\n".join(lines)
 

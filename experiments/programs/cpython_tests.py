@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import yaml
 from root import ensure_root
@@ -116,7 +117,8 @@ def parse(text: str) -> tuple[dict[str, Result], str | None]:
 
 def _reports(text: str) -> Iterable[tuple[str, str]]:
     """Test and last line of each traceback at the end."""
-    place, body, rules = "", [], 0
+    body: list[str] = []
+    place, rules = "", 0
     for line in [*text.splitlines(), "=" * 70]:
         found = _REPORT.match(line)
         if _RULE.match(line):
@@ -201,11 +203,11 @@ def inside(arguments: list[str], root: Path, work: Path, writable: list[str], ou
     return status
 
 
-def _spawn(command: list[str], output: Path, **options: object) -> subprocess.Popen[bytes]:
+def _spawn(command: list[str], output: Path, **options: Any) -> subprocess.Popen[bytes]:
     with open(output, "wb") as file:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, **options
-        )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+        )  # fmt: skip
 
 
 def in_guest(root: Path, work: Path) -> Start:

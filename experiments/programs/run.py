@@ -1,4 +1,4 @@
-"""Programs nobody here wrote, run to their end by the emulator and compared with QEMU or the host's own.
+"""Programs written by others, run to their end by the emulator and compared with QEMU or the host's own.
 
     python experiments/programs/run.py [NAME...]       run all, or these, and write results.csv and programs.md
     python experiments/programs/run.py --list
@@ -158,7 +158,7 @@ def run_other(command: list[str], path: str, work: Path, given: bytes) -> Outcom
 
 
 def run_reference(program: dict[str, Any], root: Path, work: Path) -> Outcome | None:
-    """What the program should do; None when there is nobody to ask here."""
+    """What the program should do; None when neither QEMU nor the host can tell."""
     first, *arguments = program["command"]
     given = input_of(program, work)
     if program["reference"] == "text":
@@ -241,7 +241,7 @@ def page(rows: list[Row]) -> str:
     compared = [row for row in rows if row.same != "-"]
     names = {"qemu": "QEMU", "host": "the host's", "text": "text"}
     lines = [
-        "# Programs nobody here wrote", "",
+        "# Programs written by others", "",
         f"{n_same} of {len(compared)} end as their reference does. Each runs from its package's own binary, in a root "
         "of Debian packages, wheels and npm packages for riscv64 (`debian.txt` and `programs.yaml` have versions and "
         "SHA-256). Compared are the output, the exit status, and with QEMU every file left behind. QEMU's user mode "

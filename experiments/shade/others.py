@@ -1,7 +1,7 @@
 """Other tools that trace: how each is called, and which level of ours it stands beside.
 
-QEMU's user mode, alone and with plug-ins of its source tree (`contrib/plugins`, `tests/plugin`) built by whoever runs
-this; unicorn with hooks that call Python; Valgrind's lackey on the native program. A tool that is not there is left
+QEMU's user mode, alone and with plug-ins of its source tree (`contrib/plugins`, `tests/plugin`), which the user builds;
+unicorn with hooks that call Python; Valgrind's lackey on the native program. A tool that is not there is left
 out.
 """
 

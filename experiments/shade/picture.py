@@ -32,11 +32,12 @@ def draw(title: str, table: pd.DataFrame, paper: Sequence[Sequence[float]]) -> A
     )
     others = means[~means["way"].isin(["native"]) & ~means["way"].str.startswith("level-")]
     counts: dict[int, int] = {}
-    for number, row in enumerate(others.itertuples()):
-        place = counts[row.level] = counts.get(row.level, 0) + 1
+    points = zip(others["way"], others["level"], others["slowdown"], strict=True)
+    for number, (way, level, slowdown) in enumerate(points):
+        place = counts[level] = counts.get(level, 0) + 1
         axes.scatter(
-            row.level + 0.11 * place, row.slowdown, s=34, color=LINES[1 + number % (len(LINES) - 1)],
-            marker=MARKERS[number % len(MARKERS)], label="ours, cold" if row.way == "cold" else row.way, zorder=3,
+            level + 0.11 * place, slowdown, s=34, color=LINES[1 + number % (len(LINES) - 1)],
+            marker=MARKERS[number % len(MARKERS)], label="ours, cold" if way == "cold" else way, zorder=3,
         )  # fmt: skip
     axes.axhline(1, color=INK, linewidth=0.8)
     axes.set_yscale("log")

@@ -135,7 +135,8 @@ class Watcher:
             cost.instructions += translator.block_table.n_instructions(laid + 1, templates.n_emitted + 1)
             cost.host_bytes += templates.code_bytes - code_bytes
 
-        translator._compile, translator._text = compile_region, text  # type: ignore[method-assign]
+        translator._compile = compile_region  # type: ignore[method-assign]  # a profiler times the real methods
+        translator._text = text  # type: ignore[method-assign, assignment]
         translator._emit_templates = lay  # type: ignore[method-assign]
 
 
@@ -145,7 +146,9 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
     watcher = Watcher()
     with Machine(program, arguments, files=VirtualFiles(stdout=1, stderr=2)) as machine:
         session = Session(machine, [LEVELS[level][1]()])
-        watcher.watch(machine.translator)
+        translator = machine.translator
+        assert translator is not None
+        watcher.watch(translator)
         start, processor = time.perf_counter(), time.process_time()
         with Sampler() as sampler:
             ending = session.run()
@@ -154,7 +157,7 @@ def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, An
         if ending is None or ending.status:
             raise SystemExit(f"{program}: it ended badly: {ending}")
         counts, block_instructions = block_executions(program, arguments)
-        executed = executed_where(machine.translator, counts)
+        executed = executed_where(translator, counts)
         return {
             "instructions": machine.instructions,
             "seconds": seconds,
@@ -199,13 +202,13 @@ def executed_where(translator: Translator, counts: dict[int, int]) -> dict[str, 
     for pc, n in counts.items():
         block = translator.cache.get(pc)
         total += n * len(block.instructions)
-        region = owner.get(pc)
-        if region is not None:
+        found = owner.get(pc)
+        if found is not None:
             n_bytes = block.end_pc - block.pc
             translated += n * len(block.instructions)
             guest, host, executions = (
                 guest + n * n_bytes,
-                host + n * n_bytes * sizes[id(region)],
+                host + n * n_bytes * sizes[id(found)],
                 executions + n,
             )
     return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -52,7 +53,7 @@ def write_tables(campaign: Campaign, results: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         write_atomically(
-            out / f"{name}.csv", lambda to, table=table: table.to_csv(to, index=False, float_format="%.5g")
+            out / f"{name}.csv", partial(table.to_csv, index=False, float_format="%.5g")
         )
     redraw(campaign, out)
 

@@ -24,7 +24,7 @@ from instrumenter.building.toolchain import (
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
-from instrumenter.find.sites import Events
+from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import CounterLayout, CounterLocation, Placement
 from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.spec.software_metrics import MetricSpec
@@ -143,7 +143,7 @@ def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
         total[place] = total.get(place, 0) + number
 
 
-def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Events]) -> str:
+def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, FoundSites]) -> str:
     """Why a metric has no event: an unknown name, with the nearest one, or an event that never happens.
 
     ``events_of``: the events and names of each source, by the source's name.

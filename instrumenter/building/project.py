@@ -44,7 +44,7 @@ from instrumenter.building.project_tree import (
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.find.events import find_events
-from instrumenter.find.sites import Events
+from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import SYMBOL, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import read_command_line
@@ -313,7 +313,7 @@ class _Tree:
                 f"metric '{metric}' counts in {', '.join(dict.fromkeys(elsewhere))}, but '{self.project.binary}' is "
                 "linked without it: is it another program's?"
             )
-        found: dict[str, Events] = {}
+        found: dict[str, FoundSites] = {}
         for each in units:
             if each["instrumented"]:
                 with contextlib.suppress(InstrumenterError):
@@ -322,7 +322,7 @@ class _Tree:
         return "\n".join([message, *(["Not instrumented:", *left_out] if left_out else [])])
 
 
-def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec) -> Events:
+def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec) -> FoundSites:
     """The events of a unit, for an explanation."""
     directory = Path(unit["directory"])
     line = read_command_line(unit["words"], directory, unit["driver"] == "c++")

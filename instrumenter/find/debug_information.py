@@ -134,7 +134,7 @@ def _read_variable(dwarf: Any, unit: Any, die: Any, info: UnitInfo) -> None:
 
 
 def _address(dwarf: Any, unit: Any, die: Any) -> int | None:
-    """The fixed address of a variable; None if it is on the stack, in registers or nowhere."""
+    """The fixed address of a variable; None if it is on the stack, in registers, or has no location."""
     location = die.attributes.get("DW_AT_location")
     if location is None or location.form != "DW_FORM_exprloc":
         return None

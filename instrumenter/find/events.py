@@ -20,7 +20,7 @@ from instrumenter.errors import SourceError
 from instrumenter.find import clang
 from instrumenter.find.evaluation import evaluated, text_of
 from instrumenter.find.line_markers import LineMap, Place
-from instrumenter.find.sites import Events, Form, Site
+from instrumenter.find.sites import Form, FoundSites, Site
 from instrumenter.rewrite.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
@@ -36,7 +36,7 @@ Wanted = dict[tuple[str, str], list[str]]  # (event, subject) -> metrics; subjec
 
 def find_events(
     text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str] = ()
-) -> Events:
+) -> FoundSites:
     """Find the events of ``metrics`` in preprocessed ``text`` of the file ``name``.
 
     Raises `SourceError` for text that does not parse and for an event that cannot be counted where it happens.
@@ -64,7 +64,7 @@ class _Finder:
         self._by_function: dict[str | None, list[tuple[str, MetricSpec]]] = {}
         for metric, spec in metrics.items():
             self._by_function.setdefault(spec.function, []).append((metric, spec))
-        self.events = Events()
+        self.events = FoundSites()
         self._main_file = self.lines.place(len(text)).file
         self._aliases: dict[str, set[str]] = {}  # struct tag -> typedef names
         self._seen: set[tuple[str, Form, int, int]] = set()
@@ -76,7 +76,7 @@ class _Finder:
         self._direct: set[int] = set()  # offsets of names that are called or subscripted where they are
         self._already_counted: set[int] = set()  # offsets of returns whose exits have been added
 
-    def find(self) -> Events:
+    def find(self) -> FoundSites:
         """Visit every function body; collect names for suggestions."""
         for cursor in self.root.get_children():
             if cursor.kind == CursorKind.VAR_DECL:

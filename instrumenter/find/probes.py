@@ -21,7 +21,7 @@ from instrumenter.errors import InstrumenterError
 from instrumenter.find.debug_information import DebugInfo, UnitInfo, Variable
 from instrumenter.find.events import find_events
 from instrumenter.find.line_markers import LineMap
-from instrumenter.find.sites import Events, Form, Site
+from instrumenter.find.sites import Form, FoundSites, Site
 from instrumenter.spec.software_metrics import MetricSpec
 
 _RETURNS = {b"\x82\x80": 2, b"\x67\x80\x00\x00": 4}  # c.jr ra; jalr x0, 0(ra)
@@ -52,7 +52,7 @@ class _Source:
 
     text: bytes
     lines: LineMap
-    events: Events
+    events: FoundSites
     unit: UnitInfo
 
 
@@ -133,7 +133,7 @@ class ProbeFinder:
                 found[code[0]] = code
         return list(found.values())
 
-    def _check_one_body(self, metric: str, unit: UnitInfo, function: str, events: Events) -> None:
+    def _check_one_body(self, metric: str, unit: UnitInfo, function: str, events: FoundSites) -> None:
         """Refuse a function whose code is not exactly one body, entered by every call."""
         if function in unit.inlined or (self._optimised and function not in unit.functions):
             raise ProbeError(

@@ -40,7 +40,7 @@ class Site:
 
 
 @dataclass
-class Events:
+class FoundSites:
     """The sites of one source in program order, and the names in it, for suggestions."""
 
     sites: list[Site] = field(default_factory=list)

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from instrumenter.find.events import find_events
 from instrumenter.find.expressions import check_expressions
-from instrumenter.find.sites import Events, Form, Site
+from instrumenter.find.sites import Form, FoundSites, Site
 from instrumenter.rewrite.counter_layout import CounterLayout, allocator_stand_in
 from instrumenter.rewrite.edits import Edits
 from instrumenter.spec.software_metrics import MetricSpec
@@ -27,7 +27,7 @@ class Rewritten:
     """One source with its counters, and its events."""
 
     text: str
-    events: Events
+    events: FoundSites
 
     def count_sites(self, metric: str) -> int:
         """Number of places at which a metric counts."""
@@ -52,7 +52,7 @@ def rewrite(
     counter, and `SpecError` for an ``add`` expression that is not valid where its event happens.
     """
     if not metrics:
-        return Rewritten(preprocessed, Events())
+        return Rewritten(preprocessed, FoundSites())
     text = preprocessed.encode("utf-8", "surrogateescape")
     events = find_events(text, name, metrics, target, flags)
     if not events.sites:

@@ -88,10 +88,10 @@ def list_instrumented(programs: Sequence[Path]) -> int:
             sys.stdout.write(f"{program}: {note['source']}: {counted}\n")
             for metric, number in note["sites"].items():
                 totals[metric] = totals.get(metric, 0) + number
-    nowhere = [metric for metric, number in totals.items() if not number]
-    for metric in nowhere:
-        sys.stderr.write(f"instrument-cc: error: metric '{metric}' is counted nowhere in the program\n")
-    return WORK_FAILED if nowhere else 0
+    without_sites = [metric for metric, number in totals.items() if not number]
+    for metric in without_sites:
+        sys.stderr.write(f"instrument-cc: error: metric '{metric}' has no site in the program\n")
+    return WORK_FAILED if without_sites else 0
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:

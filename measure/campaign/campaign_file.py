@@ -22,12 +22,9 @@ from common.quantities import NUMBER, parse_count
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.run_types import BASELINE
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import DEFAULT_DELTA
-
-# Columns of every trace in addition to its metrics.
-_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
 
 
 def _count(value: Any) -> Any:
@@ -296,10 +293,10 @@ class Campaign(StrictModel):
         """Check the names of metrics and variants, and that none is given twice."""
         for metric in self.software_metrics:
             where = ("software_metrics", metric)
-            if not re.fullmatch(r"[A-Za-z_][\w.-]*", metric) or metric in _COLUMNS:
+            if not re.fullmatch(r"[A-Za-z_][\w.-]*", metric) or metric in BOUNDARY_COLUMNS:
                 raise problem_at(
                     f"got the name '{metric}', expected letters, digits, '_', '.' and '-', and none of "
-                    f"{', '.join(_COLUMNS)}",
+                    f"{', '.join(BOUNDARY_COLUMNS)}",
                     *where,
                 )
             if metric in self.hardware_metrics:

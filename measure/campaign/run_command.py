@@ -12,7 +12,7 @@ from rich.console import Console
 from common.yaml_document import YamlDocument
 from measure.campaign.analysis import analyse, summary
 from measure.campaign.campaign_file import Campaign, load_campaign
-from measure.campaign.executor import Outcome, Workers, execute_plan
+from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -58,10 +58,14 @@ class Finished:
     @property
     def failure(self) -> str:
         """A sentence on the runs that failed; empty when none did."""
-        failures = self.outcome.failures
-        if not failures:
-            return ""
-        return f"{len(failures)} runs failed, the first of {failures[0].spec.group}: {failures[0].reason}"
+        return _failure_text(self.outcome.failures)
+
+
+def _failure_text(failures: Sequence[Failure]) -> str:
+    """A sentence on the runs that failed; empty when none did."""
+    if not failures:
+        return ""
+    return f"{len(failures)} runs failed, the first of {failures[0].spec.group}: {failures[0].reason}"
 
 
 def run_campaign(
@@ -160,8 +164,7 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.group != first.spec.group for run in outcome.runs):
-            message = f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}"
-            raise RunError(message)
+            raise RunError(_failure_text(outcome.failures))
     with Status(console, "comparing runs") as status:
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
         if result.truth is not None:

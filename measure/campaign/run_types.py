@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 BASELINE = "baseline"  # the group of runs without software metrics
 PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
 SCHEMA_VERSION = 1
+BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
 
 
 class CounterPlace(NamedTuple):
@@ -164,6 +165,12 @@ class Trace:
     @property
     def n_records(self) -> int:
         return len(self.values)
+
+    def boundary_columns(self) -> dict[str, NDArray[np.int64]]:
+        """Where each record begins and ends, by the names of `BOUNDARY_COLUMNS` and in their order; (n,) each."""
+        cycles, instructions = self.boundaries_cycles, self.boundaries_instructions
+        bounds = (cycles[:-1], cycles[1:], instructions[:-1], instructions[1:])
+        return dict(zip(BOUNDARY_COLUMNS, bounds, strict=True))
 
     def columns(self, metrics: tuple[str, ...]) -> NDArray[np.float64]:
         """The columns of ``metrics``, (n, k) float64."""

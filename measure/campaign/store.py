@@ -182,12 +182,7 @@ def _write_parquet(path: Path, run: Run) -> None:
     import pyarrow.parquet as pq
 
     trace = run.trace
-    columns: dict[str, Any] = {
-        "begin_cycles": trace.boundaries_cycles[:-1],
-        "end_cycles": trace.boundaries_cycles[1:],
-        "begin_instructions": trace.boundaries_instructions[:-1],
-        "end_instructions": trace.boundaries_instructions[1:],
-    }
+    columns: dict[str, Any] = trace.boundary_columns()
     columns |= {metric: trace.values[:, n] for n, metric in enumerate(trace.metrics)}
     about = {
         "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),

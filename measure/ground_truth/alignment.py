@@ -28,8 +28,8 @@ from measure.merging.truth import (
 from measure.report.model import AlignmentError, AlignmentTruth, ChannelChoice
 
 RUNS_PER_GROUP = 3
-CHOSEN_ON = 6
-CHOSEN_FOR: tuple[Algorithm, ...] = ("full", "penalty")
+PAIRS_PER_CHOICE = 6  # pairs of runs on which channels are chosen, and as many on which the choice is judged
+ALGORITHMS_WITH_CHOICE: tuple[Algorithm, ...] = ("full", "penalty")
 _SMALLEST_ERROR = 0.01
 _ERRORS = ["mean_records", "median_records", "p95_records", "largest_records"]
 
@@ -59,13 +59,13 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
             )
         )
     # The channels are chosen on some pairs and judged on others with another reference; both have all groups.
-    training = _interleaved(reference, by_group, curve)[:CHOSEN_ON]
+    training = _interleaved(reference, by_group, curve)[:PAIRS_PER_CHOICE]
     others = {BASELINE: list(baselines[2 : 2 + RUNS_PER_GROUP]) or [reference]}
     others |= {group: _first_runs(runs, group, RUNS_PER_GROUP)[::-1] for group in groups}
-    test = _interleaved(second, others, curve)[:CHOSEN_ON]
+    test = _interleaved(second, others, curve)[:PAIRS_PER_CHOICE]
     hardware = reference.spec.hardware_metrics
     choices = []
-    for algorithm in CHOSEN_FOR:
+    for algorithm in ALGORITHMS_WITH_CHOICE:
         steps = choose_channels(training, hardware, algorithm)
         chosen = steps[-1][0]
         chosen_error, all_error = (typical_error(test, channels, algorithm) for channels in (chosen, hardware))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -24,6 +24,15 @@ class Result(Comparison):
     ``directory``: where report.html, summary.json and the traces are; ``runs``: those that succeeded; ``failures``: a
     sentence for each run that failed; ``clock_hz``: clock of the machine; ``metric_units``: of software metrics that do
     not count events.
+
+    ```python
+    import measure
+
+    result = measure.load("results/quickstart")
+    result.verdicts                 # one row a variant and comparison
+    result.trace("baseline", 0)     # events of each record of one run
+    result.trace("heavy", 0).attrs["units"]
+    ```
     """
 
     directory: Path
@@ -35,22 +44,20 @@ class Result(Comparison):
     def trace(self, variant: str, replicate: int) -> pd.DataFrame:
         """Events of each record of one run, indexed by ``seconds``, the time of the guest at which a record begins.
 
-        ``variant``: a variant, or "baseline". Columns: ``begin_cycles``, ``end_cycles``, ``begin_instructions``,
-        ``end_instructions``, then a column a metric. ``attrs``: ``units`` by column, ``variant``, ``replicate``.
+        ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0.
+
+        Columns are ``begin_cycles``, ``end_cycles``, ``begin_instructions``, ``end_instructions``, then a column a
+        metric. The frame's ``attrs`` have ``units`` by column, ``variant`` and ``replicate``.
 
         Raises `MeasureError` for a run that does not exist.
         """
         import pandas as pd
 
         run = self.run(variant, replicate)
-        cycles, instructions = run.trace.boundaries_cycles, run.trace.boundaries_instructions
-        columns: dict[str, Any] = {
-            "begin_cycles": cycles[:-1], "end_cycles": cycles[1:],
-            "begin_instructions": instructions[:-1], "end_instructions": instructions[1:],
-        }  # fmt: skip
+        columns: dict[str, Any] = run.trace.boundary_columns()
         columns |= {metric: run.trace.values[:, n] for n, metric in enumerate(run.trace.metrics)}
-        table = pd.DataFrame(columns, index=pd.Index(cycles[:-1] / self.clock_hz, name="seconds"))
-        units = {name: name.split("_")[1] for name in list(columns)[:4]}
+        table = pd.DataFrame(columns, index=pd.Index(run.trace.boundaries_cycles[:-1] / self.clock_hz, name="seconds"))
+        units = {name: name.split("_")[1] for name in BOUNDARY_COLUMNS}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
         table.attrs = {"units": units, "variant": variant, "replicate": replicate}
         return table
@@ -61,7 +68,11 @@ class Result(Comparison):
         return CampaignPlots(self)
 
     def run(self, variant: str, replicate: int) -> Run:
-        """One run. Raises `MeasureError` when there is none of that variant and number."""
+        """One run: its specification, its trace and its totals.
+
+        ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0. Raises `MeasureError` when
+        there is no such run.
+        """
         there = {run.spec.replicate: run for run in self.runs if run.spec.group == variant}
         if replicate not in there:
             names = ", ".join([BASELINE, *self.variants])
@@ -87,6 +98,13 @@ def run(
 
     Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
     `MeasureError` when so many runs failed that nothing can be said.
+
+    ```python
+    import measure
+
+    result = measure.run("configs/campaigns/quickstart.yaml")
+    print(result.verdicts[["variant", "comparison", "verdict", "p"]])
+    ```
     """
     finished = make_campaign(
         Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers
@@ -97,7 +115,16 @@ def run(
 def load(directory: Path | str, *, progress: bool | None = None) -> Result:
     """The results that `run` or `measure run` left in a directory, compared again; nothing is run.
 
+    ``directory``: of the results; ``progress``: show it, by default in a terminal or notebook only.
+
     Raises `CampaignError` when there are none.
+
+    ```python
+    import measure
+
+    result = measure.load("results/quickstart")
+    print(result.variants, result.findings)
+    ```
     """
     return _result(read_campaign(Path(directory), None, console_for(progress)))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KINDS: tuple[Kind, ...] = ("inner", "outer_joint", "outer_held_out")
+"""The comparisons: within runs, and across runs that are aligned on all metrics, or on all but the compared one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +32,15 @@ class Comparison:
     """Instrumented runs of one or more variants, compared with baselines.
 
     ``report``: everything that the HTML report shows, as plain data.
+
+    ```python
+    import measure
+
+    result = measure.load("results/quickstart")      # a `Result` is a comparison, too
+    changed = result.pairs("heavy").query("verdict == 'perturbed'")
+    result.perturbation("heavy").p_value             # the statistics behind a verdict
+    result.plot.correlations("heavy")                # matplotlib Axes
+    ```
     """
 
     report: ReportData
@@ -53,8 +63,8 @@ class Comparison:
     def verdicts(self) -> pd.DataFrame:
         """One row for each variant and comparison.
 
-        Columns: ``variant``, ``comparison`` (one of `KINDS`), ``verdict`` (perturbed, equivalent, inconclusive),
-        ``p`` (familywise over all pairs, nan where undefined), ``baselines``, ``runs``, ``exploratory``,
+        Columns: ``variant``, ``comparison`` (inner, outer_joint, outer_held_out), ``verdict`` (perturbed, equivalent,
+        inconclusive), ``p`` (familywise over all pairs, nan where undefined), ``baselines``, ``runs``, ``exploratory``,
         ``more_runs`` (that would probably settle an inconclusive verdict, NA if unknown), and the mean overhead of the
         variant, ``instructions_percent`` and ``cycles_percent`` (nan where unknown).
         """
@@ -89,6 +99,8 @@ class Comparison:
     def pairs(self, variant: str, comparison: Kind = "inner") -> pd.DataFrame:
         """How the relation of each two metrics changed, the largest change first.
 
+        ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out".
+
         Columns: ``a``, ``b`` (the same metric twice across runs), ``rho_before``, ``rho_after``, ``dz`` (change of
         atanh(rho)) with its interval ``low`` to ``high``, ``p`` (familywise), ``q`` (false discovery rate),
         ``detectable_dz``, ``verdict``, ``note``. ``attrs`` has ``delta`` and ``alpha``.
@@ -113,7 +125,11 @@ class Comparison:
         return table
 
     def perturbation(self, variant: str, comparison: Kind = "inner") -> Perturbation:
-        """One comparison of one variant, as the statistics have it. Raises `MeasureError` as `pairs` does."""
+        """One comparison of one variant, as the statistics have it.
+
+        ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out". Raises
+        `MeasureError` as `pairs` does.
+        """
         if comparison not in KINDS:
             raise MeasureError(f"comparison {comparison!r}: expected one of {', '.join(KINDS)}")
         found: Perturbation | None = getattr(self.variant(variant), comparison)
@@ -122,7 +138,7 @@ class Comparison:
         return found
 
     def variant(self, name: str) -> VariantReport:
-        """The report's data on one variant. Raises `MeasureError` when there is none of that name."""
+        """The report's data on the variant ``name``. Raises `MeasureError` when there is none of that name."""
         for variant in self.report.variants:
             if variant.name == name:
                 return variant
@@ -163,10 +179,23 @@ def compare(
     ``baseline``: a DataFrame for each run without instrumentation, one row a record, one column a metric (``name`` or
     ``name [unit]``; columns such as ``time`` or ``begin_cycles`` are no metrics); at least 2, better 20. ``runs``: the
     same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these only. ``delta``: a
-    change of z up to this counts as none. ``align``: compare across aligned runs, too.
+    change of z up to this counts as none. ``alpha``: level of the tests, over all pairs together. ``seed``: of random
+    permutations. ``align``: compare across aligned runs, too. ``title``: of the report.
 
     Raises `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records,
     columns that hold no numbers.
+
+    ```python
+    import numpy as np
+    import pandas as pd
+    import measure
+
+    random = np.random.default_rng(1)
+    columns = ["loads", "misses [lines]"]
+    frames = [pd.DataFrame(random.poisson(1000, (100, 2)), columns=columns) for _ in range(24)]
+    found = measure.compare(baseline=frames[:20], runs={"counted": frames[20:]})
+    print(found.verdicts[["variant", "comparison", "verdict"]])
+    ```
     """
     groups = dict(runs) if isinstance(runs, Mapping) else {DEFAULT_VARIANT: runs}
     before = [_trace(frame, f"baseline[{n}]") for n, frame in enumerate(baseline)]

@@ -37,31 +37,54 @@ class WithTraces(Compared, Protocol):
 
 
 class Plots:
-    """Pictures of a comparison. A notebook shows the figure of the Axes that a call returns: ``axes.figure``."""
+    """Pictures of a comparison, from `Comparison.plot`. A notebook shows the figure of the Axes that a call returns.
+
+    ```python
+    import measure
+
+    axes = measure.load("results/quickstart").plot.pairs("heavy")
+    axes.figure.savefig("pairs.png")
+    ```
+    """
 
     def __init__(self, comparison: Compared) -> None:
         self._comparison = comparison
 
     def pairs(self, variant: str, comparison: Kind = "inner", most: int = 28) -> Any:
-        """The ``most`` pairs of metrics that changed most: change of their correlation (as z) with its confidence
-        interval. Shaded: changes too small to count."""
+        """The pairs of metrics that changed most: change of their correlation (as z) with its confidence interval.
+
+        ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out"; ``most``: number of
+        pairs to show. Changes that are too small to count are shaded. Raises `MeasureError` as `Comparison.pairs` does.
+        """
         return figures.changes(self._comparison.perturbation(variant, comparison), most).axes[0]
 
     def correlations(self, variant: str) -> Any:
-        """Heat maps of correlations, an array of Axes: baselines, the variant's runs, their difference."""
+        """Heat maps of correlations, an array of Axes: baselines, the runs of ``variant``, their difference."""
         drawn = figures.heat_maps(self._comparison.report, self._comparison.variant(variant))
         return np.array(drawn.axes[:3])
 
 
 class CampaignPlots(Plots):
-    """Pictures of a campaign: those of its comparison, and its traces."""
+    """Pictures of a campaign, from `Result.plot`: those of its comparison, and its traces.
+
+    ```python
+    import measure
+
+    result = measure.load("results/quickstart")
+    for axes in result.plot.trace("heavy", 0, ["PAPI_LD_INS"]):
+        axes.set_title("loads of the first run")
+    ```
+    """
 
     def __init__(self, result: WithTraces) -> None:
         super().__init__(result)
         self._result = result
 
     def trace(self, variant: str, replicate: int = 0, metrics: Sequence[str] = ()) -> Any:
-        """Events per record over time, one Axes a metric (all hardware metrics by default); an array of Axes.
+        """Events per record over time, one Axes a metric; an array of Axes.
+
+        ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0; ``metrics``: all hardware
+        metrics by default.
 
         Raises `MeasureError` for a run or a metric that does not exist.
         """

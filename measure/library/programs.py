@@ -16,7 +16,7 @@ from measure.library.progress import console_for
 if TYPE_CHECKING:
     import pandas as pd
 
-    from measure.partitioning.result import Outcome
+    from measure.partitioning.result import PartitionResult
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,13 @@ class PhaseResult:
     ``labels``: (n,) phase of each interval; ``k``: number of phases; ``scores``: by k, how well it fits;
     ``points``: the simulation points, with columns ``phase``, ``interval`` (from 0) and ``weight`` (share of the
     program's instructions); ``instructions``: (n,) length of each interval.
+
+    ```python
+    import measure
+
+    found = measure.phases("mine.c", interval_instructions=20_000)
+    found.points.sort_values("weight").tail(1)       # the interval that stands for most of the program
+    ```
     """
 
     labels: NDArray[np.int32] = field(repr=False)
@@ -46,6 +53,13 @@ class CycleCloseTrace:
     ``category`` (simulated, matched, unsampled), ``cpi``, hit rates, energy, and estimated events. ``phases``: number
     of phases; ``seconds``: time that tracing took; ``ending``: why the program ended badly, None for success.
     ``deviation``: with ``validate``, how far the trace is off by metric, in percent; None without.
+
+    ```python
+    import measure
+
+    trace = measure.cycleclose("mine.c", machine="configs/machines/strongarm.yaml", interval_instructions=10_000)
+    trace.table["category"].value_counts()           # how many intervals were simulated
+    ```
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -75,10 +89,20 @@ def phases(
 ) -> PhaseResult:
     """Find the phases of a program, or of a file of basic block vectors, and its simulation points.
 
-    ``program``: a riscv64 Linux executable, a C file, or a ``.bb`` file of SimPoint, Valgrind, QEMU or gem5; ``k``:
-    this many phases instead of searching up to ``max_k``; ``simpoint32``: by the rules of SimPoint 3.2. Writes nothing.
+    ``program``: a riscv64 Linux executable, a C file, or a ``.bb`` file of SimPoint, Valgrind, QEMU or gem5;
+    ``arguments``: of the program; ``interval_instructions``: length of an interval; ``max_k``: the most phases;
+    ``k``: this many phases instead of a search; ``seed``: of the clustering, fixed by default; ``simpoint32``: by the
+    rules of SimPoint 3.2; ``stdin``: file that the program reads as standard input; ``progress``: show it, by default
+    in a terminal or notebook only.
 
-    Raises `MeasureError` for a program that cannot be run or a file that cannot be read.
+    Writes nothing. Raises `MeasureError` for a program that cannot be run or a file that cannot be read.
+
+    ```python
+    import measure
+
+    found = measure.phases("mine.c", interval_instructions=20_000, max_k=5)
+    print(found.k, found.points)
+    ```
     """
     import pandas as pd
 
@@ -115,11 +139,22 @@ def cycleclose(
 ) -> CycleCloseTrace:
     """Trace a program cycle-close: CPI, energy and hit rates of every interval, most of them estimated.
 
-    ``program``: a riscv64 Linux executable or a C file; ``machine``: a machine description; ``samples_per_phase``: more
-    than 0 runs the program twice, phases first; ``validate``: simulate everything, too, and tell the deviation.
-    ``settings``: fields of `measure.cycle_close.tracer.Settings`, by default those of the command. Writes nothing.
+    ``program``: a riscv64 Linux executable or a C file; ``arguments``: of the program; ``machine``: a machine
+    description; ``interval_instructions``: length of an interval; ``stdin``: file that the program reads as standard
+    input; ``seed``: of the machine's random choices; ``samples_per_phase``: more than 0 runs the program twice, phases
+    first; ``validate``: simulate everything, too, and tell the deviation; ``settings``: fields of
+    `measure.cycle_close.tracer.Settings`, by default those of the command.
 
-    Raises `CampaignError` for bad input and `MeasureError` where nothing was executed.
+    Writes nothing. Raises `CampaignError` for bad input and `MeasureError` where nothing was executed.
+
+    ```python
+    import measure
+
+    trace = measure.cycleclose(
+        "mine.c", machine="configs/machines/strongarm.yaml", interval_instructions=10_000, validate=True
+    )
+    print(trace.deviation)
+    ```
     """
     from emulator.errors import EmulatorError
     from emulator.timing.machine_file import load_machine
@@ -159,14 +194,24 @@ def partition(
     workers: int | None = None,
     progress: bool | None = None,
     **options: Any,
-) -> Outcome:
+) -> PartitionResult:
     """Search the fewest runs that collect all software metrics of a campaign without perturbing one another.
 
-    ``minutes``: limit for everything, validation included; ``out``: directory of the results,
-    results/NAME-partition by default; ``options``: further fields of `measure.partitioning.command.Request`, such as
-    ``resume=False`` or ``counters=4``. Writes what `measure partition` writes.
+    ``campaign``: the YAML file; ``minutes``: limit for everything, validation included; ``out``: directory of the
+    results, results/NAME-partition by default; ``workers``: runs at once, one a processor by default; ``progress``:
+    show it, by default in a terminal or notebook only; ``options``: further fields of
+    `measure.partitioning.command.Request`, such as ``resume=False`` or ``counters=4``.
 
-    `Outcome.groups`: each group with its status; `Outcome.names`: the metrics of a group. Raises `MeasureError`.
+    Writes what `measure partition` writes. `PartitionResult.groups` has each group with its status,
+    `PartitionResult.names` the metrics of a group. Raises `MeasureError`.
+
+    ```python
+    import measure
+
+    found = measure.partition("configs/campaigns/quickstart.yaml", minutes=10)
+    for group in found.groups:
+        print(group.name, found.names(group.group), group.status)
+    ```
     """
     from measure.partitioning.command import Request, search_partition
 

@@ -36,8 +36,16 @@ def align(
     `measure.alignment.dtw.align` has them; ``step_penalty``: cost of a step that advances one trace only, in variances
     of a channel (the default is that of `merge`).
 
-    ``Alignment.path``: (k, 2) pairs of record numbers. Raises `MeasureError` for frames without a common metric, and
-    ValueError for values that are not finite.
+    `Alignment.path` has the pairs of record numbers. Raises `MeasureError` for frames without a common metric, and
+    `ValueError` for values that are not finite.
+
+    ```python
+    import measure
+
+    result = measure.load("results/quickstart")
+    found = measure.align(result.trace("baseline", 0), result.trace("heavy", 0))
+    print(found.stretched_fraction, found.path[:3])
+    ```
     """
     chosen = list(metrics) or [
         name for name in a.columns if name in b.columns and _is_metric(a, name) and _is_metric(b, name)
@@ -68,11 +76,20 @@ def merge(
     """One trace with every metric of a campaign's runs, on the records of one baseline; counts are conserved.
 
     ``results``: of `run`, or one or several directories of results; ``baseline``: number of the baseline whose records
-    are used, the first by default; ``align_by``: "dtw" on ``channels`` (by default all common hardware metrics), or
-    "progress" for campaigns with ground truth.
+    are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress" for campaigns with ground truth;
+    ``channels``: by default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their
+    ranks, which single spikes do not dominate; ``band``: half-width of the alignment's window, as a fraction of the
+    longer trace, no window by default.
 
-    ``attrs`` of the frame: each metric's run, total and quality of alignment, and ``warnings``. Raises `MeasureError`
-    for runs that do not belong together.
+    The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
+    `MeasureError` for runs that do not belong together.
+
+    ```python
+    import measure
+
+    merged = measure.merge("results/quickstart")
+    print(merged.columns, merged.attrs["warnings"])
+    ```
     """
     if isinstance(results, Result):
         directories = [results.directory]

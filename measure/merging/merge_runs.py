@@ -145,12 +145,7 @@ class Merged:
         """
         import pandas as pd
 
-        trace = self.baseline.trace
-        columns: dict[str, Any] = {
-            "begin_cycles": trace.boundaries_cycles[:-1], "end_cycles": trace.boundaries_cycles[1:],
-            "begin_instructions": trace.boundaries_instructions[:-1],
-            "end_instructions": trace.boundaries_instructions[1:],
-        }  # fmt: skip
+        columns: dict[str, Any] = self.baseline.trace.boundary_columns()
         columns |= {metric: self.values[:, n] for n, metric in enumerate(self.metrics)}
         columns |= {f"records:{aligned.name}": aligned.records for aligned in self.runs}
         table = pd.DataFrame(columns)

@@ -19,7 +19,7 @@ from measure.partitioning.cover import EXACT_METRICS
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
 from measure.partitioning.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
 from measure.partitioning.page import render_page
-from measure.partitioning.result import Outcome, summary_text, write_campaigns
+from measure.partitioning.result import PartitionResult, summary_text, write_campaigns
 from measure.partitioning.search_types import Group, Oracle, Verdict
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
@@ -57,7 +57,7 @@ class Request:
 class Searched:
     """A search that has ended and written its ``files``; ``exit_status``: that of an interruption, or 0."""
 
-    outcome: Outcome
+    outcome: PartitionResult
     files: tuple[Path, ...]
     exit_status: int
 
@@ -206,10 +206,10 @@ class _SearchSetup:
 
 def _outcome(
     result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int
-) -> Outcome:
+) -> PartitionResult:
     """Everything that the report shows."""
     progress = result.progress
-    return Outcome(
+    return PartitionResult(
         name=campaign.name,
         metrics=tuple(campaign.software_metrics),
         best=progress.best,
@@ -229,7 +229,7 @@ def _outcome(
     )
 
 
-def _print_outcome(outcome: Outcome, console: Console) -> None:
+def _print_outcome(outcome: PartitionResult, console: Console) -> None:
     from rich.table import Table
 
     table = Table(title=outcome.headline, title_justify="left")

@@ -75,7 +75,7 @@ def _placed(
     counters: int,
     n_sets: int,
 ) -> list[list[str]] | None:
-    """Put each of ``rest`` into the emptiest of ``n_sets`` sets that can take it; None when one fits nowhere."""
+    """Put each of ``rest`` into the emptiest of ``n_sets`` sets that can take it; None when one fits into no set."""
     chosen: list[list[str]] = [[] for _ in range(n_sets)]
     used = [common] * n_sets
     for metric in rest:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.partitioning.result import Outcome
+from measure.partitioning.result import PartitionResult
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure
 
 _MOST_METRICS_DRAWN = 60
@@ -32,7 +32,7 @@ img { max-width: 100%; }
 """
 
 
-def render_page(outcome: Outcome) -> str:
+def render_page(outcome: PartitionResult) -> str:
     """The report as one self-contained page."""
     chosen = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows()
@@ -60,7 +60,7 @@ within runs and across aligned ones.</p>
 """
 
 
-def _pictures(outcome: Outcome) -> str:
+def _pictures(outcome: PartitionResult) -> str:
     """The pictures with their captions, as far as there are data for them."""
     pictures = []
     if outcome.groups and len(outcome.metrics) <= _MOST_METRICS_DRAWN:
@@ -81,7 +81,7 @@ def _pictures(outcome: Outcome) -> str:
     )
 
 
-def membership(outcome: Outcome) -> Any:
+def membership(outcome: PartitionResult) -> Any:
     """A row per metric, a column per group of the result."""
     groups = outcome.groups
     figure, axes = new_figure(2.6 + 0.5 * len(groups), 0.9 + 0.22 * len(outcome.metrics))
@@ -98,7 +98,7 @@ def membership(outcome: Outcome) -> Any:
     return figure
 
 
-def tested_groups(outcome: Outcome) -> Any:
+def tested_groups(outcome: PartitionResult) -> Any:
     """The largest change of z of every tested group over its number of metrics."""
     figure, axes = new_figure(7.4, 3.6)
     axes.axhspan(0, outcome.delta, color="#e8f1ec", zorder=0)

@@ -32,9 +32,13 @@ _STATUS_WORDS: dict[Status, str] = {
 
 
 @dataclass(frozen=True)
-class Collected:
-    """A group of the result. ``status``: good on fresh runs, too; good by the search's runs alone; not tested.
-    ``verdict``: of the search's runs, ``fresh``: of fresh ones."""
+class CollectedGroup:
+    """A group of metrics of the result.
+
+    ``name``: of the group; ``group``: the numbers of its metrics, see `PartitionResult.names`; ``status``: "validated"
+    for good on fresh runs, too, "not validated" for good by the search's runs alone, or "not tested"; ``verdict``: of
+    the search's runs, None without any; ``fresh``: verdict of fresh runs, None without any.
+    """
 
     name: str
     group: Group
@@ -44,10 +48,17 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The end of a search. ``validated``: verdicts of fresh runs; ``remembered``: verdicts of earlier searches;
-    ``hardware``: sets of hardware metrics that the machine can count at once; ``stopped``: what ended the search
-    early, or ""."""
+class PartitionResult:
+    """The end of a search for groups of metrics.
+
+    ``name``: of the campaign; ``metrics``: its software metrics; groups hold their numbers in this order. ``best``: the
+    best partition that was found; ``proof``: what is known of its optimality; ``stage``: how far the search came;
+    ``outlook``: what could still improve. ``tested``: verdict of each group that was tested; ``validated``: verdicts of
+    fresh runs; ``calls``: groups that this search tested; ``remembered``: verdicts of earlier searches; ``runs``: runs
+    that were made. ``hardware``: sets of hardware metrics that the machine can count at once; ``delta``: largest change
+    of z that counts as none; ``alpha``: level of the tests; ``accept``: the verdict that makes a group good;
+    ``stopped``: what ended the search early, or "".
+    """
 
     name: str
     metrics: tuple[str, ...]
@@ -67,7 +78,7 @@ class Outcome:
     stopped: str = ""
 
     @property
-    def groups(self) -> tuple[Collected, ...]:
+    def groups(self) -> tuple[CollectedGroup, ...]:
         """The best so far: groups tested good, and each metric without any verdict in a group of its own."""
         alone = [frozenset({metric}) for metric in sorted(self.best.uncovered)]
         untested = [group for group in alone if group not in self.tested]
@@ -75,15 +86,15 @@ class Outcome:
         for number, group in enumerate([*self.best.groups, *untested], start=1):
             verdict, fresh = self.tested.get(group), self.validated.get(group)
             status: Status = "not tested" if verdict is None else "validated" if fresh else "not validated"
-            found.append(Collected(f"group{number}", group, status, verdict, fresh))
+            found.append(CollectedGroup(f"group{number}", group, status, verdict, fresh))
         return tuple(found)
 
     def with_status(self, status: Status) -> list[str]:
-        """Names of the groups of this status."""
+        """Names of the groups of a ``status``: "validated", "not validated" or "not tested"."""
         return [one.name for one in self.groups if one.status == status]
 
     def names(self, group: Group) -> tuple[str, ...]:
-        """The group's metrics, in the campaign's order."""
+        """The metrics of ``group``, such as `CollectedGroup.group`, in the campaign's order."""
         return tuple(self.metrics[metric] for metric in sorted(group))
 
     @property
@@ -167,7 +178,7 @@ class Outcome:
         return lines
 
 
-def summary_text(outcome: Outcome) -> str:
+def summary_text(outcome: PartitionResult) -> str:
     """The content of ``partition.json``."""
 
     def plain(verdict: Verdict | None) -> dict[str, Any] | None:
@@ -216,7 +227,7 @@ def summary_text(outcome: Outcome) -> str:
 
 
 def write_campaigns(
-    outcome: Outcome, campaign: Campaign, document: YamlDocument, directory: Path
+    outcome: PartitionResult, campaign: Campaign, document: YamlDocument, directory: Path
 ) -> tuple[Path, ...]:
     """Write ``partition.yaml``: the campaign with one variant per group; only baselines when there is no group.
 

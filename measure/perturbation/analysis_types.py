@@ -35,12 +35,12 @@ SHORT_TRACE_RECORDS = 50
 class Pair:
     """The change of the correlation of two metrics, or (outer: a == b) of one with itself across runs.
 
-    ``baseline_z`` and ``run_z``: means over runs of Fisher's z; ``baseline_rho`` and ``run_rho``: the same,
-    as correlations; ``baseline_z_sd``: spread between baselines; ``delta_z``: run minus baseline, with its
-    ``1 - 2 alpha`` interval ``ci``, on which the equivalence test rests. ``statistic``: standardised
-    difference; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate over
-    pairs (Benjamini-Hochberg); ``detectable_dz``: the change that is called perturbed with 80% probability by such a
-    campaign (inner only). Undefined values are nan, and ``note`` says why.
+    ``a``, ``b``: the metrics; ``baseline_z``, ``run_z``: means over runs of Fisher's z; ``baseline_rho``,
+    ``run_rho``: the same, as correlations; ``baseline_z_sd``: spread between baselines; ``delta_z``: run minus
+    baseline; ``ci``: its 1 - 2 alpha interval, on which the equivalence test rests; ``statistic``: standardised
+    difference; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate over pairs
+    (Benjamini-Hochberg); ``detectable_dz``: the change that is called perturbed with 80% probability by such a
+    campaign (inner only); ``verdict``: on this pair; ``note``: why values are undefined, which are nan then.
     """
 
     a: str
@@ -69,14 +69,16 @@ class Pair:
 class Perturbation:
     """Whether instrumented runs differ from the baselines in how their metrics correlate.
 
-    ``verdict``: *perturbed* when any pair is (significant at ``alpha`` over all pairs together, and changed
-    by more than ``delta`` in z); *equivalent* when every pair's change is shown to be within ``delta`` (each
-    at level alpha: an intersection-union test needs no further correction); else *inconclusive*, which never
-    means unperturbed. ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary.
-    ``n_references``: baselines that only served as references to align to, held out of the test (outer).
-    ``exploratory``: too few runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines
-    *and* of additional instrumented runs that would probably (80%) settle an inconclusive verdict; None when it is
-    settled or no reasonable number would do. ``findings``: sentences, with what to do next.
+    ``kind``: what was compared; ``verdict``: *perturbed* when any pair is (significant at ``alpha`` over all pairs
+    together, and changed by more than ``delta`` in z); *equivalent* when every pair's change is shown to be within
+    ``delta`` (each at level alpha: an intersection-union test needs no further correction); else *inconclusive*, which
+    never means unperturbed. ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary.
+    ``delta``: largest change of z that counts as none; ``alpha``: level of the tests; ``n_baseline``, ``n_runs``:
+    baselines and instrumented runs that were compared. ``n_references``: baselines that only served as references to
+    align to, held out of the test (outer). ``exploratory``: too few runs for a dependable verdict.
+    ``extra_runs_needed``: number of additional baselines *and* of additional instrumented runs that would probably
+    (80%) settle an inconclusive verdict; None when it is settled or no reasonable number would do. ``findings``:
+    sentences, with what to do next.
     """
 
     kind: Kind

@@ -15,7 +15,7 @@ _ZERO, _NINE = 48, 57
 
 
 @kernel
-def read_number(text: NDArray[np.uint8], place: int) -> int:
+def end_of_number(text: NDArray[np.uint8], place: int) -> int:
     """The end of the number at ``place``; ``place`` if there is no number."""
     end = place
     while end < text.size and _ZERO <= text[end] <= _NINE:
@@ -77,7 +77,7 @@ def read_rows(text: NDArray[np.uint8], numbers: Counts, counts: Counts, ends: Co
                 if place >= text.size or text[place] != _COLON:
                     return -1
                 place = skip_blanks(text, place + 1)
-                end = read_number(text, place)
+                end = end_of_number(text, place)
                 if end == place:
                     return -1
                 value = value_of(text, place, end)

@@ -1,4 +1,4 @@
-"""The cache of translations: bounded, shared by processes, emptied by a command, and nobody else's files touched."""
+"""The cache of translations: bounded, shared by processes, emptied by a command; files of others stay untouched."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_damaged_files_are_ignored_and_replaced(directory: Path, damage: str) ->
         raw[len(raw) // 2] ^= 1
     elif damage == "no magic":
         raw[0] ^= 1
-    path.write_bytes({"empty": b"", "cut": raw[:100]}.get(damage, bytes(raw)))
+    path.write_bytes({"empty": b"", "cut": bytes(raw[:100])}.get(damage, bytes(raw)))
     assert read_checked(path) is None
     write_checked(path, body)
     assert read_checked(path) == body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_a_benchmark_that_was_stopped_measures_only_what_is_missing(tmp_path: Pa
 
     def benchmark(**options: object) -> list[dict[str, float]]:
         journal = Journal("test", {"size": "small"}, folder=tmp_path, **options)  # type: ignore[arg-type]
-        return [journal.measured((name,), lambda name=name: measure(name)) for name in ("first", "second", "third")]
+        return [journal.measured((name,), partial(measure, name)) for name in ("first", "second", "third")]
 
     with pytest.raises(KeyboardInterrupt):
         benchmark()

@@ -39,8 +39,8 @@ def test_what_stays_hidden_with_fewer_counters() -> None:
     ]
     pairs = pd.DataFrame(rows, columns=["kind", "a", "b", "verdict"]).assign(program="p", variant="v")
     found = tables.hidden_by_counters(pairs).set_index("counters")
-    assert found.loc[2, ["choices", "perturbed", "hidden"]].tolist() == [3, 2, 2]  # A C and B C
-    assert found.loc[3, ["choices", "perturbed", "hidden"]].tolist() == [1, 1, 0]
+    assert found.loc[[2], ["choices", "perturbed", "hidden"]].to_numpy().tolist() == [[3, 2, 2]]  # A C and B C
+    assert found.loc[[3], ["choices", "perturbed", "hidden"]].to_numpy().tolist() == [[1, 1, 0]]
     both = pd.concat(
         [pairs, pairs.iloc[-1:].assign(kind="software-software", a="s", b="t", verdict="perturbed")]
     )

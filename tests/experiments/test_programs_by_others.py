@@ -1,4 +1,4 @@
-"""The table of programs nobody here wrote is whole: what it names is pinned, and what is recorded is of it."""
+"""The table of programs written by others is whole: what it names is pinned, and what is recorded is of it."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_tables_of_made_up_runs(tmp_path: Path) -> None:
     second = pd.read_csv(tmp_path / "out" / "table2.csv")
     assert second["expansion"].tolist() == [5, 15, 5, 15]
     third = pd.read_csv(tmp_path / "out" / "table3.csv")
-    assert third.loc[0, list(PLACES)].tolist() == [50, 25, 12.5, 6.25, 6.25]
+    assert third[list(PLACES)].iloc[0].tolist() == [50, 25, 12.5, 6.25, 6.25]
     assert third["in the background"][0] == pytest.approx(0.5)
     fourth = pd.read_csv(tmp_path / "out" / "table4.csv").set_index(["program", "level", "tier"])
     assert fourth["microseconds_each"]["chess", 0, "optimised"] == pytest.approx(200)

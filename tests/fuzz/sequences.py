@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from emulator.engine.translator import OPTIMISE_EXECUTIONS
 from emulator.errors import EmulatorError
 from emulator.isa.decode import assemble
 from emulator.machine import Machine
@@ -26,7 +27,7 @@ _HERE = (1 << 64) - 100  # AT_FDCWD
 _PROGRAM = "/directory/program"
 _STATUS = 7  # of the program that children execute
 _HANDLED = 10  # SIGUSR1
-HOT = {"optimise_executions": 2}
+HOT_EXECUTIONS = 2
 
 
 def file_story(s: Script) -> Iterator[None]:
@@ -276,7 +277,7 @@ def run(script: Script, base: Path, engine: str, hot: bool = False) -> tuple[str
     program.chmod(0o755)
     with Machine(
         script.program(), files=surroundings.files(), background=False, limit_instructions=LIMIT_INSTRUCTIONS,
-        engine=engine, **(HOT if hot else {}),
+        engine=engine, optimise_executions=HOT_EXECUTIONS if hot else OPTIMISE_EXECUTIONS,
     ) as machine:  # fmt: skip
         try:
             ending = machine.run()

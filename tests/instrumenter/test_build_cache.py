@@ -1,4 +1,4 @@
-"""Builds on the disk: taken again, whole or not at all, whoever builds at the same time; and the compiler's runs."""
+"""Builds on disk: taken again, whole or not at all, also with several builders at once; and runs of the compiler."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from instrumenter.building import program_build as build_module
 from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.building.toolchain import Toolchain, cache_directory, without_preprocessor_flags
 from instrumenter.errors import SourceError, ToolchainError
+from instrumenter.rewrite.counter_layout import Placement
 from instrumenter.spec.software_metrics import MetricSpec
 
 METRICS = {"loops": MetricSpec(event="loop", function="main")}
@@ -174,13 +177,21 @@ def test_without_metrics_the_code_is_that_of_the_plain_build(
     assert (ours.static_instructions > 1000) == (target is not None)
 
 
+def symbols_of(file: BinaryIO) -> SymbolTableSection:
+    """The symbol table of an ELF file."""
+    section = ELFFile(file).get_section_by_name(".symtab")
+    assert isinstance(section, SymbolTableSection)
+    return section
+
+
 def test_counters_lie_where_the_build_says(builds: Path, source: Path) -> None:
     metrics = {"loops": METRICS["loops"], "main": MetricSpec(event="entry", function="main")}
-    for placement, stride in (("packed", 8), ("cache_line", 64)):
+    cases: tuple[tuple[Placement, int], ...] = (("packed", 8), ("cache_line", 64))
+    for placement, stride in cases:
         build = build_program([source], ["-O1"], metrics, placement=placement)
         assert {name: at.offset_bytes for name, at in build.counters.items()} == {"loops": 0, "main": stride}
         with build.elf_path.open("rb") as file:
-            symbol = ELFFile(file).get_section_by_name(".symtab").get_symbol_by_name("__measure_counters")[0]
+            (symbol,) = symbols_of(file).get_symbol_by_name("__measure_counters") or []
         assert symbol["st_value"] % 64 == 0
         assert symbol["st_size"] == 2 * stride
 
@@ -189,7 +200,7 @@ def test_the_sampler_is_independent_of_the_programs_dialect(builds: Path, source
     source.write_text("main() { return 0; }\n")
     build = build_program([source], ["-O0", "-std=c89"], sampler=SamplerConfig(1000, 29))
     with build.elf_path.open("rb") as file:
-        names = {symbol.name for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+        names = {symbol.name for symbol in symbols_of(file).iter_symbols()}
     assert "take_record" in names or "on_timer" in names
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from native_counters import count, run
 
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
+from tests.instrumenter.native_counters import count, run
 
 CONSTRUCTS = sorted((Path(__file__).parent / "constructs").glob("*.c"))
 _COUNT = re.compile(r"^// COUNT (\w+): (\{.*\}) = (\d+)$", re.MULTILINE)

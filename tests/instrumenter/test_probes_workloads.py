@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from native_counters import every_metric
 
 from emulator.machine import Machine
 from emulator.probes import BlockCounter, StoreWatch
@@ -20,6 +19,7 @@ from instrumenter.building.program_build import build_program, preprocess_all
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain
 from instrumenter.find.probes import Probe, ProbeError, ProbeFinder
 from instrumenter.spec.software_metrics import MetricSpec
+from tests.instrumenter.native_counters import every_metric
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the emulator runs on Linux")
 

@@ -16,12 +16,12 @@ from typing import Protocol
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_counters import count, run
 
 from instrumenter.building.program_build import build_program
 from instrumenter.building.toolchain import cache_directory
 from instrumenter.find.events import find_events
 from instrumenter.spec.software_metrics import MetricSpec
+from tests.instrumenter.native_counters import count, run
 
 GLOBALS = ("a", "b", "c")
 FUNCTIONS = ("leaf", "inner", "outer")

@@ -18,6 +18,7 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_file import load_machine
 from instrumenter.building.program_build import Build, SamplerConfig, build_program
 from instrumenter.errors import InstrumenterError
+from instrumenter.rewrite.counter_layout import Placement
 from instrumenter.sampler_format import MAGIC, TRACE_PATH, read_sampler_trace
 from instrumenter.spec.software_metrics import MetricSpec
 
@@ -111,7 +112,7 @@ def execute(build: Build, *arguments: str, capture: bool = True) -> Outcome:
 
 
 @pytest.mark.parametrize("placement", ["packed", "cache_line"])
-def test_records_add_up(source: Path, placement: str) -> None:
+def test_records_add_up(source: Path, placement: Placement) -> None:
     plain = execute(build_program([source], ["-O1"]))
     config = SamplerConfig(INTERVAL_NANOSECONDS, len(HARDWARE))
     build = build_program([source], ["-O1"], METRICS, sampler=config, placement=placement)

@@ -6,11 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from native_counters import every_metric
 
 from instrumenter.building.program_build import build_program, preprocess_all
 from instrumenter.building.toolchain import Toolchain
+from instrumenter.spec.software_metrics import MetricSpec
 from measure.programs.catalogue import ensure_sources, load_catalogue
+from tests.instrumenter.native_counters import every_metric
 
 CATALOGUE = Path(__file__).parents[2] / "configs" / "programs.yaml"
 
@@ -27,7 +28,8 @@ def test_lua_does_not_notice() -> None:
     metrics = every_metric(source, text, None)
     assert len(metrics) > 3000
     outputs = []
-    for wanted in ({}, metrics):
+    collected: tuple[dict[str, MetricSpec], ...] = ({}, metrics)
+    for wanted in collected:
         build = build_program([source], flags, wanted, libraries=program.linker_flags(), target=None)
         done = subprocess.run(
             [build.elf_path, *program.arguments_for("small")], stdin=program.stdin.open("rb"),

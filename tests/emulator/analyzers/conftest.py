@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from oracle_steps import Step, steps_of
 
 from instrumenter.building.program_build import build_program
+from tests.emulator.analyzers.oracle_steps import Step, steps_of
 
 GUEST = Path(__file__).parent / "guest"
 

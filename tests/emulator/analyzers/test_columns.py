@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inline_counter import Counter
-from oracle_steps import Step, steps_of
 
 from emulator.analyzers.analysis_session import Session
 from emulator.analyzers.analyzer import Analyzer
@@ -25,6 +23,8 @@ from emulator.execution import record as record_module
 from emulator.execution.record import Record
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
+from tests.emulator.analyzers.inline_counter import Counter
+from tests.emulator.analyzers.oracle_steps import Step, steps_of
 
 GUEST = Path(__file__).parent / "guest"
 ENGINES: dict[str, dict[str, Any]] = {

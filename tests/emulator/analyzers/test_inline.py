@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inline_counter import Counter
 
 from emulator.analyzers.analysis_session import Session
 from emulator.analyzers.analyzer import Analyzer
@@ -18,6 +17,7 @@ from emulator.engine.instrument.inline_functions import AFTER
 from emulator.errors import EmulatorError
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
+from tests.emulator.analyzers.inline_counter import Counter
 
 ENGINES: dict[str, dict[str, Any]] = {
     "interpreter": {"templates": False, "optimise_executions": 1 << 30},

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracle_steps import steps_of
 
 from emulator.analyzers.analysis_session import Session
 from emulator.analyzers.analyzer import Analyzer
@@ -28,6 +27,7 @@ from emulator.events import OpClass
 from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
+from tests.emulator.analyzers.oracle_steps import steps_of
 
 TAILS = """
 #define TAIL __attribute__((musttail)) return

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import Served
 
 from instrumenter.building.program_build import build_program
+from tests.emulator.gdb.served import Served
 
 
 @pytest.fixture(scope="module")

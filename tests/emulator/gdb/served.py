@@ -6,11 +6,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from gdb_client import Client
-
 from emulator.gdb.answers import SessionEnd
 from emulator.gdb.server import serve
 from emulator.machine import Machine
+from tests.emulator.gdb.gdb_client import Client
 
 
 class Served:

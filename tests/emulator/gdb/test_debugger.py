@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from served import Served
 
 from emulator.events import FULL_RECORD, BlockFacts
 from emulator.gdb.answers import SessionEnd
 from emulator.gdb.target import F0, FCSR, FFLAGS, FRM, PC
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
+from tests.emulator.gdb.served import Served
 
 A0, RA, SP = 10, 1, 2
 

@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from served import Served
 
 from emulator.gdb.answers import SessionEnd
 from emulator.gdb.server import serve
@@ -18,6 +17,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
 from tests.emulator.dynamic_root import INTERPRETER, build_root
+from tests.emulator.gdb.served import Served
 
 READER = """
 #include <stdio.h>

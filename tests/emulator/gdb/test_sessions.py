@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from gdb_client import Client
 
 from emulator.errors import EmulatorError
 from emulator.gdb.answers import SessionEnd
 from emulator.gdb.server import serve
 from emulator.machine import Machine
+from tests.emulator.gdb.gdb_client import Client
 
 
 def test_detached_guests_run_on(serving: Any) -> None:

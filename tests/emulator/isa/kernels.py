@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from reference_encoding import encode
-
 from emulator.machine import Machine
 from tests.conformance.engines import ENGINES, Engine
+from tests.emulator.isa.reference_encoding import encode
 from tests.fuzz.programs import CODE, DATA, elf
 
 CASE = struct.Struct("<6Q")  # operands a, b, c, fcsr before; result, fcsr after

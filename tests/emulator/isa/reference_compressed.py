@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from reference_encoding import encode
+from tests.emulator.isa.reference_encoding import encode
 
 # name, encoding, expansion (operands: rd rs1 rs2 imm), bits of a signed immediate (0: unsigned), reserved when
 _LISTING = """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from kernels import ENGINE_NAMES, engine_named
-from reference_encoding import encode
 
 from emulator.engine.emit.dataflow import Dataflow, nan_boxed_read, writes_nan_boxed
 from emulator.events import NOTHING
 from emulator.isa.decode import Instruction
 from emulator.isa.table import TABLE
 from emulator.machine import Machine
+from tests.emulator.isa.kernels import ENGINE_NAMES, engine_named
+from tests.emulator.isa.reference_encoding import encode
 from tests.fuzz.programs import elf
 
 EXIT, ROUNDS, UNBOXED_ROUNDS = 93, 40, 3

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from rig import CODE, DATA, PLAIN_ROWS, Rig, State, instance, random_state
 
 from emulator.engine.instrument.columns import ColumnMemory
 from emulator.events import ACCESS_LOAD, COLUMN_TYPES, ColumnSet, OpClass, TraceSelection
 from emulator.isa.decode import Instruction
+from tests.emulator.isa.rig import CODE, DATA, PLAIN_ROWS, Rig, State, instance, random_state
 
 FIELDS = tuple(COLUMN_TYPES)
 RUNS = 8  # of each row: the optimised translation comes with the second or third

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from rig import encode
 
 from emulator.isa.decode import assemble, decode, decode_word, expand_compressed
 from emulator.isa.disassemble import disassemble
 from emulator.isa.table import TABLE
+from tests.emulator.isa.rig import encode
 
 
 def test_no_word_matches_two_rows() -> None:

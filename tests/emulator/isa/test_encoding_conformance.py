@@ -6,18 +6,20 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import test_float_conformance
-import test_integer_conformance
-import test_memory_conformance
-import test_system_conformance
-from kernels import ENGINE_NAMES, engine_named, machine_for
-from reference_compressed import LISTING, expand
-from reference_encoding import ENCODINGS, encode
 
 from emulator.isa.decode import decode, decode_word, expand_compressed
 from emulator.isa.table import ROWS
 from emulator.linux.abi.numbers import Signal
 from emulator.machine import Machine
+from tests.emulator.isa import (
+    test_float_conformance,
+    test_integer_conformance,
+    test_memory_conformance,
+    test_system_conformance,
+)
+from tests.emulator.isa.kernels import ENGINE_NAMES, engine_named, machine_for
+from tests.emulator.isa.reference_compressed import LISTING, expand
+from tests.emulator.isa.reference_encoding import ENCODINGS, encode
 from tests.fuzz.programs import elf
 
 RESERVED_ROUNDING = (5, 6)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
 from emulator.events import FULL_RECORD, NOTHING
 from emulator.isa.decode import converts_with_rounding
 from emulator.isa.table import ROWS
+from tests.emulator.isa.rig import CODE, PLAIN_ROWS, Rig, instance, random_state
 
 STATES = {"interpreter": 60, "templates": 40, "optimised": 60}
 SPACING = 8  # bytes between instances in the code page

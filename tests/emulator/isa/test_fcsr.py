@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference_encoding import encode
-from rig import CODE, EBREAK, PAGE, PLAIN_ROWS, Rig, State, instance, random_state
 
 from emulator.engine.hart_state import MXCSR_ROUNDING
 from emulator.engine.oracle import Oracle
@@ -20,6 +18,8 @@ from emulator.isa.decode import TIES_AWAY, Instruction, converts_with_rounding, 
 from emulator.isa.table import ROWS
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
+from tests.emulator.isa.reference_encoding import encode
+from tests.emulator.isa.rig import CODE, EBREAK, PAGE, PLAIN_ROWS, Rig, State, instance, random_state
 from tests.fuzz.programs import elf
 
 TRANSLATING = ["interpreter", "templates", "optimised"]

@@ -11,9 +11,10 @@ from functools import cache
 from itertools import product
 
 import pytest
-from kernels import ENGINE_NAMES, Kernel, engine_named, registers, wrong
-from reference_encoding import encode
-from reference_float import (
+
+from tests.emulator.isa.kernels import ENGINE_NAMES, Kernel, engine_named, registers, wrong
+from tests.emulator.isa.reference_encoding import encode
+from tests.emulator.isa.reference_float import (
     COMPARISONS,
     INTEGERS,
     NV,

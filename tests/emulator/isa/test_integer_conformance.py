@@ -6,9 +6,10 @@ from functools import cache
 from itertools import product
 
 import pytest
-from kernels import ENGINE_NAMES, SCRATCH, Kernel, engine_named, registers, wrong
-from reference_encoding import encode
-from reference_integer import BINARY, BRANCHES, IMMEDIATE, M64, UNARY, s64, u32
+
+from tests.emulator.isa.kernels import ENGINE_NAMES, SCRATCH, Kernel, engine_named, registers, wrong
+from tests.emulator.isa.reference_encoding import encode
+from tests.emulator.isa.reference_integer import BINARY, BRANCHES, IMMEDIATE, M64, UNARY, s64, u32
 
 VALUES = [0, 1, 2, 5, 31, 32, 33, 63, 64, 0x7F, 0x80, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 32,
           0x0123456789ABCDEF, 0x00FF00000100FF80, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, M64, M64 - 1, M64 - 6,

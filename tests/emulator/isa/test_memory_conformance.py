@@ -6,9 +6,19 @@ from functools import cache
 from itertools import product
 
 import pytest
-from kernels import ENGINE_NAMES, OPERANDS, POINTER, SCRATCH, Kernel, engine_named, registers, wrong
-from reference_encoding import encode
-from reference_integer import ATOMICS, LOADS, STORES
+
+from tests.emulator.isa.kernels import (
+    ENGINE_NAMES,
+    OPERANDS,
+    POINTER,
+    SCRATCH,
+    Kernel,
+    engine_named,
+    registers,
+    wrong,
+)
+from tests.emulator.isa.reference_encoding import encode
+from tests.emulator.isa.reference_integer import ATOMICS, LOADS, STORES
 
 WORDS = [
     0,

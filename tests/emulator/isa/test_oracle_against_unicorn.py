@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rig import CODE, DATA, DOUBLES, PAGE, PLAIN_ROWS, Rig, instance, random_state
 
 from emulator.events import OpClass
+from tests.emulator.isa.rig import CODE, DATA, DOUBLES, PAGE, PLAIN_ROWS, Rig, instance, random_state
 
 unicorn = pytest.importorskip("unicorn")
 riscv = pytest.importorskip("unicorn.riscv_const")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import pytest
-from kernels import ENGINE_NAMES, engine_named
-from reference_compressed import LISTING
-from reference_encoding import encode
 
 from emulator.linux.abi.numbers import Signal
 from emulator.machine import Machine
+from tests.emulator.isa.kernels import ENGINE_NAMES, engine_named
+from tests.emulator.isa.reference_compressed import LISTING
+from tests.emulator.isa.reference_encoding import encode
 from tests.fuzz.programs import CODE, DATA, elf
 
 TESTED = ["csrrw", "csrrs", "csrrc", "csrrwi", "csrrsi", "csrrci", "ecall", "ebreak", "fence", "fence.i"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from timing_programs import Execution, Row, instruction, machine, stream_of
 
 from emulator.events import BlockFacts, OpClass
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_events import Event
+from tests.emulator.timing.timing_programs import Execution, Row, instruction, machine, stream_of
 
 ALU, MUL, DIV = OpClass.INT_ALU, OpClass.INT_MUL, OpClass.INT_DIV
 LOAD, STORE, BRANCH = OpClass.LOAD, OpClass.STORE, OpClass.BRANCH

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from timing_programs import machine
 
 from emulator.errors import MachineConfigError
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine, parse_machine
+from tests.emulator.timing.timing_programs import machine
 
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 

@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_timing_twin import events_of, expected_events, seeded_by
-from timing_naive import NaiveCore
-from timing_programs import BODY, WITH_TARGET, Execution, instruction, machine, stream_of
 
 from emulator.events import FULL_RECORD, BlockFacts, OpClass
 from emulator.probes import BlockCounter
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_events import FIRST_DYNAMIC, FIRST_STATIC, Event, static_events
 from emulator.timing.machine_file import load_machine
+from tests.emulator.timing.test_timing_twin import events_of, expected_events, seeded_by
+from tests.emulator.timing.timing_naive import NaiveCore
+from tests.emulator.timing.timing_programs import (
+    BODY,
+    WITH_TARGET,
+    Execution,
+    instruction,
+    machine,
+    stream_of,
+)
 
 MACHINES = Path(__file__).parents[3] / "configs" / "machines"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from timing_naive import NaiveCore, Seeded
-from timing_programs import Execution, machines, programs, records, stream_of
 
 from emulator.events import BlockFacts
 from emulator.timing import layout
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import Event, static_events
+from tests.emulator.timing.timing_naive import NaiveCore, Seeded
+from tests.emulator.timing.timing_programs import Execution, machines, programs, records, stream_of
 
 CACHES = {"l1i": layout.L1I, "l1d": layout.L1D, "l2": layout.L2, "itlb": layout.ITLB, "dtlb": layout.DTLB}
 SLOW = settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))

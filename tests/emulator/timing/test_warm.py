@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from timing_naive import NaiveCache
-from timing_programs import machines, programs, records, stream_of
 
 from emulator.events import NEVER, BlockFacts
 from emulator.timing import layout
@@ -19,6 +17,8 @@ from emulator.timing.machine_file import load_machine
 from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm import Fills, Touched
 from emulator.timing.warm_kernel import fifo_rate, random_rate, to_fills
+from tests.emulator.timing.timing_naive import NaiveCache
+from tests.emulator.timing.timing_programs import machines, programs, records, stream_of
 
 LINE = 32
 WAYS = 4

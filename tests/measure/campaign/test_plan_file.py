@@ -131,7 +131,7 @@ def plan_of(campaign: Campaign) -> Plan:
         )
         for number, (group, metrics) in enumerate(sets.items())
     )  # fmt: skip
-    builds = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
+    builds: dict[str, tuple[BuildFacts, ...]] = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
     return Plan(campaign, "name: m\n", 10**9, specs, tuple(spec.group for spec in specs), builds)
 
 
@@ -197,7 +197,7 @@ def test_columns_of_a_trace_are_in_the_order_of_its_metrics() -> None:
     trace = spec.trace(boundaries, boundaries, **parts)
     assert trace.values[0].tolist() == [1, 1, 2, 3, 4, 4]
     with pytest.raises(ValueError, match=r"expected 3 records of \[2, 1, 1, 2\] columns"):
-        spec.trace(boundaries, boundaries, **{**parts, "extra": None})
+        spec.trace(boundaries, boundaries, **{name: part for name, part in parts.items() if name != "extra"})
     with pytest.raises(TypeError, match="unexpected"):
         RunSpec.from_json(json.loads(json.dumps(asdict(spec))) | {"other": 1})
     assert RunSpec.from_json(json.loads(json.dumps(asdict(spec)))) == spec

@@ -108,6 +108,6 @@ def test_the_helper_ends_when_its_parent_is_killed() -> None:
         except ProcessLookupError:
             return
         if Path(f"/proc/{helper}/stat").read_text().split(") ")[1].startswith("Z"):
-            return  # nobody has asked for its status
+            return  # a zombie: it has ended, and its parent has not read its status
         time.sleep(0.05)
     pytest.fail("the helper still runs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,12 +58,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def traced(
-    program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE, **options: object
+    program: Path, way: str, settings: Settings, config: MachineConfig = MACHINE, **options: Any
 ) -> list[Interval]:
     core = InOrderCore(config, 1)
 
     def make() -> Machine:
-        return Machine(program.read_bytes(), background=False, **options)  # type: ignore[arg-type]
+        return Machine(program.read_bytes(), background=False, **options)
 
     if way.startswith("two runs"):
         return trace_in_two_runs(make, core, settings, 1)
@@ -78,7 +79,7 @@ def full(program: Path) -> list[Interval]:
 
 def deviation(full: list[Interval], found: list[Interval]) -> float:
     compared = deviations(table_of(full), table_of(found)).set_index("metric")
-    return float(compared.loc["cpi", "deviation_percent"])
+    return float(compared["deviation_percent"]["cpi"])
 
 
 def test_code_alone_cannot_tell_the_data_apart(program: Path, full: list[Interval]) -> None:
@@ -103,7 +104,7 @@ def test_waiting_for_memory_tells_it_apart(program: Path, full: list[Interval], 
     "way", ["rolling back", "rolling back, lines", "predicting, lines", "two runs, lines"]
 )
 def test_a_trace_does_not_depend_on_translations(program: Path, way: str) -> None:
-    def events(**options: object) -> list[object]:
+    def events(**options: Any) -> list[object]:
         return [
             (one.phase, one.source, repr(one.events.tolist()))
             for one in traced(program, way, WAYS[way], **options)

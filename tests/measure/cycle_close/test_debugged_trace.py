@@ -25,7 +25,7 @@ from measure.cycle_close.tracer import Settings
 from measure.cycle_close.watch import Keys, Watch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "emulator" / "gdb"))
-from gdb_client import Client
+from tests.emulator.gdb.gdb_client import Client
 
 ROOT = Path(__file__).parents[3]
 STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
@@ -90,7 +90,7 @@ def connected(port: int) -> Client:
             return Client(port)
         except ConnectionRefusedError:
             time.sleep(0.05)
-    raise AssertionError("nobody listens")
+    raise AssertionError("no process listens")
 
 
 def traced(elf: Path, settings: Settings, session: Callable[[Client], None]) -> Traced:

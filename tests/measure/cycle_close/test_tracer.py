@@ -85,7 +85,7 @@ def test_a_trace_is_the_same_however_it_was_translated(program: Path) -> None:
 
 
 def test_unsampled_intervals_follow_the_policy(program: Path) -> None:
-    nothing, last = (trace(program, replace(SHORT, unsampled=policy)) for policy in ("none", "last"))  # type: ignore[arg-type]
+    nothing, last = (trace(program, replace(SHORT, unsampled=policy)) for policy in ("none", "last"))
     closest = trace(program, replace(SHORT, unsampled="closest"))
     missing = [one.number for one in nothing if one.category is Category.UNSAMPLED]
     assert missing

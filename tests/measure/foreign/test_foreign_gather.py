@@ -70,7 +70,7 @@ def test_metrics_are_intersected_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_intervals_that_were_not_counted_are_dropped_not_zero(tmp_path: Path) -> None:
-    missing = {"a": [5, 3, "<not counted>", 1, 0] * 5, "b": [2, 7, 1, 8, 2] * 5}
+    missing: dict[str, list[object]] = {"a": [5, 3, "<not counted>", 1, 0] * 5, "b": [2, 7, 1, 8, 2] * 5}
     run = write(tmp_path / "run.csv", missing)
     result = gathered(tmp_path, [run])
     np.testing.assert_array_equal(result.variants["runs"][0], [[5, 2], [3, 7], [1, 8], [0, 2]] * 5)

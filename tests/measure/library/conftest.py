@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from library_campaign import write_campaign
 from rich.console import Console
 
 from measure.campaign.run_command import make_campaign
+from tests.measure.library.library_campaign import write_campaign
 
 
 @pytest.fixture(scope="session")

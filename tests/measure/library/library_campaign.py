@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.measure.demo_program import PROGRAM
+
 ROOT = Path(__file__).parents[3]
-PROGRAM = """\
-#include <stdio.h>
-#include <stdlib.h>
-static unsigned state = 1, table[4096];
-unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
-void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
-int main(int argc, char **argv) {
-    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
-    printf("%u\\n", table[5]);
-    return 0;
-}
-"""
 CAMPAIGN = """\
 name: demo
 program: {{source: demo.c}}

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from library_campaign import ROOT, write_campaign
 
 import emulator
 import measure
+from tests.measure.library.library_campaign import ROOT, write_campaign
 
 MACHINE = ROOT / "configs" / "machines" / "strongarm.yaml"
 
@@ -196,7 +196,7 @@ def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
     assert trace.ending is None
     assert set(trace.table["category"]) <= {"simulated", "matched", "unsampled"}
     assert trace.deviation is not None
-    assert trace.deviation.set_index("metric").loc["cpi", "deviation_percent"] < 20
+    assert trace.deviation.set_index("metric")["deviation_percent"]["cpi"] < 20
     with pytest.raises(measure.CampaignError, match="unexpected keyword argument 'treshold'"):
         measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, treshold=0.1)
     with pytest.raises(measure.CampaignError, match="expected a shorter interval"):

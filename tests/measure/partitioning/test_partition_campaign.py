@@ -18,26 +18,15 @@ from measure.errors import CampaignError, StoreError
 from measure.partitioning import command
 from measure.partitioning.cli import partition
 from measure.partitioning.hardware import split_hardware
-from measure.partitioning.oracle import CampaignOracle, Settings, decide, with_caveat
+from measure.partitioning.oracle import Accept, CampaignOracle, Settings, decide, with_caveat
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import Memory, RememberingOracle
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
-from measure.stats.correlation import spearman
+from measure.stats.correlation import Correlations, spearman
+from tests.measure.demo_program import PROGRAM
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = """\
-#include <stdio.h>
-#include <stdlib.h>
-static unsigned state = 1, table[4096];
-unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
-void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
-int main(int argc, char **argv) {
-    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
-    printf("%u\\n", table[5]);
-    return 0;
-}
-"""
 CAMPAIGN = """\
 name: demo
 program: {{source: demo.c{arguments}}}
@@ -318,14 +307,14 @@ def test_looks_double_up_to_the_most() -> None:
 def simulated(change: float, noise: float, runs: int) -> Perturbation:
     rng = np.random.default_rng(0)
 
-    def one(weight: float) -> object:
+    def one(weight: float) -> Correlations:
         driver = rng.normal(size=400)
         weight = weight + rng.normal(0, noise)
         values = np.column_stack([driver, weight * driver + rng.normal(size=400)])
         return spearman(values, ("a", "b"))
 
     baseline = [one(1.0) for _ in range(20)]
-    return inner_perturbation(baseline, [one(1.0 + change) for _ in range(runs)], seed=1)  # type: ignore[arg-type]
+    return inner_perturbation(baseline, [one(1.0 + change) for _ in range(runs)], seed=1)
 
 
 def test_decisions() -> None:
@@ -333,10 +322,10 @@ def test_decisions() -> None:
     assert (same.verdict, changed.verdict, vague.verdict) == ("equivalent", "perturbed", "inconclusive")
 
     def state(
-        found: list[Perturbation], last: bool, accept: str = "equivalent", outer: bool = True
+        found: list[Perturbation], last: bool, accept: Accept = "equivalent", outer: bool = True
     ) -> str | None:
-        verdict = decide(found, last, accept, outer, 6)  # type: ignore[arg-type]
-        return verdict and verdict.state
+        verdict = decide(found, last, accept, outer, 6)
+        return verdict.state if verdict else None
 
     assert state([same, same], False) == "good"
     assert state([same], False, outer=False) == "good"

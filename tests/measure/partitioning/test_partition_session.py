@@ -25,7 +25,7 @@ from measure.partitioning import command
 from measure.partitioning.budget import Budget
 from measure.partitioning.cli import partition
 from measure.partitioning.oracle import CampaignOracle
-from measure.partitioning.result import Outcome, summary_text
+from measure.partitioning.result import PartitionResult, summary_text
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
@@ -64,9 +64,9 @@ class Oracle:
         return verdicts
 
 
-def outcome_of(found: SessionResult) -> Outcome:
+def outcome_of(found: SessionResult) -> PartitionResult:
     progress = found.progress
-    return Outcome(
+    return PartitionResult(
         "demo", tuple(f"m{k}" for k in range(N)), progress.best, progress.proof, progress.stage, progress.outlook,
         found.tested, found.validated, found.calls, found.remembered, 0, (("cycles",),), 0.2, 0.05, "equivalent",
         found.stopped,

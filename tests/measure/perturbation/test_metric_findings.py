@@ -22,7 +22,7 @@ from measure.campaign.analysis import SUMMARY_JSON_SCHEMA, analyse
 from measure.campaign.run_command import load_results
 from measure.campaign.terminal import print_result
 from measure.cli import main
-from measure.perturbation.analysis_types import Pair, Perturbation
+from measure.perturbation.analysis_types import Pair, Perturbation, Verdict
 from measure.perturbation.uninformative_metrics import TIED, caveat, metric_findings
 from measure.perturbation.wording import in_words, p_number, p_text, pair_in_words, percent
 from measure.report.ground_truth_section import source_error
@@ -121,10 +121,11 @@ def test_they_come_first_in_terminal_and_page(folder: Path, data: ReportData) ->
 def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None:
     """Also with names that are long, and every kind of verdict."""
     variants = list(data.variants)
-    for name, verdict, p in (
+    cases: tuple[tuple[str, Verdict, float], ...] = (
         ("a_rather_long_name_of_a_variant", "inconclusive", 0.0312),
         ("x", "equivalent", 1e-4),
-    ):
+    )
+    for name, verdict, p in cases:
         pairs = tuple(
             replace(pair, verdict=verdict, p_adjusted=p, note="") for pair in variants[0].inner.pairs
         )

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Point = Sequence[float] | NDArray[np.float64]
+Labels = Sequence[int] | NDArray[np.int32]
+Points = Sequence[Sequence[float]] | NDArray[np.float64]
 
 
-def squared(a, b) -> float:
+def squared(a: Point, b: Point) -> float:
     total = 0.0
     for x, y in zip(a, b, strict=True):
         total += (x - y) * (x - y)
     return total
 
 
-def spread_starts(points, weights, draws, furthest):
-    chosen = []
+def spread_starts(
+    points: Points, weights: Point, draws: Point, furthest: bool
+) -> list[int]:
+    """Numbers of the points at which clusters start."""
+    chosen: list[int] = []
     for draw in draws:
         if not chosen:
             costs = list(weights)
@@ -41,7 +50,9 @@ def spread_starts(points, weights, draws, furthest):
     return chosen
 
 
-def lloyd(points, weights, starts, max_iterations, repair):
+def lloyd(
+    points: Points, weights: Point, starts: Points, max_iterations: int, repair: bool
+) -> tuple[list[int], list[list[float]], int]:
     """Labels, centres and rounds of Lloyd's iteration that measures every distance."""
     centres = [list(map(float, start)) for start in starts]
     k = len(centres)
@@ -81,7 +92,7 @@ def lloyd(points, weights, starts, max_iterations, repair):
     return labels, centres, max_iterations
 
 
-def bic(points, labels, centres, weights) -> float:
+def bic(points: Points, labels: Labels, centres: Points, weights: Point) -> float:
     n, d, k = len(points), len(points[0]), len(centres)
     total = sum(weights)
     distortion = sum(w * squared(p, centres[c]) for w, p, c in zip(weights, points, labels, strict=True))
@@ -92,7 +103,7 @@ def bic(points, labels, centres, weights) -> float:
     return likelihood - ((k - 1) + k * d + 1) / 2 * math.log(n)
 
 
-def manhattan(table):
+def manhattan(table: ArrayLike) -> NDArray[np.float64]:
     rows = np.asarray(table, float)
     rows = rows / rows.sum(axis=1, keepdims=True)
     return np.abs(rows[:, None, :] - rows[None, :, :]).sum(axis=2)

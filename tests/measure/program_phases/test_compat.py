@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Literal
 
 import numpy as np
-import phases_naive as naive
 import pytest
-from golden_simpoint import CASES, GOLDEN, golden_vectors
 
 from measure.program_phases.bbv import BasicBlockVectors, from_dense
 from measure.program_phases.compat import find_phases_simpoint32, project_simpoint32, random_numbers
 from measure.program_phases.points import simulation_points
+from tests.measure.program_phases import phases_naive as naive
+from tests.measure.program_phases.golden_simpoint import CASES, GOLDEN, golden_vectors
 
 
 def vectors_of(seed: int, n: int = 120, blocks: int = 30, phases: int = 4) -> BasicBlockVectors:
@@ -23,13 +24,16 @@ def vectors_of(seed: int, n: int = 120, blocks: int = 30, phases: int = 4) -> Ba
     )
 
 
-def plain(vectors, max_k, starts, fixed, max_iterations, seed=493575226):
+def plain(
+    vectors: BasicBlockVectors, max_k: int, starts: Literal["sample", "furthest"], fixed: bool, max_iterations: int,
+    seed: int = 493575226,
+) -> tuple[list[int], dict[int, float]]:  # fmt: skip
     """The exhaustive search of SimPoint 3.2, as loops over `naive.lloyd`."""
     points = project_simpoint32(vectors)
     n = len(points)
     sums = vectors.instructions.tolist()
     weights = [1.0 / n if fixed else s / sum(sums) for s in sums]
-    best = {}
+    best: dict[int, tuple[float, list[int]]] = {}
     for k in range(1, max_k + 1):
         for index in range(5):
             draws = random_numbers(seed + 5 * (k - 1) + 2 * index, k)
@@ -57,7 +61,7 @@ def plain(vectors, max_k, starts, fixed, max_iterations, seed=493575226):
 
 
 @pytest.mark.parametrize(("starts", "fixed"), [("sample", True), ("furthest", True), ("sample", False)])
-def test_labels_are_those_of_the_plain_procedure(starts, fixed: bool) -> None:
+def test_labels_are_those_of_the_plain_procedure(starts: Literal["sample", "furthest"], fixed: bool) -> None:
     vectors = vectors_of(1, n=90)
     labels, scores = plain(vectors, 6, starts, fixed, 100)
     found = find_phases_simpoint32(vectors, max_k=6, search="all", starts=starts, fixed_length=fixed)

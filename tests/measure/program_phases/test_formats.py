@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +31,9 @@ def rows_of(vectors: BasicBlockVectors) -> list[dict[int, int]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS, suffix=st.sampled_from([".bb", ".bb.gz"]))
-def test_vectors_are_read_back(rows, suffix, tmp_path_factory) -> None:
+def test_vectors_are_read_back(
+    rows: list[dict[int, int]], suffix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("bb")
     text = "".join("T" + "".join(f":{block}:{count} " for block, count in row.items()) + "\n" for row in rows)
     (folder / "plain.bb").write_text(text)
@@ -49,7 +52,9 @@ def test_vectors_are_read_back(rows, suffix, tmp_path_factory) -> None:
         st.tuples(st.floats(0, 1e300, allow_subnormal=False), st.integers(0, 10**9)), min_size=1, max_size=20
     )
 )
-def test_weights_labels_and_points_are_read_back(pairs, tmp_path_factory) -> None:
+def test_weights_labels_and_points_are_read_back(
+    pairs: list[tuple[float, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("pairs")
     real = np.array([pair[0] for pair in pairs])
     whole = np.array([pair[1] for pair in pairs])
@@ -77,7 +82,7 @@ def test_weights_labels_and_points_are_read_back(pairs, tmp_path_factory) -> Non
         ("T:9:1 :3:2 :5:3 \n", [{9: 1, 3: 2, 5: 3}]),  # the order stays
     ],
 )
-def test_accepts_what_tools_write(text: str, rows: list[dict[int, int]], tmp_path) -> None:
+def test_accepts_what_tools_write(text: str, rows: list[dict[int, int]], tmp_path: Path) -> None:
     path = tmp_path / "run.bb"
     path.write_bytes(text.encode())
     read = rows_of(read_bb(path))
@@ -113,7 +118,7 @@ GOOD = "T:1:4 :2:8 \n" * 300
         (GOOD + GOOD + "T:1:0 :2:0\n", 601, "got counts that are all 0"),
     ],
 )
-def test_refuses_by_line(text: str, line: int, message: str, tmp_path) -> None:
+def test_refuses_by_line(text: str, line: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "run.bb"
     path.write_text(text)
     with pytest.raises(PhaseFileError, match=re.escape(f"{path}:{line}: {message}")):
@@ -122,7 +127,9 @@ def test_refuses_by_line(text: str, line: int, message: str, tmp_path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS, share=st.floats(0, 1))
-def test_a_file_that_was_cut_off_is_refused_by_line(rows, share, tmp_path_factory) -> None:
+def test_a_file_that_was_cut_off_is_refused_by_line(
+    rows: list[dict[int, int]], share: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     write_bb(folder / "whole.bb", from_rows(rows))
     whole = (folder / "whole.bb").read_bytes()
@@ -166,7 +173,9 @@ PIECES = [
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.lists(st.sampled_from(PIECES), max_size=14).map("".join), newline=st.booleans())
-def test_the_fast_reader_is_the_careful_one_or_leaves_it_to_it(text, newline, tmp_path_factory) -> None:
+def test_the_fast_reader_is_the_careful_one_or_leaves_it_to_it(
+    text: str, newline: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("any") / "run.bb"
     path.write_bytes((text + "\n" * newline).encode())
     fast = formats._read_plain(path)
@@ -178,7 +187,7 @@ def test_the_fast_reader_is_the_careful_one_or_leaves_it_to_it(text, newline, tm
         assert fast.n_dims == careful.n_dims
 
 
-def test_refuses_compressed_data_cut_off_or_corrupt(tmp_path) -> None:
+def test_refuses_compressed_data_cut_off_or_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "run.bb.gz"
     lines = "".join(f"T:{i + 1}:{i * 7919 % 1000 + 1} \n" for i in range(20000)).encode()
     whole = gzip.compress(lines)
@@ -194,7 +203,7 @@ def test_refuses_compressed_data_cut_off_or_corrupt(tmp_path) -> None:
         read_bb(path)
 
 
-def test_refuses_a_file_that_is_not_there(tmp_path) -> None:
+def test_refuses_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(PhaseFileError, match=r"none\.bb: cannot be read: No such file"):
         read_bb(tmp_path / "none.bb")
 
@@ -210,7 +219,7 @@ def test_refuses_a_file_that_is_not_there(tmp_path) -> None:
         ("read_labels", "", 1, "got no lines, expected a phase and a distance"),
     ],
 )
-def test_refuses_other_files_by_line(reader: str, text: str, line: int, message: str, tmp_path) -> None:
+def test_refuses_other_files_by_line(reader: str, text: str, line: int, message: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text(text)
     with pytest.raises(PhaseFileError, match=re.escape(f"{path}:{line}: {message}")):
@@ -224,10 +233,10 @@ def test_a_table_and_its_vectors() -> None:
         BasicBlockVectors(np.ones(1, np.int64), np.ones(1, np.int32), np.array([0, 1]), 1, np.array([1]))
 
 
-def test_points_and_weights_are_joined_by_phase(tmp_path) -> None:
+def test_points_and_weights_are_joined_by_phase(tmp_path: Path) -> None:
     points, weights = tmp_path / "x.simpoints", tmp_path / "x.weights"
     points.write_text("12 1\n7 0\n40 5\n")
-    weights.write_text("0.5 5\n0.25 0\n0.26 1\n")  # as rounded by whoever wrote them
+    weights.write_text("0.5 5\n0.25 0\n0.26 1\n")  # rounded by the tool that wrote them
     found = formats.read_points(points, weights)
     assert found.intervals.tolist() == [7, 12, 40]
     assert found.phases.tolist() == [0, 1, 5]
@@ -243,7 +252,7 @@ def test_points_and_weights_are_joined_by_phase(tmp_path) -> None:
             formats.read_points(points, weights)
 
 
-def test_nothing_is_left_of_what_cannot_be_written(tmp_path) -> None:
+def test_nothing_is_left_of_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "x.bb").mkdir()
     with pytest.raises(StoreError, match=r"x\.bb cannot be written"):
         write_bb(tmp_path / "x.bb", from_dense([[1]]))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import phases_naive as naive
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measure.program_phases.bic import bic_score
-from measure.program_phases.kmeans import Clustering, kmeans, kmeans_from, starting_centres
+from measure.program_phases.kmeans import Clustering, Starts, kmeans, kmeans_from, starting_centres
 from measure.program_phases.kmeans_kernel import lloyd, spread_starts
 from measure.program_phases.nearest_kernel import blocks_of, nearest_centres
+from tests.measure.program_phases import phases_naive as naive
 
 
 def cloud(seed: int, n: int = 300, d: int = 15, groups: int = 6, spread: float = 0.4) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_starts_are_those_of_the_plain_twin(furthest: bool) -> None:
 
 
 @pytest.mark.parametrize("starts", ["kmeans++", "sample", "furthest"])
-def test_starts_for_fewer_clusters_are_the_first_of_those_for_more(starts) -> None:
+def test_starts_for_fewer_clusters_are_the_first_of_those_for_more(starts: Starts) -> None:
     points = cloud(2)
     weights = np.ones(len(points))
     many = starting_centres(points, 12, 5, starts, weights)
@@ -72,7 +72,7 @@ def test_starts_for_fewer_clusters_are_the_first_of_those_for_more(starts) -> No
     assert len(np.unique(many, axis=0)) == 12
 
 
-def test_like_scikit_learn(monkeypatch) -> None:
+def test_like_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cluster = pytest.importorskip("sklearn.cluster")
     points = cloud(3, n=800, groups=8, spread=0.6)

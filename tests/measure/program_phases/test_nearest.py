@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import phases_naive as naive
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from measure.program_phases.kmeans_kernel import lloyd
 from measure.program_phases.nearest_kernel import WIDTH, assign, blocks_of, nearest_centres
+from tests.measure.program_phases import phases_naive as naive
 
 
 def plain(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,9 @@ def test_labels_are_those_of_the_plain_twin(n: int, d: int, k: int) -> None:
     st.integers(0, 2**32), st.integers(1, 200), st.integers(1, 20), st.integers(1, 12),
     st.floats(1e-12, 1e12), st.floats(0, 1e6), st.lists(st.floats(1e-14, 1.0), min_size=1, max_size=6),
 )  # fmt: skip
-def test_labels_stay_right_while_centres_move(seed, n, d, k, scale, offset, steps) -> None:
+def test_labels_stay_right_while_centres_move(
+    seed: int, n: int, d: int, k: int, scale: float, offset: float, steps: list[float]
+) -> None:
     """Blocks that keep their labels unmeasured would have got the same ones."""
     rng = np.random.default_rng(seed)
     points = scale * (np.sort(rng.normal(size=(n, d)), axis=0) + offset)

@@ -1,0 +1,16 @@
+"""A small program that tests of campaigns build and run: rounds of work, and random numbers."""
+
+from __future__ import annotations
+
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+static unsigned state = 1, table[4096];
+unsigned next(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+void work(int n) { for (int i = 0; i < n; i++) table[next() % 4096] += i; }
+int main(int argc, char **argv) {
+    for (int round = 0; round < 60; round++) work(500 + 400 * (round % 5));
+    printf("%u\\n", table[5]);
+    return 0;
+}
+"""
