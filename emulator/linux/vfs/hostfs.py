@@ -98,8 +98,8 @@ class HostFs(BaseFilesystem):
         """The path is not normalised if possible: ``..`` after a link leads elsewhere."""
         if self.mount == "/":
             return path
-        inner = path[len(self.mount) :] if path.startswith(self.mount) else guest_path[len(self.mount) :]
-        return inner or "/"
+        is_below = path == self.mount or path.startswith(self.mount + "/")
+        return (path if is_below else guest_path)[len(self.mount) :] or "/"
 
     def open(self, path: str, flags: int, mode: int, view: DirectoryView) -> OpenFile:
         opened = self._directory.open(path, flags, mode)

@@ -31,6 +31,11 @@ def components(path: str) -> list[str]:
     return ["proc", "self", "fd", *found[2:]] if found[:2] == ["dev", "fd"] else found
 
 
+def configured(path: str) -> list[str]:
+    """The components of a path that the files were made with; it has no ``..``, and /dev/fd is like any other."""
+    return [name for name in path.split("/") if name]
+
+
 def directories_above(path: list[str]) -> list[list[str]]:
     return [path[:length] for length in range(len(path))]
 
@@ -47,25 +52,25 @@ def expected_place(
         return ProcFsTree, guest_path
     if parts[:1] == ["dev"] and len(parts) == 2 and parts[1] in DEVICES:
         return DevFs, guest_path
-    covering = [components(one) for one in (*mounts, *mapped, *captured, *below)]
+    covering = [configured(one) for one in (*mounts, *mapped, *captured, *below)]
     in_memory = [[], ["dev"], ["dev", "shm"], *covering]
     for one in covering:
         in_memory += directories_above(one)
     if parts in in_memory:
         return Tmpfs, guest_path
-    for one in (["dev", "shm"], *map(components, below)):
+    for one in (["dev", "shm"], *map(configured, below)):
         if parts[: len(one)] == one:
             return Tmpfs, guest_path
-    hosts = [one for one in map(components, mounts) if parts[: len(one)] == one]
+    hosts = [one for one in map(configured, mounts) if parts[: len(one)] == one]
     if not hosts:
         return (None,)
     return HostFs, "/" + "/".join(max(hosts, key=len)), guest_path
 
 
-names = st.sampled_from(["a", "b", "proc", "self", "fd", "version", "sys", "dev", "shm", "null", "0", "tty"])
+names = st.sampled_from(["a", "b", "ab", "proc", "self", "fd", "version", "sys", "dev", "shm", "null", "0", "tty"])
 plain = st.lists(names, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
 few = st.sets(plain, max_size=2)
-any_path = st.lists(names | st.sampled_from(["..", ".", "", "a", "b"]), max_size=6).map(
+any_path = st.lists(names | st.sampled_from(["..", ".", "", "a", "ab"]), max_size=6).map(
     lambda parts: "/" + "/".join(parts)
 )
 
@@ -121,6 +126,7 @@ def test_the_longest_mount_point_wins_and_hides_another_mount_at_the_same_path(t
     )
     shown = {path: files.contents(path + "/name").decode() for path in ("", "/a", "/a/b")}
     assert shown == {"": "root", "/a": "outer", "/a/b": "inner"}
+    assert files.contents("/ab/../a/name") == b"outer"
     assert [name for name, _ in files.open("/a", os.O_RDONLY, 0).names()] == [".", "..", "b", "name"]
 
 
