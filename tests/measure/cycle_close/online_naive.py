@@ -49,8 +49,9 @@ class NaiveTable:
             place = self.seen.index(min(self.seen))
         else:
             place = len(self.rows)
-            for part in (self.rows, self.numbers, self.seen, self.members):
-                part.append(None)  # type: ignore[attr-defined]
+            self.rows.append([])
+            for numbers in (self.numbers, self.seen, self.members):
+                numbers.append(0)
         self.rows[place], self.numbers[place], self.seen[place] = share, self.phases, self.clock
         self.members[place] = 1
         self.phases += 1

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from online_naive import NaivePredictor, NaiveSchedule, NaiveTable
 
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
@@ -24,6 +23,7 @@ from measure.cycle_close.samples import wait_bucket
 from measure.cycle_close.schedule import SampleSchedule
 from measure.cycle_close.signature import SignatureMaker
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer, profile_selection
+from tests.measure.cycle_close.online_naive import NaivePredictor, NaiveSchedule, NaiveTable
 
 ROOT = Path(__file__).parents[3]
 MACHINES = {
