@@ -103,7 +103,8 @@ class Watcher:
     )
 
     def watch(self, translator: Translator) -> None:
-        compiling, writing, laying = translator._compile, translator._text, translator._emit_templates
+        compiling, writing = translator._compile, translator._text
+        laying = translator.fallbacks.emit_templates
         of_thread = threading.local()
 
         def text(tier: Tier, region: Region, *rest: Any) -> str:
@@ -136,7 +137,7 @@ class Watcher:
             cost.host_bytes += templates.code_bytes - code_bytes
 
         translator._compile, translator._text = compile_region, text  # type: ignore[method-assign]
-        translator._emit_templates = lay  # type: ignore[method-assign]
+        translator.fallbacks.emit_templates = lay  # type: ignore[method-assign]
 
 
 def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, Any]:
