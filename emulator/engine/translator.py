@@ -9,7 +9,6 @@ is one `Tier` for each `TraceSelection`; switching between selections changes on
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import threading
 from collections.abc import Collection, Sequence
@@ -17,25 +16,21 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.engine.blocks import Block, BlockCache
+from emulator.engine.blocks import BlockCache
 from emulator.engine.codegen.code_image import unpacked
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.decode.operations import OPERATION_DTYPE
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
-from emulator.engine.emit.interpreter import InterpreterEmitter
 from emulator.engine.emit.region import RegionEmitter, contains_numbers, numbers_of
 from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
 from emulator.engine.persist.hand_over import regions_to_save
 from emulator.engine.persist.pending import CodeSource, PendingTranslations
 from emulator.engine.persist.program_translations import ProgramTranslations
-from emulator.engine.persist.translation_store import sources_identity
-from emulator.engine.selections import emitted_selection, is_hooked, overlapping
-from emulator.engine.stencils.stencil_set import stencils_for
-from emulator.engine.stencils.templates import Templates
 from emulator.engine.tiering.background import Background
+from emulator.engine.tiering.fallbacks import Fallbacks
 from emulator.engine.tiering.region_formation import RegionFormer
 from emulator.engine.tiering.region_states import Region, RegionEvent, RegionState
 from emulator.engine.tiering.tiers import Tier
@@ -78,9 +73,10 @@ class Translator:
         self.background = background
         self._entry = Entry.get()
         self._compiler: Compiler = self._entry.compiler
-        self._interpreters: list[int] = []  # host addresses, to be unloaded
         self._program, self._source = program, source
+        self._publishing = threading.Lock()  # held while dispatch tables get or lose translations
         self.block_table = BlockTable(hart, cache, source, self._compiler)
+        self.fallbacks = Fallbacks(hart, cache, self.block_table, self._compiler, self._publishing)
         self._former = RegionFormer(cache, self.block_table.call_targets, self.block_table.executions)
         self._background = Background(
             self._former.form, self._build, self.block_table.all_executions, optimise_executions, self._compiler
@@ -91,20 +87,19 @@ class Translator:
         self._translating: Tier  # the tier that new translations belong to
         self._counted_for: Tier | None = None  # the tier whose executions the descriptors count
         hart.set("dispatch_miss", self._entry.dispatch_miss)
-        self._publishing = threading.Lock()
 
     # --- selection
     def select(self, selection: TraceSelection) -> Tier:
         """Switch to the tier of ``selection``, made on first use; translations of other selections stay."""
         tier = self._tiers.get((selection, False))
         if tier is None:
-            tier = Tier(selection, self._compile_interpreter(selection), False)
+            tier = Tier(selection, self.fallbacks.interpreter_of(selection), False)
             if selection.hooks:
                 tier.hook = self._entry.hook
             self._tiers[selection, False] = tier
-            self._install_fallback(tier)
+            self.fallbacks.install(tier)
             if self.templates:
-                self._use_templates(tier)
+                self.fallbacks.use_templates(tier)
             self._load_stored(tier)
         if selection.inline:
             self._install_inline(selection.inline)
@@ -118,20 +113,6 @@ class Translator:
         self.hart.set("dispatch_table", tier.dispatch_table.address)
         self.hart.set("fallback", tier.interpreter)
         return tier
-
-    def _use_templates(self, tier: Tier) -> None:
-        """Emit a template for every known block in ``tier``, and from now on for every new block."""
-        tables = self.hart.get("blocks"), self.hart.get("block_index"), tier.dispatch_table.address
-        with contextlib.suppress(OSError):  # a host that does not allow writable and executable memory
-            stencils = stencils_for(self._compiler, emitted_selection(tier.selection))
-            tier.templates = Templates(self._compiler, stencils, tier.interpreter, *tables)
-        self._emit_templates(tier)
-
-    def _emit_templates(self, tier: Tier) -> None:
-        """Emit templates of the blocks that are new since the last call."""
-        if tier.templates is not None and tier.templates.n_emitted < len(self.block_table):
-            with self._publishing:
-                tier.templates.emit(len(self.block_table))
 
     def _install_inline(self, calls: tuple[Inline, ...]) -> None:
         """Let the hart use the tables of these inline functions and columns."""
@@ -167,51 +148,12 @@ class Translator:
             exact = self._tiers[tier.selection, True] = Tier(
                 tier.selection, tier.interpreter, True, tier.hook
             )
-            self._install_fallback(exact)
+            self.fallbacks.install(exact)
         return exact
 
     def fast_and_exact(self) -> tuple[Tier, Tier]:
         """The translating and the interpreting tier of the current selection; switches to neither."""
         return self._translating, self.exact_tier()
-
-    def _install_fallback(self, tier: Tier) -> None:
-        """Point the empty entries of known blocks to the tier's interpreter, hook or templates."""
-        dispatch_table = tier.dispatch_table.view("u8")
-        places = self.block_table.places()
-        places = places[dispatch_table[places] == 0]
-        dispatch_table[places] = tier.interpreter
-        if tier.hook:
-            ranges = tier.selection.hook_ranges
-            inside = overlapping(self.block_table.facts_at(places), ranges) if ranges else slice(None)
-            for place in places[inside]:
-                dispatch_table[place] = self._fallback_of(tier, self.cache.get(2 * int(place)))
-        self._install_templates(tier, places)
-
-    def _install_templates(self, tier: Tier, places: NDArray[np.int64]) -> None:
-        """Replace the interpreter by templates in the entries at ``places`` (pc / 2)."""
-        dispatch_table = tier.dispatch_table.view("u8")
-        if tier.templates is not None:
-            emitted = tier.templates.entries[self.block_table.numbers_at(places)]
-            instead = (emitted != 0) & (dispatch_table[places] == tier.interpreter)
-            dispatch_table[places[instead]] = emitted[instead]
-
-    def _fallback_of(self, tier: Tier, block: Block) -> int:
-        """The host function that runs ``block`` in ``tier`` while it has no translation."""
-        if tier.hook and is_hooked(tier.selection, block):
-            tier.hooked.add(block.pc)
-            return tier.hook
-        return tier.interpreter
-
-    def _compile_interpreter(self, selection: TraceSelection) -> int:
-        """The host address of the interpreter for ``selection``."""
-        name = "interpreter"
-
-        def text() -> str:
-            return DECLARATIONS + InterpreterEmitter(selection, name).emit() + METADATA
-
-        address = self._compiler.compile(text, [name], key=_interpreter_key(selection))[name]
-        self._interpreters.append(address)
-        return address
 
     def _next_threshold(self, executions: int) -> int:
         """The executions at which a block with ``executions`` is reported again; 0 for never."""
@@ -243,14 +185,14 @@ class Translator:
             block = self.cache.get(pc)
             self._note_inline([block.number])
             self.block_table.add(block, self._next_threshold(0))
-            fallback = self._fallback_of(self.tier, block)
+            fallback = self.fallbacks.of_block(self.tier, block)
         dispatch_table = self.tier.dispatch_table.view("u8")
         with self._publishing:
             if not dispatch_table[pc >> 1]:
                 dispatch_table[pc >> 1] = fallback
-        self._emit_templates(self.tier)
+        self.fallbacks.emit_templates(self.tier)
         if dispatch_table[pc >> 1] == self.tier.interpreter:  # its template was emitted while another tier was in force
-            self._install_templates(self.tier, np.array([pc >> 1]))
+            self.fallbacks.install_templates(self.tier, np.array([pc >> 1]))
 
     def _discover_by_kernel(self, pc: int) -> bool:
         """Let the discovery kernel decode the block at ``pc``; False where Python has to.
@@ -299,7 +241,7 @@ class Translator:
             n_found = len(numbers)
             self._add_to_tiers(numbers)
         if tier.templates is not None and tier.templates.n_emitted < table.count:
-            self._emit_templates(tier)
+            self.fallbacks.emit_templates(tier)
         return n_found
 
     def disable_discovery(self) -> None:
@@ -351,7 +293,7 @@ class Translator:
             if loaded:
                 self._compiler.unload(loaded)
                 self.block_table.reset_profile(self._next_threshold(0), left)  # so that they can become hot again
-                self._install_fallback(tier)
+                self.fallbacks.install(tier)
 
     # --- from one process to the next
     def _load_stored(self, tier: Tier) -> None:
@@ -373,7 +315,7 @@ class Translator:
         pcs = {pc for region, _ in valid for pc in region.pcs}
         self._note_inline(self.block_table.discover_all(pcs, tier, tier.interpreter, self._next_threshold(0)).tolist())
         for other in self._tiers.values():
-            self._install_fallback(other)
+            self.fallbacks.install(other)
         built, planned = [], []
         for region, saved in valid:
             if saved.image:
@@ -453,7 +395,7 @@ class Translator:
         for tier in self._tiers.values():
             self._compiler.unload(tier.close())
         self.block_table.close()
-        self._compiler.unload(self._interpreters)
+        self.fallbacks.close()
 
     # --- compiling
     def _build_at_once(self, tier: Tier, region: Region) -> None:
@@ -508,7 +450,3 @@ class Translator:
         if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
-
-
-def _interpreter_key(selection: TraceSelection) -> str:
-    return f"interpreter {emitted_selection(selection)} {sources_identity()}"

@@ -1,7 +1,7 @@
 """The order in which reports about a guest are passed on: the one place where its parts call each other back.
 
 A switch of tasks, for example, is reported by the scheduler; the guest follows it, and reports another process and
-another address space; the runner then makes or takes that address space's translator, and selects anew before the next
+another address space; the engine then makes or takes that address space's translator, and selects anew before the next
 run.
 """
 
@@ -14,7 +14,7 @@ from emulator.execution.guest import Guest
 from emulator.memory import GuestMemory
 
 
-class Runner(Protocol):
+class GuestEngine(Protocol):
     """What executes the guest: `OracleRunner` or `TranslatedRunner`."""
 
     def enter(self, space: AddressSpace, begins: bool) -> None:
@@ -27,16 +27,16 @@ class Runner(Protocol):
 class GuestEvents:
     """Implements `emulator.listeners.GuestListener` for one machine.
 
-    The reporting parts get it when they are made; guest and runner, which consist of these parts, come with `attach`.
+    The reporting parts get it when they are made; guest and engine, which consist of these parts, come with `attach`.
     Nothing is reported before that.
     """
 
     _guest: Guest
-    _runner: Runner
+    _engine: GuestEngine
 
-    def attach(self, guest: Guest, runner: Runner) -> None:
-        """Pass reports on to ``guest`` and ``runner`` from now on."""
-        self._guest, self._runner = guest, runner
+    def attach(self, guest: Guest, engine: GuestEngine) -> None:
+        """Pass reports on to ``guest`` and ``engine`` from now on."""
+        self._guest, self._engine = guest, engine
 
     def memory_forked(self, memory: GuestMemory, copy: GuestMemory) -> None:
         self._guest.address_spaces.fork(memory, copy)
@@ -45,10 +45,10 @@ class GuestEvents:
         self._guest.follow_scheduler()
 
     def space_entered(self, space: AddressSpace, begins: bool) -> None:
-        self._runner.enter(space, begins)
+        self._engine.enter(space, begins)
 
     def process_changed(self) -> None:
-        self._runner.reselect()
+        self._engine.reselect()
 
     def selection_changed(self) -> None:
-        self._runner.reselect()
+        self._engine.reselect()

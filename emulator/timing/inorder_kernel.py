@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from emulator.events import ACCESS_STORE, OpClass
@@ -176,12 +178,80 @@ def is_outstanding(longs: np.ndarray, line: int) -> bool:
     return found
 
 
+# In registers during a run: log2 of the bytes of a line of the L1I, of the L1D, and of a page; whether there is an
+# ITLB, and a DTLB.
+Geometry = tuple[Any, Any, Any, Any, Any]
+
+
+@inline_kernel
+def fetch_block(
+    longs: np.ndarray, words: np.ndarray, geometry: Geometry, row: Integer, pc: Integer, last_line: Integer,
+    fetch_page: Integer,
+) -> tuple[Any, Any, Any, Any, Any]:  # fmt: skip
+    """Fetch the lines of the block at ``pc`` with facts at ``row``. Returns the delay before its first instruction,
+    whether other lines are late (their delays are in ``longs``), the last line and page fetched, and the number of
+    fetches."""
+    fetch_shift, _, page_shift, has_itlb, _ = geometry
+    delay = np.int64(0)
+    delayed = 0
+    fetches = np.int64(0)
+    first_line, end_line = pc >> fetch_shift, np.int64(words[row + LAST_LINE])
+    for line in range(first_line, end_line + 1):
+        if line == last_line:
+            continue
+        last_line = line
+        fetches += 1
+        late = fetch_line(longs, words, line)
+        page = line >> (page_shift - fetch_shift)
+        if has_itlb and page != fetch_page:
+            fetch_page = page
+            late += translate_fetch(longs, words, page)
+        if late > 0:
+            if line == first_line:
+                delay += late
+            else:
+                if not delayed:
+                    delayed = 1
+                    clear_delays(longs, end_line - first_line + 1, np.int64(words[row + ACCESSES]))
+                longs[LINE_DELAYS + line - first_line] = late
+    return delay, delayed, last_line, fetch_page, fetches
+
+
+@inline_kernel
+def access_block(
+    longs: np.ndarray, words: np.ndarray, geometry: Geometry, row: Integer, stream: np.ndarray, first: Integer,
+    data_page: Integer, delayed: Integer,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Make the accesses of the block with facts at ``row``, whose addresses are in ``stream`` from ``first`` on.
+    Returns the last page accessed, and ``delayed``, or 1 where accesses are late: their delays are in ``longs``."""
+    fetch_shift, data_shift, page_shift, _, has_dtlb = geometry
+    accesses = np.int64(words[row + ACCESSES])
+    stores = np.int64(words[row + STORES_LOW]) | np.int64(words[row + STORES_HIGH]) << 32
+    misses_outstanding = longs[S_LINES_UNTIL] > longs[S_CYCLE]
+    for access in range(accesses):
+        address = np.int64(stream[first + access])
+        is_store = stores >> access & 1
+        walked = np.int64(0)
+        page = address >> page_shift
+        if has_dtlb and page != data_page:
+            data_page = page
+            walked = translate_data(longs, words, page)
+        missed = access_data(longs, words, address, is_store)
+        if walked | missed or (misses_outstanding and is_outstanding(longs, address >> data_shift)):
+            if not delayed:
+                delayed = 1
+                first_line = np.int64(words[row + PC]) >> fetch_shift
+                clear_delays(longs, np.int64(words[row + LAST_LINE]) - first_line + 1, accesses)
+            longs[WALK_DELAYS + access] = walked
+            longs[MISS_DELAYS + access] = missed
+    return data_page, delayed
+
+
 @kernel
 def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray) -> Integer:
     """Simulate the record ``stream``; returns the words consumed: not all if ``ledger.samples`` is full."""
     blocks = longs[P_BLOCKS]
-    fetch_shift, data_shift, page_shift = longs[P_L1I_SHIFT], longs[P_L1D_SHIFT], longs[P_PAGE_SHIFT]
-    has_itlb, has_dtlb = longs[P_ITLB], longs[P_DTLB]
+    geometry = longs[P_L1I_SHIFT], longs[P_L1D_SHIFT], longs[P_PAGE_SHIFT], longs[P_ITLB], longs[P_DTLB]
     sample_by, sample_next = longs[S_SAMPLE_BY], longs[S_SAMPLE_NEXT]
     previous = longs[S_PREVIOUS]
     last_line = longs[S_FETCH_LINE]
@@ -199,7 +269,6 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
         pc = np.int64(words[row + PC])
         accesses = np.int64(words[row + ACCESSES])
         delay = np.int64(0)  # before the first instruction
-        delayed = 0  # whether the delay arrays hold delays of this block
 
         # Resolve the control transfer of the previous block, whose successor is known now.
         if previous >= 0:
@@ -209,46 +278,13 @@ def run(longs: np.ndarray, words: np.ndarray, ledger: Ledger, stream: np.ndarray
         previous = block
 
         # Fetch.
-        first_line = pc >> fetch_shift
-        end_line = np.int64(words[row + LAST_LINE])
-        for line in range(first_line, end_line + 1):
-            if line == last_line:
-                continue
-            last_line = line
-            fetches += 1
-            late = fetch_line(longs, words, line)
-            page = line >> (page_shift - fetch_shift)
-            if has_itlb and page != fetch_page:
-                fetch_page = page
-                late += translate_fetch(longs, words, page)
-            if late > 0:
-                if line == first_line:
-                    delay += late
-                else:
-                    if not delayed:
-                        delayed = 1
-                        clear_delays(longs, end_line - first_line + 1, accesses)
-                    longs[LINE_DELAYS + line - first_line] = late
+        late, delayed, last_line, fetch_page, n = fetch_block(longs, words, geometry, row, pc, last_line, fetch_page)
+        delay += late
+        fetches += n
 
         # Data.
         if accesses > 0:
-            stores = np.int64(words[row + STORES_LOW]) | np.int64(words[row + STORES_HIGH]) << 32
-            misses_outstanding = longs[S_LINES_UNTIL] > longs[S_CYCLE]
-            for access in range(accesses):
-                address = np.int64(stream[position + 1 + access])
-                is_store = stores >> access & 1
-                walked = np.int64(0)
-                page = address >> page_shift
-                if has_dtlb and page != data_page:
-                    data_page = page
-                    walked = translate_data(longs, words, page)
-                missed = access_data(longs, words, address, is_store)
-                if walked | missed or (misses_outstanding and is_outstanding(longs, address >> data_shift)):
-                    if not delayed:
-                        delayed = 1
-                        clear_delays(longs, end_line - first_line + 1, accesses)
-                    longs[WALK_DELAYS + access] = walked
-                    longs[MISS_DELAYS + access] = missed
+            data_page, delayed = access_block(longs, words, geometry, row, stream, position + 1, data_page, delayed)
 
         # Issue.
         if delay > 0:

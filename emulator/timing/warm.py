@@ -11,7 +11,7 @@ from emulator.events import NEVER
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, youngest_first
-from emulator.timing.warm_kernel import to_fills, warm_cache
+from emulator.timing.warm_kernel import LastAccesses, Scratch, to_fills, warm_cache
 
 # FIFO: the share of lines that were filled by their last access, measured on the shipped workloads. An L2 sees only the
 # misses of the L1, and hardly any line twice.
@@ -124,8 +124,8 @@ def _warm_one(
         lines, ages, written = lines[first], ages[first], written[first]
     ways, sets = int(longs[cache + layout.M_WAYS]), int(longs[cache + layout.M_SET_MASK]) + 1
     n = len(lines) + ways
-    warm_cache(
-        longs, words, cache, lines, ages, written, touched.since, filled_by_last, np.zeros(sets + 1, np.int64),
-        np.zeros(len(lines), np.int64), np.zeros(n, np.int64), np.zeros((3, n)), np.zeros(ways, np.int64),
-        np.zeros(ways, np.int64),
+    scratch = Scratch(
+        np.zeros(sets + 1, np.int64), np.zeros(len(lines), np.int64), np.zeros(n, np.int64), np.zeros((3, n)),
+        np.zeros(ways, np.int64), np.zeros(ways, np.int64),
     )  # fmt: skip
+    warm_cache(longs, words, cache, LastAccesses(lines, ages, written), touched.since, filled_by_last, scratch)

@@ -16,6 +16,8 @@ Ages may be in any unit in which fills are evenly spaced.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -173,19 +175,36 @@ def keep_residents(
     return count
 
 
+class LastAccesses(NamedTuple):
+    """``lines``: (n,) different lines, the youngest first; how long ago each was accessed and written last."""
+
+    lines: Longs
+    ages: Doubles
+    written: Doubles
+
+
+class Scratch(NamedTuple):
+    """``starts``: (sets + 1,); ``sorted_``: (n,); ``lines_of_set``: (n + ways,); ``of_set``: (3, n + ways); ``order``,
+    ``dirty``: (ways,)."""
+
+    starts: Longs
+    sorted_: Longs
+    lines_of_set: Longs
+    of_set: Doubles
+    order: Longs
+    dirty: Longs
+
+
 @kernel
 def warm_cache(
-    longs: Longs, words: NDArray[np.uint32], cache: int, lines: Longs, ages: Doubles, written: Doubles, since: float,
-    filled_by_last: float, starts: Longs, sorted_: Longs, lines_of_set: Longs, of_set: Doubles, order: Longs,
-    dirty: Longs,
+    longs: Longs, words: NDArray[np.uint32], cache: int, accesses: LastAccesses, since: float, filled_by_last: float,
+    scratch: Scratch,
 ) -> None:  # fmt: skip
-    """Set ``cache`` to the state after last accesses to ``lines`` ``ages`` ago and last writes ``written`` ago.
-
-    ``lines``: (n,) different lines, the youngest first. Other lines that the cache holds were accessed ``since`` ago.
-    Scratch: ``starts``, (sets + 1,); ``sorted_``, (n,); ``lines_of_set``, (n + ways,); ``of_set``, (3, n + ways);
-    ``order``, ``dirty``, (ways,).
-    """
+    """Set ``cache`` to the state after the last ``accesses``. Other lines that the cache holds were accessed ``since``
+    ago."""
     ways, mask = longs[cache + M_WAYS], longs[cache + M_SET_MASK]
+    lines, ages, written = accesses
+    starts, sorted_, lines_of_set, of_set, order, dirty = scratch
     ages_of_set, written_of_set = of_set[0], of_set[1]
     starts[:] = 0
     for index in range(len(lines)):

@@ -103,7 +103,8 @@ class Watcher:
     )
 
     def watch(self, translator: Translator) -> None:
-        compiling, writing, laying = translator._compile, translator._text, translator._emit_templates
+        compiling, writing = translator._compile, translator._text
+        laying = translator.fallbacks.emit_templates
         of_thread = threading.local()
 
         def text(tier: Tier, region: Region, *rest: Any) -> str:
@@ -137,7 +138,7 @@ class Watcher:
 
         translator._compile = compile_region  # type: ignore[method-assign]  # a profiler times the real methods
         translator._text = text  # type: ignore[method-assign, assignment]
-        translator._emit_templates = lay  # type: ignore[method-assign]
+        translator.fallbacks.emit_templates = lay  # type: ignore[method-assign]
 
 
 def profiled(level: int, program: str, arguments: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,16 +40,6 @@ class Tier:
     def regions(self) -> list[Region]:
         """Its published regions, in the order of their publication."""
         return self.states.having(RegionState.PUBLISHED)
-
-    @property
-    def optimised(self) -> set[int]:
-        """The pcs at which a region is entered, or will be once it is compiled."""
-        return self.states.entries
-
-    @property
-    def copies(self) -> Counter[int]:
-        """By pc, the number of regions that contain a block other than as a callee's."""
-        return self.states.copies
 
     def publish(self, region: Region) -> None:
         """Store the region's address in the dispatch table at its entries."""

@@ -72,7 +72,7 @@ def test_what_a_saved_region_tells_is_what_it_told(
                     for region in regions_of(machine)
                 }
             )
-            copies = machine.translator.tier.copies
+            copies = machine.translator.tier.states.copies
             assert sum(copies.values()) == sum(len(region.own_pcs) for region in regions_of(machine))
     kept = told[1].keys() & told[0].keys()
     assert kept

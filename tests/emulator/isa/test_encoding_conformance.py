@@ -147,7 +147,7 @@ def test_the_engines_are_what_they_are_called() -> None:
             assert machine.run().status == 0
             tier = machine.translator.tier
             laid = 0 if tier.templates is None else int((tier.templates.entries > 0).sum())
-            translated[name] = laid, len(tier.optimised)
+            translated[name] = laid, len(tier.states.entries)
     assert translated["interpreter"] == (0, 0)
     assert translated["templates"][0] >= len(kernels)
     assert translated["templates"][1] == 0
