@@ -30,16 +30,22 @@ def recent_lines(
                 if (permissions[word] >> np.uint64(8 * byte)) & np.uint64(mapped):
                     pages[count] = 8 * word + byte
                     count += 1
+    youngest = np.empty(len(pages), np.uint32)  # age of each page's youngest line
+    for place in range(count):
+        youngest[place] = _youngest(times[pages[place] * per_page : (pages[place] + 1) * per_page], now)
     low, high = 0, 33
     while high - low > 1:  # ages below 2**low fit
         middle = (low + high) // 2
-        if _younger(times, pages[:count], per_page, now, middle) <= len(ages):
+        if _younger(times, pages[:count], youngest, per_page, now, middle) <= len(ages):
             low = middle
         else:
             high = middle
     longest = np.uint32((1 << low) - 1)
     found = 0
-    for page in pages[:count]:
+    for place in range(count):
+        if youngest[place] > longest:
+            continue
+        page = pages[place]
         for line in range(page * per_page, (page + 1) * per_page):
             age = np.uint32(np.uint32(now) - times[line])
             if times[line] and age <= longest:
@@ -53,14 +59,28 @@ def recent_lines(
 
 
 @kernel
+def _youngest(times: NDArray[np.uint32], now: Integer) -> Integer:
+    """The age of the youngest of one page's lines; the greatest number of 32 bits without any touched line."""
+    least = np.uint32(0xFFFFFFFF)
+    for line in range(len(times)):
+        never = np.uint32(times[line] == 0) * np.uint32(0xFFFFFFFF)
+        least = min(least, np.uint32(np.uint32(np.uint32(now) - times[line]) | never))
+    return least
+
+
+@kernel
 def _younger(
-    times: NDArray[np.uint32], pages: NDArray[np.int64], per_page: Integer, now: Integer, digits: Integer
-) -> Integer:
-    """The number of lines whose age has at most ``digits`` binary digits. Without branches, so that LLVM vectorises it.
-    """
+    times: NDArray[np.uint32], pages: NDArray[np.int64], youngest: NDArray[np.uint32], per_page: Integer, now: Integer,
+    digits: Integer,
+) -> Integer:  # fmt: skip
+    """The number of lines whose age has at most ``digits`` binary digits, in pages whose youngest line has the age
+    ``youngest``. Without branches on lines, so that LLVM vectorises it."""
     longest = np.uint32((1 << digits) - 1)
     total = 0
-    for page in pages:
+    for place in range(len(pages)):
+        if youngest[place] > longest:
+            continue
+        page = pages[place]
         own = times[page * per_page : (page + 1) * per_page]
         some = np.uint32(0)
         for line in range(len(own)):

@@ -20,6 +20,7 @@ from emulator.engine.blocks import Block
 from emulator.events import NOTHING, TraceSelection, merged
 from emulator.gdb import target
 from emulator.gdb.answers import PacketCommands, SessionEnd
+from emulator.gdb.killed import Killed
 from emulator.gdb.packets import Connection, ConnectionLost
 from emulator.isa.decode import Instruction
 from emulator.isa.table import TABLE
@@ -36,10 +37,6 @@ _ACCESSES = tuple(sorted(row.mnemonic for row in TABLE if row.access))
 _SLICE_SECONDS = 0.1
 _FIRST_SLICE_INSTRUCTIONS, _LAST_SLICE_INSTRUCTIONS = 10_000, 1 << 28
 _SLICE_BLOCKS = 1000  # executed by the oracle
-
-
-class Killed(Exception):
-    """The debugger has killed the guest; the exception leaves the machine's run loop."""
 
 
 class _PcChanged(Exception):

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import NEVER
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, youngest_first
-from emulator.timing.warm_kernel import LastAccesses, Scratch, to_fills, warm_cache
+from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
 # FIFO: the share of lines that were filled by their last access, measured on the shipped workloads. An L2 sees only the
 # misses of the L1, and hardly any line twice.
@@ -88,14 +87,10 @@ class _History:
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("addresses", "ages", "written")
         )
-        order = youngest_first(ages)
-        written = written[order]
-        return cls(
-            addresses[order].astype(np.int64),
-            ages[order].astype(np.float64),
-            np.where(written == NEVER, np.inf, written.astype(np.float64)),
-            float(since),
-        )
+        n = len(ages)
+        made = np.empty(n, np.int64), np.empty(n), np.empty(n)
+        gather_history(youngest_first(ages), addresses, ages, written, *made)
+        return cls(*made, float(since))
 
     def in_fills(self, fills: Fills | None, level: str) -> _History:
         """The same with ages in fills instead of instructions; beyond ``fills.ago`` at the mean rate. Keeps the order

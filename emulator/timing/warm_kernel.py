@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.events import NEVER
 from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.cache_kernel import next_random
 from emulator.timing.layout import (
@@ -53,7 +54,7 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
     beyond ``ago``, a millionth of which is added everywhere to keep the order of ages without fills between them.
     """
     last = len(ago) - 1
-    at = np.int64(0)
+    at, found_at, slope = np.int64(0), np.int64(-1), 0.0
     for index in range(len(ages)):
         age = ages[index]
         if age == np.inf:
@@ -69,8 +70,23 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
                     above = middle
         fills = since[at]
         if at < last and ago[at] < inside:
-            fills += (since[at + 1] - since[at]) / (ago[at + 1] - ago[at]) * (inside - ago[at])
+            if at != found_at:  # a division takes longer than all else
+                found_at, slope = at, (since[at + 1] - since[at]) / (ago[at + 1] - ago[at])
+            fills += slope * (inside - ago[at])
         ages[index] = fills + scale * (age - inside) + 1e-6 * scale * inside
+
+
+@kernel
+def gather_history(
+    order: Longs, addresses: NDArray[np.uint32], ages: NDArray[np.uint32], written: NDArray[np.uint32],
+    out_addresses: Longs, out_ages: Doubles, out_written: Doubles,
+) -> None:  # fmt: skip
+    """Put accesses in ``order``, (n,), and write `NEVER` as infinity."""
+    for place in range(len(order)):
+        index = order[place]
+        out_addresses[place] = addresses[index]
+        out_ages[place] = ages[index]
+        out_written[place] = np.inf if written[index] == NEVER else float(written[index])
 
 
 @inline_kernel

@@ -21,6 +21,7 @@ class CodeLines:
     def __init__(self, config: MachineConfig) -> None:
         self._line_bits = config.l1i.line_bytes.bit_length() - 1
         self._last: deque[tuple[int, int, NDArray[np.uint32], NDArray[np.int64]]] = deque(maxlen=KEPT_INTERVALS)
+        self._by_address = self._first_lines = self._last_lines = np.zeros(0, np.int64)  # of all blocks
 
     def add(self, begin: int, ran: Intervals) -> None:
         """Add intervals, the first of which begins after ``begin`` instructions."""
@@ -39,19 +40,31 @@ class CodeLines:
         The last execution of a block in an interval is assumed to be as far from the interval's end as its executions
         are from one another on average.
         """
-        ages = np.full(facts.n_blocks, np.inf)
-        for begin, end, blocks, executions in self._last:
-            ages[blocks] = instructions - end + (end - begin) / (executions + 1)
-        ran = np.flatnonzero(np.isfinite(ages))
-        about = facts.blocks[ran]
-        first = about["pc"].astype(np.int64) >> self._line_bits
-        n_lines = (about["end_pc"].astype(np.int64) - 1 >> self._line_bits) - first + 1
-        within = np.arange(n_lines.sum()) - np.repeat(np.cumsum(n_lines) - n_lines, n_lines)
-        lines, ages = np.repeat(first, n_lines) + within, np.repeat(ages[ran], n_lines)
-        youngest_first = np.argsort(ages, kind="stable")
-        lines, place = np.unique(lines[youngest_first], return_index=True)
-        ages = ages[youngest_first][place]
-        return Touched(
-            (lines << self._line_bits).astype(np.uint32), np.minimum(ages, NEVER - 1).astype(np.uint32),
-            np.full(len(lines), NEVER, np.uint32),
+        from measure.cycle_close.code_lines_kernel import lines_of_code
+
+        self._extend(facts)
+        if not self._last:
+            return Touched(*(np.zeros(0, np.uint32) for _ in range(3)))
+        begins, ends, blocks, executions = zip(*self._last, strict=True)
+        room = int((self._last_lines - self._first_lines + 1).sum())
+        lines, ages = np.empty(room, np.int64), np.empty(room)
+        n = lines_of_code(
+            np.array(begins), np.array(ends), np.cumsum([0, *map(len, blocks)]), np.concatenate(blocks),
+            np.concatenate(executions), instructions, self._by_address, self._first_lines, self._last_lines,
+            np.empty(len(self._by_address)), lines, ages,
         )  # fmt: skip
+        return Touched(
+            (lines[:n] << self._line_bits).astype(np.uint32), np.minimum(ages[:n], NEVER - 1).astype(np.uint32),
+            np.full(n, NEVER, np.uint32),
+        )  # fmt: skip
+
+    def _extend(self, facts: BlockFacts) -> None:
+        """Take notice of new blocks."""
+        known = len(self._by_address)
+        if facts.n_blocks > known:
+            about = facts.blocks[known : facts.n_blocks]
+            first = about["pc"].astype(np.int64) >> self._line_bits
+            last = about["end_pc"].astype(np.int64) - 1 >> self._line_bits
+            self._first_lines = np.concatenate([self._first_lines, first])
+            self._last_lines = np.concatenate([self._last_lines, last])
+            self._by_address = np.argsort(self._first_lines, kind="stable")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emulator.errors import EmulatorError
-from emulator.gdb.debugger import Killed
+from emulator.gdb.killed import Killed
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig

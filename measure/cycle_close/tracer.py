@@ -8,7 +8,7 @@ interval gets the events of its phase's sample, or is *unsampled* when there is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
@@ -351,7 +351,10 @@ def reestimate(
     return [
         one
         if one.category is Category.SIMULATED or one.category in keep
-        else replace(one, source=source, events=each)
+        else Interval(
+            one.number, one.begin_instructions, one.end_instructions, one.phase, one.category, source, one.distance,
+            each,
+        )
         for one, each, source in zip(intervals, events, sources.tolist(), strict=True)
     ]
 

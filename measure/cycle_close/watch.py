@@ -65,7 +65,7 @@ class Keys:
 class Watch:
     """Shows the latest interval. p pauses, q ends the trace, g waits for gdb at ``gdb_port`` of the loopback (0: any).
 
-    While gdb is attached, running the program may raise `emulator.gdb.debugger.Killed`; then the trace must end.
+    While gdb is attached, running the program may raise `emulator.gdb.killed.Killed`; then the trace must end.
     """
 
     def __init__(self, console: Console, keys: Keys | None = None, gdb_port: int = 0) -> None:

@@ -445,6 +445,30 @@ print("numba" in sys.modules)
     assert done.stdout == "False\n", done.stderr
 
 
+@kernel
+def add_to(total: Any, values: Any, scale: float, grid: Tables) -> None:
+    for value in values:
+        total[0] += value * scale + grid.limit
+
+
+@kernel
+def call_times(function: int, argument: int, times: int) -> None:
+    for _ in range(times):
+        call_address(function, argument)
+
+
+def test_a_bound_kernel_is_called_by_address_and_reads_arrays_when_called() -> None:
+    total, values = np.zeros(1), np.array([1, 2])
+    bound = add_to.bound(total, values, 0.5, Tables(np.zeros(1), np.zeros((1, 1)), 3))
+    call_times(bound.function, bound.argument, 2)
+    assert total.tolist() == [2 * (1.5 + 6)]
+    values[:] = 10
+    bound()
+    assert total.tolist() == [15 + 16]
+    with pytest.raises(TypeError, match="argument values of add_to"):
+        add_to.bound(total, "no array", 0.5, Tables(np.zeros(1), np.zeros((1, 1)), 3))
+
+
 def test_code_is_kept_with_translations() -> None:
     total_of(np.zeros(4, np.int64))
     key_of: Callable[..., Any] = jit._compiler(cache_directory()).path_of

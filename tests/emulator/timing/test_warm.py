@@ -16,7 +16,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from emulator.timing.order_kernel import first_of_each, youngest_first
 from emulator.timing.warm import Fills, Touched
-from emulator.timing.warm_kernel import fifo_rate, random_rate, to_fills
+from emulator.timing.warm_kernel import fifo_rate, gather_history, random_rate, to_fills
 from tests.emulator.timing.timing_naive import NaiveCache
 from tests.emulator.timing.timing_programs import machines, programs, records, stream_of
 
@@ -221,3 +221,17 @@ def test_lines_are_ordered_and_told_apart_as_numpy_does(numbers: list[int], shif
     lines = ages.astype(np.int64) >> shift
     _, first = np.unique(lines, return_index=True)
     assert first_of_each(lines).tolist() == sorted(first.tolist())
+
+
+@EXAMPLES
+@given(st.lists(st.tuples(st.integers(0, NEVER), st.integers(0, NEVER), st.sampled_from([NEVER, 0, 5])), max_size=20))
+def test_a_history_is_put_in_order(accesses: list[tuple[int, int, int]]) -> None:
+    columns = np.array(accesses, np.uint32).reshape(-1, 3).T
+    addresses, ages, written = (np.ascontiguousarray(column) for column in columns)
+    order, n = np.random.default_rng(len(accesses)).permutation(len(accesses)), len(accesses)
+    found = np.zeros(n, np.int64), np.zeros(n), np.zeros(n)
+    gather_history(order, addresses, ages, written, *found)
+    expected = [accesses[index] for index in order]
+    assert found[0].tolist() == [one[0] for one in expected]
+    assert found[1].tolist() == [one[1] for one in expected]
+    assert found[2].tolist() == [np.inf if one[2] == NEVER else one[2] for one in expected]

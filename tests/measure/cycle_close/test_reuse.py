@@ -267,7 +267,7 @@ def test_typical_intervals_are_medoids(n: int, d: int, k: int, seed: int) -> Non
 @EXAMPLES
 @given(st.lists(st.dictionaries(st.integers(0, 4), st.integers(1, 50), max_size=4), min_size=1, max_size=5))
 def test_lines_of_code_are_as_old_as_their_youngest_block(executed: list[dict[int, int]]) -> None:
-    starts = [0x1000, 0x1018, 0x1020, 0x2000, 0x3FF0]  # 24 bytes each: some share lines of 32 bytes
+    starts = [0x2000, 0x1018, 0x1000, 0x1020, 0x3FF0]  # 24 bytes each: some share lines of 32 bytes
     blocks = np.zeros(len(starts), BLOCK_DTYPE)
     blocks["pc"], blocks["end_pc"] = starts, np.array(starts) + 24
     code = CodeLines(load_machine(MACHINES / "strongarm.yaml"))
