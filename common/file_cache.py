@@ -13,12 +13,14 @@ import functools
 import os
 import re
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from common import atomic_files
+from common.atomic_files import is_leftover
 
 DEFAULT_LIMIT_BYTES = 2 << 30
 LIMIT_VARIABLE = "PERTURBATION_CACHE_LIMIT"
@@ -27,7 +29,6 @@ OBJECTS, PROGRAMS = "translations", "programs"
 _MAGIC = b"RVKEPT1\n"
 _HEAD = struct.Struct("<8sI")
 _NAME = re.compile(r"[0-9a-f]{62}(\.[a-z]+)?")
-_TEMPORARY = ".new-"
 _ABANDONED_SECONDS = 3600  # a temporary file so old belongs to a process that was killed
 _LEDGER = "translations.size"  # bytes of both folders, under a lock
 _LEFT = 3 / 4  # fraction of the limit that stays in use after files have been removed
@@ -89,14 +90,7 @@ def write_checked(path: Path, body: bytes | Sequence[bytes]) -> None:
     checksum = functools.reduce(lambda sum_, part: zlib.crc32(part, sum_), parts, 0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines([_HEAD.pack(_MAGIC, checksum), *parts])
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            return
+        atomic_files.write_bytes(path, _HEAD.pack(_MAGIC, checksum), *parts, durable=False)
         _note(path.parent.parent.parent, _HEAD.size + sum(map(len, parts)))
     except OSError:
         return
@@ -173,7 +167,7 @@ def _remove_abandoned(base: Path) -> None:
     before = time.time() - _ABANDONED_SECONDS
     for folder in (OBJECTS, PROGRAMS):
         for entry in _entries(base / folder):
-            if entry.name.startswith(_TEMPORARY):
+            if is_leftover(entry.name):
                 with contextlib.suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_mtime < before:
                         os.unlink(entry.path)

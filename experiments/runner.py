@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from common.atomic_files import remove_leftovers
 from emulator.errors import EmulatorError
 from experiments.drawing import between_marks, save_small
 from experiments.reproduction import Reproduction, Task, load_reproduction, tasks_of
@@ -137,8 +138,8 @@ def run_tasks(tasks: Sequence[Task], directory: Path, jobs: int = 1, keep: bool 
     with console.status("building the programs"):
         for task in tasks:
             elf_of(task.catalogue, task.program)
-    for leftover in directory.glob("*/.*.part"):
-        leftover.unlink(missing_ok=True)
+    for folder in directory.glob("*/"):
+        remove_leftovers(folder)
     wanted = [rest for task in tasks if (rest := missing(task, directory, keep)) is not None]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not wanted) as progress:

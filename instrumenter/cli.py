@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from common.atomic_files import move_file, workspace
 
 if TYPE_CHECKING:
     from instrumenter.building.program_build import Generated
@@ -97,18 +97,16 @@ def _instrument(path: Path, out: Path, with_program: bool) -> None:
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     # Made beside its place and moved there when everything is done: a failure leaves nothing half-written.
-    with tempfile.TemporaryDirectory(
-        dir=out.parent, prefix=f".{out.name}-", ignore_cleanup_errors=True
-    ) as made:
+    with workspace(out.parent, f".{out.name}-") as made:
         for name, text in texts.items():
-            (Path(made) / name).write_text(text, "utf-8", "surrogateescape")
-        (Path(made) / "compile.sh").chmod(0o755)
+            (made / name).write_text(text, "utf-8", "surrogateescape")
+        (made / "compile.sh").chmod(0o755)
         if with_program:
-            inputs = [Path(made).resolve() / name for name in generated.files]
-            toolchain.link(inputs, own_flags, Path(made).resolve() / "program")
+            inputs = [made.resolve() / name for name in generated.files]
+            toolchain.link(inputs, own_flags, made.resolve() / "program")
         out.mkdir(exist_ok=True)
-        for path in sorted(Path(made).iterdir()):
-            os.replace(path, out / path.name)
+        for path in sorted(made.iterdir()):
+            move_file(path, out / path.name, durable=True)
     _report(spec, generated, out)
 
 

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from common.atomic_files import write_text
 from experiments.benchmarks.host import described, required_qemu, run
 
 ROOT = Path(__file__).parents[2]
@@ -142,10 +143,10 @@ def main() -> None:
                 if options.before is not None and "before" not in found:
                     found["before"] = measure_before(engines, program, kind, turns)
                 measured[key] = found
-                kept.write_text(json.dumps(measured, indent=1))
+                write_text(kept, json.dumps(measured, indent=1))
                 print(program_name, kind, {key: round(value, 3) for key, value in found.items()}, flush=True)
     head = f"Least of {options.repeats}; {described()}."
-    options.out.write_text("\n".join(["# Speed in corners", "", head, "", *table(measured)]) + "\n")
+    write_text(options.out, "\n".join(["# Speed in corners", "", head, "", *table(measured)]) + "\n")
     print(options.out.read_text())
 
 

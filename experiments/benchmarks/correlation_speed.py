@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from common.atomic_files import write_text
 from measure.perturbation.perturbation import outer_perturbation
 from measure.stats.correlation import spearman
 from measure.stats.synthetic import synthetic_program
@@ -83,7 +84,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if arguments.out:
-        arguments.out.write_text(text, encoding="utf-8")
+        write_text(arguments.out, text)
 
 
 if __name__ == "__main__":

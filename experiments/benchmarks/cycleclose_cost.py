@@ -32,6 +32,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from common.atomic_files import write_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -186,7 +188,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+        write_text(options.out, text + "\n")
 
 
 def tables(

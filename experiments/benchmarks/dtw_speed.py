@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from common.atomic_files import write_text
 from experiments.benchmarks.host import described
 from experiments.benchmarks.journal import Journal
 from measure.alignment.dtw import Method
@@ -180,7 +181,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if arguments.out:
-        arguments.out.write_text(text, encoding="utf-8")
+        write_text(arguments.out, text)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import write_text
 from common.file_cache import PROGRAMS as PROGRAMS_KEPT
 from experiments.benchmarks.host import QEMU_NAMES, described, qemu
 
@@ -291,7 +292,7 @@ def main() -> None:
     lines += list(table(results, engines))
     print("\n" + "\n".join(lines))
     if options.out is not None:
-        options.out.write_text("# Speed of emulation\n\n" + "\n".join(lines) + "\n")
+        write_text(options.out, "# Speed of emulation\n\n" + "\n".join(lines) + "\n")
     return None
 
 

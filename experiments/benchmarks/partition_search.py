@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from common.atomic_files import filling
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -113,7 +115,7 @@ def main() -> None:
             print(line)
             sys.stdout.flush()
     if options.csv:
-        with options.csv.open("w", newline="", encoding="utf-8") as file:
+        with filling(options.csv) as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(
                 ["mode", "n", "seed", "reference", "groups", "calls", "proof", "at_budget", "seconds"]

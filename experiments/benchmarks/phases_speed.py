@@ -29,6 +29,8 @@ from pathlib import Path
 
 import numpy as np
 
+from common.atomic_files import write_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -259,7 +261,8 @@ def main() -> None:
         shown = f" --rounds {options.rounds}" + (" --simpoint simpoint" if options.simpoint else "")
         title = f"{INTERVALS:,} intervals, k = 1 to {MAX_K}, {SEEDS} starts, one thread; processor seconds"
         call = f"python experiments/benchmarks/phases_speed.py{shown} --out results.md"
-        options.out.write_text(
+        write_text(
+            options.out,
             "\n".join([f"`{call}`", "", f"{title}, best of {options.rounds}.", "", *lines, ""])
         )
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from common.atomic_files import write_text
 from common.file_cache import PROGRAMS as PROGRAMS_KEPT
 from experiments.benchmarks.host import described, required_qemu, run
 from measure.programs.catalogue import ensure_sources, load_catalogue
@@ -134,7 +135,7 @@ def main() -> None:
                 ]
                 run(command, environment_for(folder / "cache"), stdin)
             measured[program] = measure(program, arguments, qemu, options.repeats, folder)
-            kept.write_text(json.dumps(measured, indent=1))
+            write_text(kept, json.dumps(measured, indent=1))
             print(program, measured[program], flush=True)
     lines = [
         "# Whole processes over QEMU's time, first to fifth run", "",
@@ -142,7 +143,7 @@ def main() -> None:
         "", "Wall-clock seconds:", "", *table(measured, ""),
         "", "Processor seconds:", "", *table(measured, " processor"),
     ]  # fmt: skip
-    options.out.write_text("\n".join(lines) + "\n")
+    write_text(options.out, "\n".join(lines) + "\n")
     print(options.out.read_text())
 
 

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import write_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -79,7 +81,7 @@ def main() -> None:
     lines += ["", f"Slowest: {slowest:.0f}, {slowest / BAR:.2f} of the bar."]
     print("\n".join(lines))
     if options.out:
-        options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_text(options.out, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

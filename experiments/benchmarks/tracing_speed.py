@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from common.atomic_files import write_text
 from emulator.analyzers.analysis_session import HookContext, Session
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.caches import CacheHierarchy
@@ -275,7 +276,7 @@ def main() -> None:
     lines = [f"Size `{options.size}`, best of {options.repeats}. {about}.", "", *table(results)]
     print("\n" + "\n".join(lines))
     if options.out is not None:
-        options.out.write_text("# Speed of tracing\n\n" + "\n".join(lines) + "\n")
+        write_text(options.out, "# Speed of tracing\n\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

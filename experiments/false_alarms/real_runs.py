@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from common.atomic_files import filling
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from measure.campaign.campaign_file import load_campaign
@@ -85,7 +87,7 @@ def main() -> None:
                 significant = result.p_value <= result.alpha
                 rows.append([number, result.kind, result.verdict, f"{result.p_value:.4f}", int(significant)])
                 print(*rows[-1], flush=True)
-    with (HERE / "real_runs.csv").open("w", newline="") as file:
+    with filling(HERE / "real_runs.csv") as made, made.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["campaign", "kind", "verdict", "p", "significant"])
         writer.writerows(rows)

@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 from root import ensure_root
 
+from common.atomic_files import filling, move_directory, write_text
 from measure.programs.source_archive import ProgramError
 
 HERE = Path(__file__).parent
@@ -245,7 +246,7 @@ def compiled_root(mirror: str | None = None) -> Path:
                "--invalidation-mode", "unchecked-hash", f"/{LIBRARY}"]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="cpython-") as work:
         inside(command, making, Path(work), [f"/{LIBRARY}"], 2)
-    making.rename(target)
+    move_directory(making, target)
     return target
 
 
@@ -264,13 +265,11 @@ def read_results() -> dict[str, list[Row]]:
 
 
 def write_results(results: dict[str, list[Row]]) -> None:
-    making = RESULTS.with_suffix(".making")
-    with open(making, "w", newline="") as file:
+    with filling(RESULTS) as part, part.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
         writer.writeheader()
         for module in MODULES:
             writer.writerows(asdict(row) for row in results.get(module, ()))
-    making.replace(RESULTS)
 
 
 def measured(
@@ -381,7 +380,7 @@ def main() -> None:
                 qemu = measured("under QEMU", in_qemu, root, work, module, arguments.seconds)
         results[module] = rows_of(module, ours, qemu)
         write_results(results)
-    PAGE.write_text(page(results, reasons))
+    write_text(PAGE, page(results, reasons))
 
 
 if __name__ == "__main__":

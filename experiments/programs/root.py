@@ -25,6 +25,7 @@ from pathlib import Path
 
 import yaml
 
+from common.atomic_files import move_directory, write_text
 from measure.programs.source_archive import Archive, ProgramError, fetch_archive, sources_directory
 
 HERE = Path(__file__).parent
@@ -195,7 +196,7 @@ def ensure_root(mirror: str | None = None) -> Path:
             target.write_text(text)
         for path, end in _MADE_LINKS.items():
             (making / path).symlink_to(end)
-        making.rename(root)
+        move_directory(making, root)
     return root
 
 
@@ -209,7 +210,7 @@ def main() -> None:
             apt = Apt(sources_directory() / "guests" / "apt", arguments.mirror)
             lines = apt.lock(yaml.safe_load(TABLE.read_text())["debian"])
             head = f"# Debian {SUITE}, {ARCHITECTURE}: name, version, architecture, SHA-256, file\n"
-            LOCK.write_text(head + "".join(f"{line}\n" for line in lines))
+            write_text(LOCK, head + "".join(f"{line}\n" for line in lines))
         print(ensure_root(arguments.mirror))
     except ProgramError as error:
         raise SystemExit(f"root.py: {error}") from None

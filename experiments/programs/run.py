@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 from root import LOCK, TABLE, ensure_root
 
+from common.atomic_files import filling, write_text
 from measure.programs.source_archive import ProgramError
 
 HERE = Path(__file__).parent
@@ -229,11 +230,11 @@ def read_results() -> dict[str, Row]:
 
 def write_results(rows: dict[str, Row]) -> None:
     ordered = [rows[name] for name in table() if name in rows]
-    with open(RESULTS, "w", newline="") as file:
+    with filling(RESULTS) as part, part.open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in ordered)
-    PAGE.write_text(page(ordered))
+    write_text(PAGE, page(ordered))
 
 
 def page(rows: list[Row]) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.atomic_files import write_text
 from emulator.errors import EmulatorError
 from experiments.benchmarks.emulation_speed import FLAGS, WORKLOADS, build, forget_programs
 from experiments.shade.campaign import Campaign, load_campaign
@@ -149,7 +150,7 @@ def perform(campaign: Campaign, bench: Bench, results: Path, keep: bool) -> None
         with table.open(newline="") as file:
             done = {tuple(row[name] for name in COLUMNS[:4]) for row in csv.DictReader(file)}
     else:
-        table.write_text(",".join(COLUMNS) + "\n")
+        write_text(table, ",".join(COLUMNS) + "\n")
     missing = [run for run in runs_of(campaign) if run.key not in done and bench.command(run) is not None]
     for program in campaign.programs:
         paths = {level: profiles / f"{program}-{level}.json" for level in campaign.levels}
@@ -159,7 +160,7 @@ def perform(campaign: Campaign, bench: Bench, results: Path, keep: bool) -> None
             bench.prepare(program, campaign.levels, campaign.size)
         for level in wanted:
             _say(f"{program}: level {level}, profile")
-            paths[level].write_text(json.dumps(bench.profile(program, level, campaign.size)))
+            write_text(paths[level], json.dumps(bench.profile(program, level, campaign.size)))
     for run in missing:
         seconds, told = bench.time(run)
         _say(f"{run.program} {run.way} ({run.size}): {seconds:.2f} s")

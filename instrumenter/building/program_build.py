@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import move_directory, workspace
 from common.source_digest import source_digest
 from common.suggestions import nearest
 from instrumenter.building.toolchain import (
@@ -309,8 +307,7 @@ def _build_into(
     toolchain: Toolchain,
 ) -> None:
     """Build in a directory beside ``place`` and move the result there."""
-    temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix="building-"))
-    try:
+    with workspace(place.parent) as temporary:
         for name, text in generated.files.items():
             (temporary / name).write_text(text, "utf-8", "surrogateescape")
         inputs = [temporary / name for name in generated.files]
@@ -327,8 +324,6 @@ def _build_into(
         toolchain.link(inputs, [*flags, *libraries], program)
         write_facts(temporary, generated.sites, generated.places, generated.warnings)
         keep_build(temporary, place, generated.layout)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_facts(
@@ -345,13 +340,8 @@ def write_facts(
 
 
 def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
-    """Move a complete build to its place in the cache."""
-    try:
-        os.rename(temporary, place)
-    except OSError:
-        if load_build(place, layout) is None:  # a damaged build is replaced, that of another process is not
-            shutil.rmtree(place, ignore_errors=True)
-            os.rename(temporary, place)
+    """Move a complete build to its place in the cache; a damaged one there is replaced."""
+    move_directory(temporary, place, lambda there: load_build(there, layout) is not None)
 
 
 def code_size(elf_path: Path) -> tuple[int, int]:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import workspace, write_text
 from common.source_digest import source_digest
 from instrumenter.building.program_build import (
     PACKAGE,
@@ -146,15 +146,12 @@ class ProjectRecipe:
         """Put the program of ``spec`` from the built ``tree`` into the cache of builds."""
         place = self._cache_path(spec)
         place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix="building-"))
-        try:
+        with workspace(place.parent) as temporary:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
                 sites, places, warnings = tree.check_counts(spec, temporary / "program")
             write_facts(temporary, sites, places, warnings)
             keep_build(temporary, place, spec.layout)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
         build = load_build(place, spec.layout)
         assert build is not None
         return build
@@ -209,7 +206,7 @@ class _Tree:
             environment = self._write_spec(spec, "spec.json")
             run_command(self.project.command, self._tree, environment, output)
             self._check_binary()
-            self._marker.write_text("{}\n")
+            write_text(self._marker, "{}\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise

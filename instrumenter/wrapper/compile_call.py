@@ -9,16 +9,16 @@ moved to their places when they are complete.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from common.atomic_files import move_file, workspace
 from common.source_digest import source_digest
 from instrumenter.building.program_build import RUNTIME, RUNTIME_FLAGS, add_places, padding_source
 from instrumenter.building.toolchain import (
@@ -85,24 +85,22 @@ class Wrapper:
         place = self._output = self.directory / name
         elsewhere = name == "-" or stage == "check" or (place.exists() and not place.is_file())
         folder = None if elsewhere else place.parent
-        try:
-            temporary = Path(tempfile.mkdtemp(prefix=".instrument-", dir=folder))
-        except OSError as error:
-            sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
-            return 1
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                temporary = stack.enter_context(workspace(folder, ".instrument-"))
+            except OSError as error:
+                sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
+                return 1
             made = temporary / f"{stem}{_ENDINGS[stage]}"
             if elsewhere:
                 place = self.directory / made.name
             counted = not elsewhere and bool(self.spec.metrics)
             status = self._compile(source, made, str(place), name, counted=counted)
             if status == 0 and not elsewhere:
-                os.replace(made, place)
+                move_file(made, place)
             elif status == 0 and name == "-" and stage == "assembly":
                 sys.stdout.buffer.write(made.read_bytes())
             return status
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def _compile(self, source: Token, made: Path, place: str, target: str, *, counted: bool) -> int:
         """Compile one source into ``made``, with counters if ``counted``.
@@ -196,7 +194,7 @@ class Wrapper:
         if status:
             errors = [line for line in err.decode("utf-8", "replace").splitlines() if "error:" in line]
             return errors[0] if errors else f"exit status {status}"
-        os.replace(result, made)
+        move_file(result, made)
         return None
 
     # --- linking
@@ -204,12 +202,12 @@ class Wrapper:
         """Compile the sources of a link command, and link; returns the exit status."""
         name = self.line.output or "a.out"
         place = self.directory / name
-        try:
-            temporary = Path(tempfile.mkdtemp(prefix=".instrument-", dir=place.parent))
-        except OSError as error:
-            sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
-            return 1
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                temporary = stack.enter_context(workspace(place.parent, ".instrument-"))
+            except OSError as error:
+                sys.stderr.write(f"instrument-cc: error: cannot write to {place.parent}: {error.strerror}\n")
+                return 1
             inputs: list[str] = []
             names: dict[Path, str] = {}
             single = len(self.line.sources) == 1
@@ -231,8 +229,6 @@ class Wrapper:
                 elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
                     inputs += token.words
             return self._link_inputs(inputs, temporary, place, names)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def _link_inputs(self, inputs: list[str], temporary: Path, place: Path, names: Mapping[Path, str]) -> int:
         """Link ``inputs`` with the runtime objects, and list the program; returns the exit status."""
@@ -248,7 +244,7 @@ class Wrapper:
         if status:
             return status
         digest = hashlib.sha256(made.read_bytes()).hexdigest()
-        os.replace(made, place)
+        move_file(made, place)
         if static:
             kinds = [kind for kind in Kind if kind not in (Kind.OUTPUT, Kind.LEFT_OUT)]
             words = self.line.words(*kinds)
@@ -280,11 +276,11 @@ class Wrapper:
         place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
         if not place.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-                source = Path(folder) / f"{part}.c"
+            with workspace(place.parent) as folder:
+                source = folder / f"{part}.c"
                 source.write_text(text)
                 self.toolchain.compile(source, flags, source.with_suffix(".o"))
-                os.replace(source.with_suffix(".o"), place)
+                move_file(source.with_suffix(".o"), place)
         return place
 
 

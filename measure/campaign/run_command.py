@@ -24,7 +24,7 @@ from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
 from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.programs.catalogue import ProgramError
-from measure.report.html import write_page
+from measure.report.html import render
 from measure.report.model import ReportData
 
 
@@ -172,7 +172,7 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")
-        write_page(data, directory / "report.html")
+        write_text_atomically(directory / "report.html", render(data))
     return Finished(result, outcome, data, directory)
 
 

@@ -7,7 +7,6 @@ started again makes only the missing runs.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from common.atomic_files import filling, remove_leftovers
 from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.errors import CampaignError, StoreError
 
@@ -33,38 +33,24 @@ create table if not exists runs (
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a file beside ``path``, flush it to the disk, and move it there.
+    """Let ``write`` fill a file that becomes ``path`` when it is whole and on the disk.
 
     Raises `StoreError` when the disk is full or not writable; nothing is left behind then.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with filling(path) as part:
+            write(part)
     except OSError as error:
-        with contextlib.suppress(OSError):  # a file system that is read-only refuses this, too
-            temporary.unlink(missing_ok=True)
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}; finished runs are kept. "
             "Make room or choose another directory with --out, then start again"
         ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_text_atomically(path: Path, text: str) -> None:
     """`write_atomically` for a text in UTF-8."""
     write_atomically(path, lambda to: to.write_text(text, encoding="utf-8"))
-
-
-def remove_leftovers(directory: Path) -> None:
-    """Remove the half-written files of killed processes from ``directory``."""
-    for leftover in directory.glob(".*.part"):
-        leftover.unlink(missing_ok=True)
 
 
 def check_file_place(path: Path) -> None:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from common.atomic_files import remove_leftovers
 from emulator.errors import EmulatorError
 from emulator.gdb.killed import Killed
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
-from measure.campaign.store import remove_leftovers, write_text_atomically
+from measure.campaign.store import write_text_atomically
 from measure.console.helper_process import HelperProcess
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar

@@ -14,7 +14,7 @@ from measure.campaign.terminal import print_result
 from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
-from measure.report.html import write_page
+from measure.report.html import render
 
 
 def run_perturb(
@@ -39,6 +39,6 @@ def run_perturb(
         text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")
-        write_page(data, directory / "report.html")
+        write_text_atomically(directory / "report.html", render(data))
     print_result(console, data)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")

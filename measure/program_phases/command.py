@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.store import remove_leftovers, write_atomically, write_text_atomically
+from common.atomic_files import remove_leftovers
+from measure.campaign.store import write_atomically, write_text_atomically
 from measure.cycle_close.job import Job, check_length
 from measure.errors import CampaignError
 from measure.program_phases.bbv import BasicBlockVectors

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from common.atomic_files import move_directory, move_file, workspace
 from common.file_cache import cache_directory
 
 DOWNLOAD_LIMIT_SECONDS = 600
@@ -95,14 +96,14 @@ def fetch_archive(archive: Archive, download: Downloader | None = None) -> Path:
     if path.is_file() and _sha256(path) == archive.sha256:
         return path
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="download-", dir=folder) as temporary:
+    with workspace(folder) as temporary:
         try:
-            (download or _DOWNLOADERS[archive.registry])(archive, Path(temporary))
+            (download or _DOWNLOADERS[archive.registry])(archive, temporary)
         except ProgramError as error:
             raise ProgramError(f"{error}\nWithout a network, put {archive.file} there as {path}") from error
-        fetched = Path(temporary) / archive.file
+        fetched = temporary / archive.file
         if not fetched.is_file():
-            got = ", ".join(sorted(entry.name for entry in Path(temporary).iterdir())) or "nothing"
+            got = ", ".join(sorted(entry.name for entry in temporary.iterdir())) or "nothing"
             raise ProgramError(f"{archive}: got {got} from the registry, expected {archive.file}")
         found = _sha256(fetched)
         if found != archive.sha256:
@@ -110,7 +111,7 @@ def fetch_archive(archive: Archive, download: Downloader | None = None) -> Path:
                 f"{archive}: {archive.file} has SHA-256 {found}, expected {archive.sha256}; "
                 "it was deleted. Correct the catalogue only if you know why the file changed"
             )
-        os.replace(fetched, path)
+        move_file(fetched, path)
     return path
 
 
@@ -125,17 +126,9 @@ def unpack_archive(archive: Archive, path: Path, patterns: Sequence[str]) -> Pat
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix="unpack-", dir=target.parent))
-    try:
+    with workspace(target.parent) as temporary:
         _extract(archive, path, patterns, temporary)
-        temporary.chmod(0o755)
-        try:
-            temporary.rename(target)
-        except OSError:
-            if not target.is_dir():  # otherwise another process was faster: same content, same name
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        move_directory(temporary, target)
     return target
 
 

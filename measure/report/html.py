@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,23 +16,6 @@ from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
 from measure.report.model import ReportData, VariantReport
 from measure.report.style import as_data_uri, short
-
-
-def write_page(data: ReportData, path: Path) -> None:
-    """Write the page to ``path``, whole or not at all."""
-    text = render(data)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".report-", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def render(data: ReportData) -> str:

@@ -133,7 +133,7 @@ def test_many_processes_at_once(directory: Path, tmp_path: Path) -> None:
     ]
     assert [process.wait(60) for process in processes] == [0] * 4
     assert 0 < total(directory) <= 300 << 10
-    assert not list(directory.rglob(f"{kept._TEMPORARY}*"))
+    assert not list(directory.rglob(".*.part"))
 
 
 def strangers(directory: Path) -> list[Path]:
@@ -170,7 +170,7 @@ def test_nobody_elses_files_are_removed(directory: Path) -> None:
 def test_abandoned_temporary_files_go(directory: Path) -> None:
     write_checked(path_of(directory, 1), b"ours")
     folder = path_of(directory, 1).parent
-    old, new = folder / ".new-old", folder / ".new-new"
+    old, new = folder / ".old.1-0.part", folder / ".new.2-0.part"
     for path in (old, new):
         path.write_bytes(b"RVK")
     age(old, 7200)
