@@ -176,11 +176,11 @@ def _some_pairs(directory: Path, reference: int) -> list[Pair]:
     made, outcome = load_results(directory)
     assert made.truth is not None
     runs = sorted(outcome.runs, key=lambda run: run.spec.replicate)
-    baselines = [run for run in runs if run.spec.group == BASELINE]
+    baselines = [run for run in runs if run.spec.variant == BASELINE]
     curve = made.truth.calibration.curve
     others = [baselines[reference + 2]]
     for variant in made.plan.campaign.variant_sets():
-        group = [run for run in runs if run.spec.group == variant]
+        group = [run for run in runs if run.spec.variant == variant]
         others.append(group[reference % len(group)])
     return [(baselines[reference], other, curve) for other in others]
 
@@ -190,7 +190,7 @@ def _penalties(directory: Path) -> list[dict[str, Any]]:
     hardware = pairs[0][0].spec.hardware_metrics
     return [
         {
-            "group": pair[1].spec.group, "penalty": penalty,
+            "group": pair[1].spec.variant, "penalty": penalty,
             "error_records": typical_error([pair], hardware, "penalty", penalty),
         }
         for pair in pairs

@@ -56,7 +56,7 @@ def collect(
         if outcome.failures:
             failure = outcome.failures[0]
             raise MeasureError(
-                f"{directory.name}: {len(outcome.failures)} runs failed, the first of {failure.spec.group}: "
+                f"{directory.name}: {len(outcome.failures)} runs failed, the first of {failure.spec.variant}: "
                 f"{failure.reason}"
             )
         for name, table in tabulate(plan, outcome, directory / "comparisons", console).items():
@@ -68,7 +68,7 @@ def tabulate(plan: Plan, outcome: Outcome, kept: Path, console: Console) -> dict
     from rich.progress import track
 
     campaign, hardware = plan.campaign, plan.campaign.hardware_metrics
-    keys = {(spec.group, spec.replicate): key for spec, key in zip(plan.specs, plan.keys, strict=True)}
+    keys = {(spec.variant, spec.replicate): key for spec, key in zip(plan.specs, plan.keys, strict=True)}
     groups = {group: _group(outcome.runs, group) for group in (BASELINE, *campaign.variant_sets())}
     baselines = groups[BASELINE]
     tables: dict[str, list[Any]] = {name: [] for name in TABLES}
@@ -131,7 +131,7 @@ def _added(campaign: Campaign, group: str) -> tuple[str, ...]:
 
 
 def _group(runs: Sequence[Run], group: str) -> list[Run]:
-    return sorted((run for run in runs if run.spec.group == group), key=lambda run: run.spec.replicate)
+    return sorted((run for run in runs if run.spec.variant == group), key=lambda run: run.spec.replicate)
 
 
 def _compare(

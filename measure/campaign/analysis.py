@@ -28,7 +28,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     """Compare every variant with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
     campaign = plan.campaign
     hardware = campaign.hardware_metrics
-    baselines = _group(outcome.runs, BASELINE)
+    baselines = _runs_of(outcome.runs, BASELINE)
     if len(baselines) < 2:
         raise MeasureError(
             f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with"
@@ -39,7 +39,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     variants = []
     aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
     for name, metrics in campaign.variant_sets().items():
-        runs = _group(outcome.runs, name)
+        runs = _runs_of(outcome.runs, name)
         if not runs:
             continue
         progress(f"{name}: within runs")
@@ -100,16 +100,16 @@ def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[M
 def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
     """Findings on uninformative hardware and software metrics, the gravest first."""
     sets = plan.campaign.variant_sets()
-    by_group = {group: _group(outcome.runs, group) for group in (BASELINE, *sets)}
-    by_group = {group: runs for group, runs in by_group.items() if runs}
+    by_variant = {variant: _runs_of(outcome.runs, variant) for variant in (BASELINE, *sets)}
+    by_variant = {variant: runs for variant, runs in by_variant.items() if runs}
     hardware = plan.campaign.hardware_metrics
-    tables = {group: [run.trace.columns(hardware) for run in runs] for group, runs in by_group.items()}
+    tables = {variant: [run.trace.columns(hardware) for run in runs] for variant, runs in by_variant.items()}
     found = metric_findings(tables, hardware, "hardware")
     for metric in plan.campaign.software_metrics:
         counted = {
-            group: [run.trace.columns((metric,)) for run in runs]
-            for group, runs in by_group.items()
-            if metric in sets.get(group, ())
+            variant: [run.trace.columns((metric,)) for run in runs]
+            for variant, runs in by_variant.items()
+            if metric in sets.get(variant, ())
         }
         found += metric_findings(counted, (metric,), "software")
     return tuple(sorted(found, key=lambda one: one.rank))
@@ -118,10 +118,10 @@ def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
 def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
     """The counts of each variant's counters, by variant."""
     specs = plan.campaign.software_metrics
-    baseline = float(np.mean([run.total_instructions for run in _group(outcome.runs, BASELINE)]))
+    baseline = float(np.mean([run.total_instructions for run in _runs_of(outcome.runs, BASELINE)]))
     found = {}
     for variant, metrics in plan.campaign.variant_sets().items():
-        runs = _group(outcome.runs, variant)
+        runs = _runs_of(outcome.runs, variant)
         sums = tuple(m for m in metrics if specs[m].add is not None or specs[m].event == "alloc_bytes")
         events = {
             metric: float(np.mean([run.trace.columns((metric,)).sum() for run in runs]))
@@ -133,8 +133,8 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
     return found
 
 
-def _group(runs: Sequence[Run], group: str) -> list[Run]:
-    return sorted((run for run in runs if run.spec.group == group), key=lambda run: run.spec.replicate)
+def _runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
+    return sorted((run for run in runs if run.spec.variant == variant), key=lambda run: run.spec.replicate)
 
 
 def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
@@ -179,7 +179,7 @@ def _findings(
                 sentences += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
         if verdict == "perturbed":
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file)
-    sentences += [f"A run of {failure.spec.group} failed: {failure.reason}" for failure in outcome.failures[:3]]
+    sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     sentences += [f"A counter may miss events: {warning}" for warning in missed]
     sentences += outcome.warnings
@@ -212,7 +212,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
-        ("builds", ", ".join(f"{group} {layouts[0].key[:12]}" for group, layouts in plan.builds.items())),
+        ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
         (
             "simulated",
@@ -236,7 +236,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
-            {"group": f.spec.group, "replicate": f.spec.replicate, "reason": f.reason}
+            {"group": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason}
             for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
@@ -322,14 +322,14 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "problem": {
                         "enum": ["no events", "constant", "tied"],
                         "description": "no events: 0 in every record; constant: one value in all records of a run; "
-                        f"tied: one value in more than {TIED:.0%} of the records, in the mean over a group's runs",
+                        f"tied: one value in more than {TIED:.0%} of the records, in the mean over a variant's runs",
                     },
                     "groups": {"type": "array", "items": {"type": "string"}},
                     "share": {
                         "type": "number",
                         "description": "Of records that hold the most frequent value",
                     },
-                    "runs": {"type": "integer", "description": "Number of runs of these groups"},
+                    "runs": {"type": "integer", "description": "Number of runs of these variants"},
                     "records": {"type": "integer", "description": "Number of records in these runs"},
                     "events": {"type": "number", "description": "Sum over these records"},
                     "text": {"type": "string"},
@@ -338,7 +338,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "hardware_metrics": {"type": "array", "items": {"type": "string"}},
         "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
-        "failures": {"type": "array", "description": "Group, replicate and reason of each failed run"},
+        "failures": {"type": "array", "description": "Variant (as `group`), replicate and reason of each failed run"},
         "variants": {
             "type": "object",
             "additionalProperties": {

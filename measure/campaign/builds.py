@@ -1,4 +1,4 @@
-"""Builds the programs of a campaign: each group's, in the code layouts that its runs use, several at once.
+"""Builds the programs of a campaign: each variant's, in the code layouts that its runs use, several at once.
 
 `measure.campaign.plan` draws the layout of each run; `instrumenter` builds a program.
 """
@@ -75,23 +75,23 @@ class Builds:
         self._made: dict[tuple[str, int], Build] = {}
 
     def __getitem__(self, wanted: tuple[str, int]) -> Build:
-        """The program of a group in a layout. Raises as `make`."""
+        """The program of a variant in a layout. Raises as `make`."""
         if wanted not in self._made:
             self.make([wanted])
         return self._made[wanted]
 
     def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
-        """Build those of ``wanted``, pairs of group and layout, that are not in the cache.
+        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
 
         Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
         """
         missing = []
-        for group, layout in dict.fromkeys(wanted):
-            found = self._recipe.find(self._specs(group), self._offsets[layout])
+        for variant, layout in dict.fromkeys(wanted):
+            found = self._recipe.find(self._specs(variant), self._offsets[layout])
             if found is None:
-                missing.append((group, layout))
+                missing.append((variant, layout))
             else:
-                self._made[group, layout] = found
+                self._made[variant, layout] = found
         if not missing:
             return
         self._begin()
@@ -113,8 +113,8 @@ class Builds:
                 end_now(pool)
                 raise
 
-    def _specs(self, group: str) -> dict[str, MetricSpec]:
-        return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[group]}
+    def _specs(self, variant: str) -> dict[str, MetricSpec]:
+        return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
 
     def _ordered(self, wanted: tuple[str, int]) -> tuple[dict[str, MetricSpec], int]:
         return self._specs(wanted[0]), self._offsets[wanted[1]]
@@ -123,9 +123,9 @@ class Builds:
         """Collect the built programs; raise a failure in the campaign's terms, with file and line."""
         from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
 
-        for (group, layout), build in zip(wanted, builds, strict=True):
+        for (variant, layout), build in zip(wanted, builds, strict=True):
             try:
-                self._made[group, layout] = build()
+                self._made[variant, layout] = build()
             except SpecError as error:
                 metric = error.metric
                 where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
@@ -143,11 +143,11 @@ class Builds:
         return self._document.where("program", *build)
 
     def facts(self) -> dict[str, tuple[BuildFacts, ...]]:
-        """For each group, the facts of each layout that was built."""
-        found: dict[str, list[BuildFacts]] = {group: [] for group in self._metrics}
-        for (group, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
-            found[group].append(BuildFacts(build.key, build.static_instructions, build.warnings))
-        return {group: tuple(facts) for group, facts in found.items()}
+        """For each variant, the facts of each layout that was built."""
+        found: dict[str, list[BuildFacts]] = {variant: [] for variant in self._metrics}
+        for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
+            found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings))
+        return {variant: tuple(facts) for variant, facts in found.items()}
 
 
 _worker_recipe: Recipe | ProjectRecipe | None = None

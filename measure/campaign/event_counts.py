@@ -184,9 +184,9 @@ def print_counts(path: Path, console: Console) -> None:
     console.print(table)
     sets = campaign.model_copy(update={"cumulative": None}).variant_sets()
     by_metric = {one.metric: one.events for one in counted.metrics}
-    for group, metrics in sets.items():
+    for variant, metrics in sets.items():
         total = sum(by_metric[metric] for metric in metrics)
-        console.print(f"- {escape(group)}: {total:,} events a run", highlight=False)
+        console.print(f"- {escape(variant)}: {total:,} events a run", highlight=False)
     console.print(f"The run took {counted.seconds:.1f} s; nothing was kept.", style="dim")
 
 

@@ -26,10 +26,10 @@ from measure.programs.catalogue import ensure_project
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a campaign in the order of their execution, and the program of each group.
+    """All runs of a campaign in the order of their execution, and the program of each variant.
 
-    ``keys``: `content_keys` of the specs; ``builds``: by group, one per code layout in use; ``campaign_file``: path of
-    the campaign file, empty if unknown.
+    ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
+    of the campaign file, empty if unknown.
     """
 
     campaign: Campaign
@@ -78,7 +78,7 @@ def make_plan(
     target: str = "emulated",
     begin: Callable[[], None] = lambda: None,
 ) -> Plan:
-    """Check the campaign against machine and program, build every group's program, and list the runs.
+    """Check the campaign against machine and program, build every variant's program, and list the runs.
 
     ``begin`` is called before the first build, if one is needed. Raises `CampaignError` for unknown metrics and for
     programs that do not build, `MeasureError` when the compiler itself does not work.
@@ -101,19 +101,19 @@ def make_plan(
         # Of a metric that is given twice, the second time is wrong.
         raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
     stdin, arguments, files = program_input(campaign.program)
-    groups = [(BASELINE, n) for n in range(campaign.baselines)]
-    groups += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
-    layouts = [_layout(campaign, group, replicate) for group, replicate in groups]
+    numbered = [(BASELINE, n) for n in range(campaign.baselines)]
+    numbered += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
+    layouts = [_layout(campaign, variant, replicate) for variant, replicate in numbered]
     builds = Builds(campaign, document, config.clock_hz, notify, begin)
-    builds.make([(group, layout) for (group, _), layout in zip(groups, layouts, strict=True)])
+    builds.make([(variant, layout) for (variant, _), layout in zip(numbered, layouts, strict=True)])
     specs = []
     interval, unit = campaign.sampling.interval
-    for (group, replicate), layout in zip(groups, layouts, strict=True):
-        entropy = _entropy(campaign.seed, group, replicate)
-        build = builds[group, layout]
+    for (variant, replicate), layout in zip(numbered, layouts, strict=True):
+        entropy = _entropy(campaign.seed, variant, replicate)
+        build = builds[variant, layout]
         specs.append(
             RunSpec(
-                group=group,
+                variant=variant,
                 replicate=replicate,
                 seed=int(np.random.default_rng(entropy).integers(1 << 31)),
                 build_key=build.key,
@@ -143,14 +143,14 @@ def make_plan(
     )
 
 
-def _entropy(seed: int, group: str, replicate: int) -> list[int]:
+def _entropy(seed: int, variant: str, replicate: int) -> list[int]:
     """Seed of a run's random numbers; independent of other runs, so that adding runs changes no other run."""
-    return [seed, replicate] if group == BASELINE else [seed, replicate, zlib.crc32(group.encode())]
+    return [seed, replicate] if variant == BASELINE else [seed, replicate, zlib.crc32(variant.encode())]
 
 
-def _layout(campaign: Campaign, group: str, replicate: int) -> int:
+def _layout(campaign: Campaign, variant: str, replicate: int) -> int:
     """Index of the code layout of a run."""
-    rng = np.random.default_rng([*_entropy(campaign.seed, group, replicate), 1])
+    rng = np.random.default_rng([*_entropy(campaign.seed, variant, replicate), 1])
     return int(rng.integers(campaign.noise.code_layouts))
 
 

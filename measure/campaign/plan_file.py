@@ -16,14 +16,14 @@ from measure.campaign.store import write_text_atomically
 from measure.errors import CampaignError
 
 FILE_NAME = "plan.json"
-_FORMAT = "perturbation-plan-1"
+_FORMATS = ("perturbation-plan-1", "perturbation-plan-2")  # of version 1 the reader of specs knows a key
 
 
 def save_plan(plan: Plan, directory: Path) -> None:
     """Write ``directory``/plan.json. Raises `StoreError` when the disk is full."""
     text = json.dumps(
         {
-            "format": _FORMAT,
+            "format": _FORMATS[-1],
             "campaign_file": plan.campaign_file,
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
@@ -31,7 +31,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
             "runs": [
                 {"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)
             ],
-            "builds": {group: [asdict(one) for one in layouts] for group, layouts in plan.builds.items()},
+            "builds": {variant: [asdict(one) for one in layouts] for variant, layouts in plan.builds.items()},
         },
         indent=1,
     )
@@ -51,8 +51,8 @@ def load_plan(directory: Path) -> Plan:
         ) from None
     try:
         saved = json.loads(text)
-        if saved["format"] != _FORMAT:
-            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT!r}")
+        if saved["format"] not in _FORMATS:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
         return Plan(
             Campaign.model_validate(saved["campaign"]),
             saved["machine_text"],
@@ -60,11 +60,11 @@ def load_plan(directory: Path) -> Plan:
             tuple(RunSpec.from_json(run["spec"]) for run in saved["runs"]),
             tuple(run["key"] for run in saved["runs"]),
             {
-                group: tuple(
+                variant: tuple(
                     BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]))
                     for one in layouts
                 )
-                for group, layouts in saved["builds"].items()
+                for variant, layouts in saved["builds"].items()
             },
             saved.get("campaign_file", ""),
         )

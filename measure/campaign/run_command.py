@@ -65,7 +65,7 @@ def _failure_text(failures: Sequence[Failure]) -> str:
     """A sentence on the runs that failed; empty when none did."""
     if not failures:
         return ""
-    return f"{len(failures)} runs failed, the first of {failures[0].spec.group}: {failures[0].reason}"
+    return f"{len(failures)} runs failed, the first of {failures[0].spec.variant}: {failures[0].reason}"
 
 
 def run_campaign(
@@ -163,7 +163,7 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
     """Analyse the runs, and write the summary and the report."""
     if outcome.failures:
         first = outcome.failures[0]
-        if not any(run.spec.group != first.spec.group for run in outcome.runs):
+        if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
             raise RunError(_failure_text(outcome.failures))
     with Status(console, "comparing runs") as status:
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-BASELINE = "baseline"  # the group of runs without software metrics
+BASELINE = "baseline"  # in place of a variant: runs without software metrics
 PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
 SCHEMA_VERSION = 1
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
@@ -60,13 +60,13 @@ class RunNoise:
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
 
-    ``group``: `BASELINE` or the variant; ``binary`` and ``build_key``: the program as built for the group;
+    ``variant``: the variant or `BASELINE`; ``binary`` and ``build_key``: the program as built for the variant;
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
     """
 
-    group: str
+    variant: str
     replicate: int
     seed: int
     build_key: str
@@ -90,12 +90,15 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
-        """The spec that `dataclasses.asdict` turned into plain JSON types. Raises `TypeError` for other fields."""
+        """The spec that `dataclasses.asdict` turned into plain JSON types. Raises `TypeError` for other fields.
+
+        Files of format 1 call the variant "group".
+        """
 
         def frozen(value: Any) -> Any:
             return tuple(frozen(item) for item in value) if isinstance(value, list) else value
 
-        fields = {name: frozen(value) for name, value in saved.items()}
+        fields = {"variant" if name == "group" else name: frozen(value) for name, value in saved.items()}
         fields["noise"] = RunNoise(**fields.get("noise", {}))
         fields["counters"] = tuple(CounterPlace(*place) for place in fields["counters"])
         fields["probes"] = tuple(
@@ -107,7 +110,7 @@ class RunSpec:
     def identity(self) -> dict[str, Any]:
         """Everything that the trace depends on; paths and names without influence are left out."""
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
-        for key in ("binary", "group", "machine_name"):
+        for key in ("binary", "variant", "machine_name"):
             del fields[key]
         for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
             if not fields[key]:

@@ -24,10 +24,10 @@ from common.atomic_files import filling, remove_leftovers
 from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.errors import CampaignError, StoreError
 
-_FORMAT = "perturbation-trace-1"
+_FORMATS = ("perturbation-trace-1", "perturbation-trace-2")
 _LEDGER = """
 create table if not exists runs (
-    key text primary key, run_group text, replicate integer, state text, reason text,
+    key text primary key, variant text, replicate integer, state text, reason text,
     finished_at real, seconds real
 )"""
 
@@ -140,7 +140,7 @@ class Store:
         self._record(key, spec, "failed", reason, None)
 
     def _record(self, key: str, spec: RunSpec, state: str, reason: str | None, seconds: float | None) -> None:
-        row = (key, spec.group, spec.replicate, state, reason, time.time(), seconds)
+        row = (key, spec.variant, spec.replicate, state, reason, time.time(), seconds)
         try:
             self._ledger.execute("insert or replace into runs values (?, ?, ?, ?, ?, ?, ?)", row)
         except sqlite3.Error as error:
@@ -171,7 +171,7 @@ def _write_parquet(path: Path, run: Run) -> None:
     columns: dict[str, Any] = trace.boundary_columns()
     columns |= {metric: trace.values[:, n] for n, metric in enumerate(trace.metrics)}
     about = {
-        "format": _FORMAT, "metrics": list(trace.metrics), "spec": asdict(run.spec),
+        "format": _FORMATS[-1], "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
         "seconds": run.seconds, "stdout_tail": run.stdout_tail,
     }  # fmt: skip
@@ -185,8 +185,8 @@ def _read_parquet(path: Path, spec: RunSpec) -> Run:
 
     table = pq.read_table(path, page_checksum_verification=True)
     about = json.loads((table.schema.metadata or {}).get(b"perturbation", b"{}"))
-    if about.get("format") != _FORMAT:
-        raise ValueError(f"got format {about.get('format')!r}, expected {_FORMAT!r}")
+    if about.get("format") not in _FORMATS:
+        raise ValueError(f"got format {about.get('format')!r}, expected one of {', '.join(_FORMATS)}")
     metrics = tuple(about["metrics"])
     if metrics != spec.metrics:
         raise ValueError(f"got metrics {', '.join(metrics)}, expected {', '.join(spec.metrics)}")

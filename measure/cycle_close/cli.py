@@ -172,7 +172,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     if outcome.failures:
         first = outcome.failures[0]
         console.print(
-            f"{len(outcome.failures)} runs failed, the first of {first.spec.group}: {first.reason}",
+            f"{len(outcome.failures)} runs failed, the first of {first.spec.variant}: {first.reason}",
             style="red",
         )
     with Status(console, "comparing runs") as status:

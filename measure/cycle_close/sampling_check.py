@@ -187,23 +187,23 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
     specs = []
     for spec in plan.specs:
         extra = spec.replicate - check.baselines
-        group, replicate = (BASELINE, spec.replicate) if extra < 0 else (
+        variant, replicate = (BASELINE, spec.replicate) if extra < 0 else (
             names[extra // check.replicates], extra % check.replicates
         )  # fmt: skip
         specs.append(replace(
-            spec, group=group, replicate=replicate, extra_columns=(SIMULATED,),
-            interval=length if extra < 0 else configurations[group].every or length,
-            cycleclose=_settings(configurations, group),
+            spec, variant=variant, replicate=replicate, extra_columns=(SIMULATED,),
+            interval=length if extra < 0 else configurations[variant].every or length,
+            cycleclose=_settings(configurations, variant),
         ))  # fmt: skip
     return replace(plan, specs=tuple(specs), keys=content_keys(specs))
 
 
 def _settings(
-    configurations: dict[str, SamplingConfiguration], group: str
+    configurations: dict[str, SamplingConfiguration], variant: str
 ) -> tuple[tuple[str, Any], ...]:
-    if group == BASELINE:
+    if variant == BASELINE:
         return (("everything", True),)
-    return tuple(sorted(configurations[group].model_dump(exclude={"every"}).items()))
+    return tuple(sorted(configurations[variant].model_dump(exclude={"every"}).items()))
 
 
 def analyse_check(
@@ -211,7 +211,7 @@ def analyse_check(
 ) -> list[SamplingResult]:
     """Compare every configuration with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
     metrics = check.hardware_metrics
-    baselines = [run for run in outcome.runs if run.spec.group == BASELINE]
+    baselines = [run for run in outcome.runs if run.spec.variant == BASELINE]
     if len(baselines) < 2:
         raise MeasureError(f"{len(baselines)} full simulations succeeded, expected at least 2")
     values = [run.trace.columns(metrics) for run in baselines]
@@ -221,7 +221,7 @@ def analyse_check(
     correlations: dict[int, Any] = {}
     results = []
     for name, configuration in check.all_configurations().items():
-        runs = [run for run in outcome.runs if run.spec.group == name]
+        runs = [run for run in outcome.runs if run.spec.variant == name]
         if not runs:
             continue
         mine = [run.trace.columns(metrics) for run in runs]

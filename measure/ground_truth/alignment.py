@@ -43,7 +43,7 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
     Needs at least two baselines whose reference events were counted.
     """
     reference, second = baselines[0], baselines[1]
-    groups = list(dict.fromkeys(run.spec.group for run in runs))
+    groups = list(dict.fromkeys(run.spec.variant for run in runs))
     by_group = {BASELINE: list(baselines[1 : 1 + RUNS_PER_GROUP])}
     by_group |= {group: _first_runs(runs, group, RUNS_PER_GROUP) for group in groups}
     compared = [run for group in by_group.values() for run in group]
@@ -125,7 +125,7 @@ def _estimate_error(reference: Run, run: Run, curve: EventCurve) -> float:
 
 
 def _first_runs(runs: Sequence[Run], group: str, most: int) -> list[Run]:
-    return [run for run in runs if run.spec.group == group][:most]
+    return [run for run in runs if run.spec.variant == group][:most]
 
 
 def _interleaved(

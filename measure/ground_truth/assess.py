@@ -50,10 +50,10 @@ def assess(
     """
     campaign, calibration = prepared.plan.campaign, prepared.calibration
     ordered = sorted(runs, key=lambda run: run.spec.replicate)
-    baselines = [run for run in ordered if run.spec.group == BASELINE]
-    sampled = [run for run in ordered if run.spec.group == SAMPLED]
+    baselines = [run for run in ordered if run.spec.variant == BASELINE]
+    sampled = [run for run in ordered if run.spec.variant == SAMPLED]
     variants = campaign.variant_sets()
-    instrumented = [run for name in variants for run in ordered if run.spec.group == name]
+    instrumented = [run for name in variants for run in ordered if run.spec.variant == name]
     if len(baselines) < 2 or not instrumented:
         raise MeasureError(
             f"got {len(baselines)} successful baselines and {len(instrumented)} successful instrumented runs, expected "
@@ -72,7 +72,7 @@ def assess(
     exact = frozenset(prepared.exact)
     software = []
     for name, metrics in variants.items():
-        group = [run for run in instrumented if run.spec.group == name]
+        group = [run for run in instrumented if run.spec.variant == name]
         if group:
             software.append(_software(prepared, name, metrics, baselines, group, exact))
     some = [*baselines[:RUNS_READ], *(run for run in instrumented if run.spec.replicate < RUNS_READ)]
@@ -116,7 +116,7 @@ def with_ground_truth(
     """
     truth = assess(prepared, runs, progress)
     first = min(
-        (run for run in runs if run.spec.group == BASELINE), key=lambda run: run.spec.replicate
+        (run for run in runs if run.spec.variant == BASELINE), key=lambda run: run.spec.replicate
     )  # fmt: skip
     campaign, exact = prepared.plan.campaign, frozenset(prepared.exact)
     software = [

@@ -165,7 +165,7 @@ def _check(machine: Machine, spec: RunSpec) -> None:
     assert machine.ending is not None
     if machine.ending.status:
         raise MeasureError(
-            f"a run of {spec.group} failed: {machine.ending.message or f'exit status {machine.ending.status}'}"
+            f"a run of {spec.variant} failed: {machine.ending.message or f'exit status {machine.ending.status}'}"
         )
 
 

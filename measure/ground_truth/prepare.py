@@ -30,14 +30,14 @@ SAMPLED = "baseline by the other sampler"
 """Group of the runs that show what the sampler changes."""
 EVERYTHING = "everything"
 MOST_VARIANTS = 6
-_FORMAT = "perturbation-ground-truth-1"
+_FORMATS = ("perturbation-ground-truth-1", "perturbation-ground-truth-2")
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A plan whose runs have probes, and what else the ground truth needs.
 
-    ``plan``: the campaign's own, with probes; ``sampler_specs``: baselines by the other sampler, of group `SAMPLED`;
+    ``plan``: the campaign's own, with probes; ``sampler_specs``: baselines by the other sampler, of variant `SAMPLED`;
     ``sampler_why_not``: why there are none; ``exact``: software metrics with an exact probe; ``refused``: those
     without, and why.
     """
@@ -77,11 +77,11 @@ def prepare(
     if not campaign.variant_sets():
         raise CampaignError(f"{document.path}: ground truth needs software metrics, got none")
     calibrated = make_plan(_everything(campaign), document, notify, target)
-    plain = next(spec for spec in calibrated.specs if spec.group == BASELINE)
-    counting = next(spec for spec in calibrated.specs if spec.group == EVERYTHING)
+    plain = next(spec for spec in calibrated.specs if spec.variant == BASELINE)
+    counting = next(spec for spec in calibrated.specs if spec.variant == EVERYTHING)
     other, why_not = other_mode(campaign)
     others = make_plan(other, document, notify, target) if other is not None else None
-    variants = list({spec.group: spec for spec in reversed(plan.specs)}.values())[: MOST_VARIANTS + 1]
+    variants = list({spec.variant: spec for spec in reversed(plan.specs)}.values())[: MOST_VARIANTS + 1]
     sampled = [others.specs[0]] if others is not None else []
     programs = [*plan.specs, *(others.specs if others is not None else ())]
     calibration = calibrate(
@@ -94,7 +94,7 @@ def prepare(
     specs = tuple(probing.probed(spec) for spec in plan.specs)
     prepared = Prepared(
         replace(plan, specs=specs, keys=content_keys(specs)),
-        tuple(replace(spec, group=SAMPLED) for spec in others.specs) if others is not None else (),
+        tuple(replace(spec, variant=SAMPLED) for spec in others.specs) if others is not None else (),
         others.keys if others is not None else (),
         why_not,
         calibration,
@@ -112,8 +112,8 @@ def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
         return None
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        if saved["format"] != _FORMAT:
-            raise CampaignError(f"{path}: got format {saved['format']!r}, expected {_FORMAT!r}")
+        if saved["format"] not in _FORMATS:
+            raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
         specs = tuple(
             RunSpec.from_json(spec) for spec in saved["sampler"]
         )
@@ -131,7 +131,7 @@ def _save(prepared: Prepared, directory: Path) -> None:
     """Write the preparation for `load_prepared`."""
     text = json.dumps(
         {
-            "format": _FORMAT,
+            "format": _FORMATS[-1],
             "calibration": prepared.calibration.file_name,
             "exact": prepared.exact,
             "refused": prepared.refused,

@@ -165,7 +165,7 @@ class Probing:
         if spec.binary not in self._images:
             self._images[spec.binary] = load_image(Path(spec.binary))
         image = self._images[spec.binary]
-        plain = spec.group == BASELINE
+        plain = spec.variant == BASELINE
         wanted = self._metrics.exact if plain else [counter.metric for counter in spec.counters]
         kinds = {PROGRESS: kind_of(image, self._calibration.reference_events)}
         kinds |= self._metrics.in_program(image, wanted, plain)

@@ -29,11 +29,11 @@ def software_column(run: Run, metric: str, calibration: Calibration, exact: bool
     ``exact``: from its probe, or from the counter in a run that counts the metric; else derived from reference events.
     """
     if exact:
-        name = metric if run.spec.group != BASELINE else f"{PROBE}{metric}"
+        name = metric if run.spec.variant != BASELINE else f"{PROBE}{metric}"
         return np.asarray(run.trace.values[:, run.trace.metrics.index(name)], np.int64)
     if reference_events_at_boundaries(run) is None:
         raise MeasureError(
-            f"{run.spec.group}/{run.spec.replicate} has no probe '{PROGRESS}': its {metric} cannot be derived"
+            f"{run.spec.variant}/{run.spec.replicate} has no probe '{PROGRESS}': its {metric} cannot be derived"
         )
     return np.asarray(np.diff(calibration.counter_at(metric, calibration.curve.boundaries(run))))
 
@@ -89,7 +89,7 @@ def transfer_error(
         errors, rhos = [], []
         for run in runs:
             if metric not in (
-                exact if run.spec.group == BASELINE else [counter.metric for counter in run.spec.counters]
+                exact if run.spec.variant == BASELINE else [counter.metric for counter in run.spec.counters]
             ):
                 continue
             counted = software_column(run, metric, calibration, True)

@@ -73,7 +73,7 @@ class Result(Comparison):
         ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0. Raises `MeasureError` when
         there is no such run.
         """
-        there = {run.spec.replicate: run for run in self.runs if run.spec.group == variant}
+        there = {run.spec.replicate: run for run in self.runs if run.spec.variant == variant}
         if replicate not in there:
             names = ", ".join([BASELINE, *self.variants])
             numbers = ", ".join(map(str, sorted(there))) or "none"
@@ -131,9 +131,9 @@ def load(directory: Path | str, *, progress: bool | None = None) -> Result:
 
 def _result(finished: Finished) -> Result:
     plan = finished.result.plan
-    groups = {BASELINE, *plan.campaign.variant_sets()}
+    compared = {BASELINE, *plan.campaign.variant_sets()}
     failures = tuple(
-        f"{failure.spec.group}/{failure.spec.replicate}: {failure.reason}"
+        f"{failure.spec.variant}/{failure.spec.replicate}: {failure.reason}"
         for failure in finished.outcome.failures
     )
     sums = {
@@ -144,7 +144,7 @@ def _result(finished: Finished) -> Result:
     return Result(
         finished.data,
         finished.directory,
-        tuple(run for run in finished.outcome.runs if run.spec.group in groups),
+        tuple(run for run in finished.outcome.runs if run.spec.variant in compared),
         failures,
         plan.clock_hz,
         sums,

@@ -31,11 +31,11 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
           step_penalty: float, channels: tuple[str, ...]) -> None:  # fmt: skip
     """Merge the runs in DIR into one trace with every metric.
 
-    DIR is what `measure run` left: runs of several groups, each with other software metrics. They are aligned to one
+    DIR is what `measure run` left: runs of several variants, each with other software metrics. They are aligned to one
     baseline, and their counts moved onto its records; the sum of each metric stays the same. A metric that several
-    runs have is taken from a group that changes nothing, if there is one, and from the run that aligns best. Warns of
-    groups that perturb, and where an alignment stretched. With several directories, such as those of a partition whose
-    hardware metrics did not fit into one run, the time base is a baseline of the first.
+    runs have is taken from a variant that changes nothing, if there is one, and from the run that aligns best. Warns of
+    variants that perturb, and where an alignment stretched. With several directories, such as those of a partition
+    whose hardware metrics did not fit into one run, the time base is a baseline of the first.
 
     \b
       measure merge results/quickstart

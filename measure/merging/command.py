@@ -20,7 +20,7 @@ from measure.merging.program_progress import EventCurve
 
 @dataclass(frozen=True)
 class Results:
-    """The runs of a result directory. ``warnings``: damaged or missing traces; ``verdicts``: by group, where known;
+    """The runs of a result directory. ``warnings``: damaged or missing traces; ``verdicts``: by variant, where known;
     ``curve``: progress over reference events, if the campaign has its ground truth."""
 
     baselines: tuple[Run, ...]
@@ -43,13 +43,13 @@ def load_results(directory: Path) -> Results:
     """The runs that ``measure run`` left. Raises `MergeError` without a baseline or without an instrumented run."""
     result, outcome = run_command.load_results(directory)
     plan, warnings = result.plan, list(outcome.warnings)
-    groups = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
-    runs_of_groups = sorted(
-        (run for run in outcome.runs if run.spec.group in groups),
-        key=lambda run: (run.spec.group, run.spec.replicate),
+    compared = {BASELINE, *plan.campaign.variant_sets()}  # without the runs that only serve the ground truth
+    compared_runs = sorted(
+        (run for run in outcome.runs if run.spec.variant in compared),
+        key=lambda run: (run.spec.variant, run.spec.replicate),
     )
-    baselines = tuple(run for run in runs_of_groups if run.spec.group == BASELINE)
-    runs = tuple(run for run in runs_of_groups if run.spec.group != BASELINE)
+    baselines = tuple(run for run in compared_runs if run.spec.variant == BASELINE)
+    runs = tuple(run for run in compared_runs if run.spec.variant != BASELINE)
     if not baselines or not runs:
         lacking = "baseline" if not baselines else "run with software metrics"
         damage = f" ({warnings[0]})" if warnings else ""
@@ -61,7 +61,7 @@ def load_results(directory: Path) -> Results:
 
 
 def load_all(directories: Sequence[Path]) -> Results:
-    """The runs of several directories; baselines are those of the first, other groups get their directory's name.
+    """The runs of several directories; baselines are those of the first, other compared get their directory's name.
 
     Baselines of the other directories become runs: they may have hardware metrics that the first's lack. Raises
     `CampaignError` and `MergeError`, as `load_results`.
@@ -76,14 +76,14 @@ def load_all(directories: Sequence[Path]) -> Results:
             )
         place = directory.resolve().name
         for run in (*results.baselines, *results.runs):
-            runs.append(replace(run, spec=replace(run.spec, group=f"{place}:{run.spec.group}")))
-        verdicts |= {f"{place}:{group}": verdict for group, verdict in results.verdicts.items()}
+            runs.append(replace(run, spec=replace(run.spec, variant=f"{place}:{run.spec.variant}")))
+        verdicts |= {f"{place}:{variant}": verdict for variant, verdict in results.verdicts.items()}
         warnings += results.warnings
     return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve)
 
 
 def _verdicts(directory: Path) -> dict[str, str]:
-    """The verdict of each group, from summary.json; baselines are equivalent. Empty before `measure run` ended."""
+    """The verdict of each variant, from summary.json; baselines are equivalent. Empty before `measure run` ended."""
     try:
         variants = json.loads((directory / "summary.json").read_text(encoding="utf-8"))["variants"]
         return {BASELINE: "equivalent"} | {name: str(about["verdict"]) for name, about in variants.items()}
@@ -100,7 +100,7 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("metric", "run"):
         table.add_column(heading, overflow="fold")
-    table.add_column("group is", no_wrap=True)
+    table.add_column("variant is", no_wrap=True)
     for heading in ("total", "cost", "distance\n\\[sd]", "stretched"):
         table.add_column(heading, justify="right", no_wrap=True)
     for source in merged.sources:

@@ -29,7 +29,7 @@ AlignBy = Literal["dtw", "progress"]
 Scale = Literal["zscore", "rank"]
 
 UNKNOWN = "unknown"
-"""Verdict of a group that was not compared with the baselines."""
+"""Verdict of a variant that was not compared with the baselines."""
 STRETCHED = 3.0
 """Warn of a baseline record that is made of this many or more of a run's records, or of the inverse or fewer."""
 STEP_PENALTY = 3.0
@@ -71,7 +71,7 @@ class AlignedRun:
     @property
     def name(self) -> str:
         """Group and replicate."""
-        return f"{self.run.spec.group}/{self.run.spec.replicate}"
+        return f"{self.run.spec.variant}/{self.run.spec.replicate}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Source:
 class Merged:
     """One trace with every metric on the baseline's records: ``values`` ``(n, m)`` int64, one column per source.
 
-    ``verdicts``: by group, whether collecting its metrics changes the program, as far as known.
+    ``verdicts``: by variant, whether collecting its metrics changes the program, as far as known.
     """
 
     baseline: Run
@@ -107,7 +107,7 @@ class Merged:
         """Metrics that counted nothing, metrics from a perturbed run, and alignments that stretched, so that counts are
         placed only roughly."""
         perturbed = [
-            f"{self._metrics_of(n)} from {aligned.name}: collecting this group perturbs the program; do not relate "
+            f"{self._metrics_of(n)} from {aligned.name}: collecting this variant perturbs the program; do not relate "
             "them to the other metrics"
             for n, aligned in enumerate(self.runs)
             if self.verdict_of(aligned) == "perturbed"
@@ -120,8 +120,8 @@ class Merged:
         return (*nothing, *perturbed, *stretched)
 
     def verdict_of(self, aligned: AlignedRun) -> str:
-        """The verdict on the run's group, `UNKNOWN` without one."""
-        return self.verdicts.get(aligned.run.spec.group, UNKNOWN)
+        """The verdict on the run's variant, `UNKNOWN` without one."""
+        return self.verdicts.get(aligned.run.spec.variant, UNKNOWN)
 
     def _metrics_of(self, number: int) -> str:
         return ", ".join(source.metric for source in self.sources if source.run == number)
@@ -189,8 +189,8 @@ def merge_runs(
 ) -> Merged:
     """One trace with the metrics of ``baseline`` and those that only ``runs`` have.
 
-    A metric that several runs have is taken from a run whose group is equivalent, if there is one, and among those
-    from the run that aligns best. ``verdicts``: by group, as in summary.json. ``align``: by dynamic time warping on
+    A metric that several runs have is taken from a run whose variant is equivalent, if there is one, and among those
+    from the run that aligns best. ``verdicts``: by variant, as in summary.json. ``align``: by dynamic time warping on
     ``channels`` (default: the hardware metrics that both have; the other arguments as in `align_run`), or by
     progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together.
     """
@@ -216,7 +216,7 @@ def merge_runs(
     ]
     verdicts = dict(verdicts or {})
     # The sort is stable: of equal runs the first given is taken.
-    aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.group, UNKNOWN)], one.distance))
+    aligned.sort(key=lambda one: (_TRUST[verdicts.get(one.run.spec.variant, UNKNOWN)], one.distance))
     chosen: dict[str, AlignedRun] = {}
     for metric in dict.fromkeys(metric for run in candidates for metric in _metrics(run)):
         if metric not in baseline_metrics:
@@ -342,4 +342,4 @@ def _ranges(flags: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
 
 
 def _name(run: Run) -> str:
-    return f"{run.spec.group}/{run.spec.replicate}"
+    return f"{run.spec.variant}/{run.spec.replicate}"

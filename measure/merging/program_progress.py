@@ -90,7 +90,7 @@ class EventCurve:
         """
         events = reference_events_at_boundaries(run)
         if events is None:
-            raise ValueError(f"{run.spec.group}/{run.spec.replicate} has no probe '{PROGRESS}'")
+            raise ValueError(f"{run.spec.variant}/{run.spec.replicate} has no probe '{PROGRESS}'")
         return self.positions(events, run.trace.boundaries_instructions)
 
     def positions(self, events: NDArray[np.int64], instructions: NDArray[np.int64]) -> NDArray[np.float64]:

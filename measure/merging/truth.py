@@ -68,7 +68,7 @@ def truth_resolution(baseline: Run, run: Run, curve: EventCurve) -> NDArray[np.f
     """
     events = reference_events_at_boundaries(run)
     if events is None:
-        raise MergeError(f"{run.spec.group}/{run.spec.replicate} has no probe '{PROGRESS}': its progress is unknown")
+        raise MergeError(f"{run.spec.variant}/{run.spec.replicate} has no probe '{PROGRESS}': its progress is unknown")
     reference = curve.boundaries(baseline)
     index = np.arange(len(reference))
     low, high = (np.interp(end, reference, index) for end in curve.bracket(events))
@@ -107,7 +107,7 @@ def alignment_error(
         source = "anchors" if curve is not None and has_reference_events(baseline, run) else "estimate"
         if not inside.any():
             raise MergeError(
-                f"{run.spec.group}/{run.spec.replicate} has no record within the baseline's progress: "
+                f"{run.spec.variant}/{run.spec.replicate} has no record within the baseline's progress: "
                 "expected runs of one program on one input"
             )
         for algorithm in algorithms:
@@ -117,7 +117,7 @@ def alignment_error(
                 size = np.abs(error)
                 rows.append(
                     {
-                        "group": run.spec.group, "replicate": run.spec.replicate, "channels": name,
+                        "group": run.spec.variant, "replicate": run.spec.replicate, "channels": name,
                         "algorithm": algorithm, "mean_records": size.mean(), "median_records": np.median(size),
                         "p95_records": np.quantile(size, 0.95), "largest_records": size.max(),
                         "bias_records": error.mean(), "truth": source,

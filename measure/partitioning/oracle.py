@@ -209,22 +209,22 @@ class CampaignOracle:
         for one in tests:
             one.runs.clear()
         by_group = {self.variant_of(one.group)[0]: one for one in tests}
-        missing = [spec for spec, _ in self._plan(variants, replicates) if spec.group != BASELINE]
+        missing = [spec for spec, _ in self._plan(variants, replicates) if spec.variant != BASELINE]
         while missing:
             outcome = self._execute(missing)
             for run in outcome.runs:
-                by_group[run.spec.group].runs.append(run)
+                by_group[run.spec.variant].runs.append(run)
             for failure in outcome.failures:
-                one = by_group[failure.spec.group]
+                one = by_group[failure.spec.variant]
                 one.verdict = Verdict("bad", f"a run failed: {failure.reason}", runs=len(one.runs))
             if len(outcome.runs) + len(outcome.failures) == len(missing):
                 return
             # The executor gave up after failures of one group; the runs of the other groups are still needed.
-            done = {(run.spec.group, run.spec.replicate) for run in outcome.runs}
+            done = {(run.spec.variant, run.spec.replicate) for run in outcome.runs}
             missing = [
                 spec
                 for spec in missing
-                if (spec.group, spec.replicate) not in done and by_group[spec.group].verdict is None
+                if (spec.variant, spec.replicate) not in done and by_group[spec.variant].verdict is None
             ]
 
     # -- judging -----------------------------------------------------------------------------------------------

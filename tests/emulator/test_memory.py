@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,13 +29,13 @@ from emulator.memory import (
 
 
 @pytest.fixture
-def memory():
+def memory() -> Iterator[GuestMemory]:
     memory = GuestMemory()
     yield memory
     memory.close()
 
 
-def test_bytes_lie_at_base_plus_address_in_the_host(memory):
+def test_bytes_lie_at_base_plus_address_in_the_host(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, READ | WRITE)
     memory.write(0x10010, b"hello")
     assert ctypes.string_at(memory.base + 0x10010, 5) == b"hello"
@@ -41,7 +43,7 @@ def test_bytes_lie_at_base_plus_address_in_the_host(memory):
     assert memory.read(0x10020, 4) == b"host"
 
 
-def test_integers_are_little_endian_and_truncated(memory):
+def test_integers_are_little_endian_and_truncated(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, READ | WRITE)
     memory.write_int(0x10000, 4, 0x1_1234_5678)
     assert memory.read(0x10000, 5) == b"\x78\x56\x34\x12\x00"
@@ -59,7 +61,7 @@ def test_integers_are_little_endian_and_truncated(memory):
         (2**64 - 8, 8, "bad guest read at 0xfffffffffffffff8: nothing is mapped there"),
     ],
 )
-def test_reading_what_is_not_mapped(memory, address, n_bytes, message):
+def test_reading_what_is_not_mapped(memory: GuestMemory, address: int, n_bytes: int, message: str) -> None:
     memory.map(0x10000, PAGE_BYTES, READ | WRITE)
     with pytest.raises(MemoryFault) as caught:
         memory.read(address, n_bytes)
@@ -67,14 +69,14 @@ def test_reading_what_is_not_mapped(memory, address, n_bytes, message):
     assert not caught.value.mapped
 
 
-def test_a_range_over_the_end_of_the_address_space_faults_at_the_end(memory):
+def test_a_range_over_the_end_of_the_address_space_faults_at_the_end(memory: GuestMemory) -> None:
     memory.map(ADDRESS_SPACE_BYTES - PAGE_BYTES, PAGE_BYTES, READ | WRITE)
     with pytest.raises(MemoryFault, match="at 0x80000000: nothing"):
         memory.write(ADDRESS_SPACE_BYTES - 2, b"1234")
     assert memory.read(ADDRESS_SPACE_BYTES - 2, 2) == b"\0\0"
 
 
-def test_permissions_are_checked_and_say_what_was_lacking(memory):
+def test_permissions_are_checked_and_say_what_was_lacking(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, READ)
     with pytest.raises(MemoryFault, match="bad guest write at 0x10004: the page does not allow it"):
         memory.write_int(0x10004, 4, 1)
@@ -86,7 +88,7 @@ def test_permissions_are_checked_and_say_what_was_lacking(memory):
         memory.read(0x10000, 1)
 
 
-def test_execute_and_write_permission_include_reading(memory):
+def test_execute_and_write_permission_include_reading(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, EXEC)
     memory.map(0x11000, PAGE_BYTES, WRITE)
     assert memory.perm[0x10] == EXEC | READ | MAPPED
@@ -94,14 +96,14 @@ def test_execute_and_write_permission_include_reading(memory):
     assert memory.fetch(0x10000, 2) == memory.read(0x11000, 2) == b"\0\0"
 
 
-def test_a_fault_in_the_middle_of_a_write_changes_nothing(memory):
+def test_a_fault_in_the_middle_of_a_write_changes_nothing(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, READ | WRITE)
     with pytest.raises(MemoryFault):
         memory.write(0x10FFE, b"1234")
     assert memory.read(0x10FFE, 2) == b"\0\0"
 
 
-def test_mapping_again_gives_zeros(memory):
+def test_mapping_again_gives_zeros(memory: GuestMemory) -> None:
     memory.map(0x10000, 2 * PAGE_BYTES, READ | WRITE)
     memory.write(0x10000, b"a" * 2 * PAGE_BYTES)
     memory.map(0x11000, PAGE_BYTES, READ | WRITE)
@@ -111,7 +113,7 @@ def test_mapping_again_gives_zeros(memory):
     assert memory.read(0x10000, 2 * PAGE_BYTES) == bytes(2 * PAGE_BYTES)
 
 
-def test_move_keeps_contents_and_the_permission_of_each_page(memory):
+def test_move_keeps_contents_and_the_permission_of_each_page(memory: GuestMemory) -> None:
     memory.map(0x10000, 3 * PAGE_BYTES, READ | WRITE)
     for page in range(3):
         memory.write(0x10000 + page * PAGE_BYTES, bytes([page + 1]) * PAGE_BYTES)
@@ -125,7 +127,7 @@ def test_move_keeps_contents_and_the_permission_of_each_page(memory):
     assert memory.mapped_bytes == 3 * PAGE_BYTES
 
 
-def test_the_limit_counts_usable_pages_only():
+def test_the_limit_counts_usable_pages_only() -> None:
     memory = GuestMemory(limit_bytes=4 * PAGE_BYTES)
     memory.map(0x100000, 1 << 20, 0)  # a reservation costs nothing
     memory.map(0x10000, 3 * PAGE_BYTES, READ | WRITE)
@@ -139,7 +141,7 @@ def test_the_limit_counts_usable_pages_only():
     assert memory.mapped_bytes == 2 * PAGE_BYTES
 
 
-def test_find_free_goes_down_from_the_top(memory):
+def test_find_free_goes_down_from_the_top(memory: GuestMemory) -> None:
     assert memory.find_free(PAGE_BYTES, 0x10000, 0x20000) == 0x1F000
     memory.map(0x1E000, 2 * PAGE_BYTES, 0)
     assert memory.find_free(1, 0x10000, 0x20000) == 0x1D000
@@ -150,7 +152,7 @@ def test_find_free_goes_down_from_the_top(memory):
     assert memory.find_free(2**62, 0x10000, 0x20000) is None
 
 
-def test_protecting_a_hole_is_refused(memory):
+def test_protecting_a_hole_is_refused(memory: GuestMemory) -> None:
     memory.map(0x10000, PAGE_BYTES, READ)
     with pytest.raises(MemoryFault, match="0x11000"):
         memory.protect(0x10000, 2 * PAGE_BYTES, READ | WRITE)
@@ -160,12 +162,12 @@ def test_protecting_a_hole_is_refused(memory):
 @pytest.mark.parametrize(
     ("address", "length"), [(1, 4096), (4096, 0), (4096, 5), (0x7FFFF000, 8192), (-4096, 4096)]
 )
-def test_ranges_that_are_not_pages_of_the_space_are_refused(memory, address, length):
+def test_ranges_that_are_not_pages_of_the_space_are_refused(memory: GuestMemory, address: int, length: int) -> None:
     with pytest.raises(ValueError, match="expected"):
         memory.map(address, length, READ)
 
 
-def test_c_strings_end_at_a_zero_a_limit_or_a_fault(memory):
+def test_c_strings_end_at_a_zero_a_limit_or_a_fault(memory: GuestMemory) -> None:
     memory.map(0x10000, 2 * PAGE_BYTES, READ | WRITE)
     memory.write(0x10FFE, b"abcd\0")
     assert memory.read_cstring(0x10FFE) == b"abcd"
@@ -175,7 +177,7 @@ def test_c_strings_end_at_a_zero_a_limit_or_a_fault(memory):
         memory.read_cstring(0x11FFE)
 
 
-def test_changes_to_code_are_announced(memory):
+def test_changes_to_code_are_announced(memory: GuestMemory) -> None:
     seen = []
     memory.map(0x10000, 2 * PAGE_BYTES, READ | WRITE)
     memory.attach(SimpleNamespace(code_changed=lambda address, length: seen.append((address, length))))
@@ -190,7 +192,7 @@ def test_changes_to_code_are_announced(memory):
     assert seen == [(0x10FFE, 4), (0x11000, PAGE_BYTES), (0x10000, 2 * PAGE_BYTES)]
 
 
-def test_after_close_every_access_is_a_fault():
+def test_after_close_every_access_is_a_fault() -> None:
     memory = GuestMemory()
     memory.map(0x10000, PAGE_BYTES, READ | WRITE)
     memory.close()
@@ -201,7 +203,7 @@ def test_after_close_every_access_is_a_fault():
         memory.map(0x10000, PAGE_BYTES, READ)
 
 
-def test_forgotten_memory_is_given_back():
+def test_forgotten_memory_is_given_back() -> None:
     for _ in range(200):  # 400 GiB of address space in all
         GuestMemory().map(0x10000, PAGE_BYTES, READ | WRITE)
 
@@ -218,8 +220,8 @@ operations = st.lists(
 )
 
 
-def naive_areas(memory):
-    found = []
+def naive_areas(memory: GuestMemory) -> list[tuple[int, int, int]]:
+    found: list[tuple[int, int, int]] = []
     for page in range(PAGES + 10):
         entry = int(memory.perm[page])
         if entry and found and found[-1][2] == entry and sum(found[-1][:2]) == page * PAGE_BYTES:
@@ -231,7 +233,7 @@ def naive_areas(memory):
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(operations, st.booleans())
-def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence, host_tells):
+def test_any_sequence_of_operations_matches_a_dictionary_of_pages(sequence: Any, host_tells: bool) -> None:
     memory = GuestMemory()
     model: dict[int, tuple[int, int]] = {}  # page -> permission, first byte
     for step, (operation, first, count, prot) in enumerate(sequence):

@@ -95,6 +95,7 @@ def test_page_shows_what_the_recorded_tables_say() -> None:
         assert (FOLDER / picture).is_file()
 
 
+@pytest.mark.slow
 def test_the_command_on_tiny_programs_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, results = (
         tiny(tmp_path / "figures", "figure3", "figure4", "figure5", "mechanisms"),

@@ -235,6 +235,7 @@ def test_tools_that_are_not_there_are_left_out(tmp_path: Path) -> None:
     assert found is None or found[2] == f"{library},l2=on"
 
 
+@pytest.mark.slow
 def test_the_command_on_a_tiny_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     short = ["--programs", "ooosim", "--size", "tiny", "--rounds", "1", "--levels", "0"]

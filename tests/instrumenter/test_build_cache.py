@@ -59,6 +59,7 @@ def count_links(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return links
 
 
+@pytest.mark.slow
 def test_the_same_content_is_built_once(builds: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     links = count_links(monkeypatch)
     first = build_program([source], ["-O1"], METRICS, target=None)

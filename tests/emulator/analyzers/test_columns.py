@@ -18,6 +18,7 @@ from emulator.analyzers.event_selection import CLASSES, FIELDS, Selection
 from emulator.engine.hart_state import Hart
 from emulator.engine.instrument.columns import ROOM, ColumnMemory, append
 from emulator.engine.persist import translation_store as archive_module
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.events import COLUMN_TYPES, MAX_BLOCK_INSTRUCTIONS, BlockFacts, TraceSelection, merged
 from emulator.execution import record as record_module
 from emulator.execution.record import Record
@@ -88,6 +89,7 @@ def selections(draw: st.DrawFn, steps: list[Step]) -> Selection:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_any_selections_on_every_engine(small: Path, steps: list[Step], data: st.DataObject) -> None:
@@ -169,9 +171,11 @@ def test_translations_with_columns_are_kept(
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
     made: list[str] = []
     compile_ = Translator._compile
-    monkeypatch.setattr(
-        Translator, "_compile", lambda self, tier, region: (made.append(region.name), compile_(self, tier, region))
-    )  # fmt: skip
+    def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
+        made.append(region.name)
+        compile_(self, tier, region)
+
+    monkeypatch.setattr(Translator, "_compile", compile_and_list)
     text = "class=load,branch fields=pc,address,value,taken"
     first, second, other = Keep(text), Keep(text), Keep("class=load fields=pc,address,value,taken")
     others: list[ColumnMemory] = []
@@ -182,7 +186,9 @@ def test_translations_with_columns_are_kept(
             small, ["3"], keep_translations=True, background=False, optimise_executions=4
         ) as machine:
             session = Session(machine, [keep])
+            assert machine._translated is not None
             machine._translated.select()
+            assert machine.translator is not None
             assert bool(machine.translator.tier.regions) == finds
             session.run()
             session.finish()

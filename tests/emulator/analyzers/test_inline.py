@@ -204,7 +204,9 @@ def test_translations_with_functions_in_them_are_kept(
         counter = Counter()
         with Machine(mixture, ["3"], keep_translations=True, background=False) as machine:
             session = Session(machine, [counter])
+            assert machine._translated is not None
             machine._translated.select()
+            assert machine.translator is not None
             kept = len(machine.translator.tier.regions)
             session.run()
             session.finish()
@@ -264,7 +266,7 @@ def test_functions_that_cannot_be(small: Path) -> None:
     ):
         watch(small, [Allocates()], "3")
     wrong = Counter()
-    wrong.state = [0]  # type: ignore[assignment]
+    wrong.state = [0]
     with pytest.raises(EmulatorError, match=r"Counter.state is list, expected a contiguous numpy array"):
         watch(small, [wrong], "3")
     with pytest.raises(

@@ -135,7 +135,8 @@ def test_what_is_no_cache(text: str) -> None:
 
 def test_branches(small: Path, steps: list[Any]) -> None:
     """Twin with a dictionary a table; 1024 entries."""
-    mask, wrong, history = 1023, Counter(), 0
+    wrong: Counter[str] = Counter()
+    mask, history = 1023, 0
     tables: list[defaultdict[int, int]] = [defaultdict(lambda: 1) for _ in range(4)]
     locals_: defaultdict[int, int] = defaultdict(int)
 

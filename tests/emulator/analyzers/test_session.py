@@ -78,6 +78,7 @@ def test_an_analyzer_that_changes_its_mind(small: Path, steps: list[Any]) -> Non
     """Selects loads when control comes to ``walk``, and what it had before at the next ``fact``; both again later."""
 
     class Fickle(Pcs):
+        session: Session
         selection = "class=branch fields=pc"
 
         def begin(self) -> None:
@@ -109,6 +110,7 @@ def test_an_analyzer_that_changes_its_mind(small: Path, steps: list[Any]) -> Non
             session.finish()
             if "background" in options:
                 # Two selections, waiting for one of two places, however often they change; their regions stay.
+                assert machine.translator is not None
                 tiers = [tier for tier in machine.translator._tiers.values() if tier.selection.columns]
                 assert len(tiers) == 2
                 assert all(tier.regions for tier in tiers)

@@ -72,7 +72,7 @@ def test_programs_at_the_same_addresses() -> None:
     ):
         digest, files = Digest(), VirtualFiles()
         files.add_if_missing("/other", same.read_bytes())
-        with Machine(shell, files=files, **options) as machine:  # type: ignore[arg-type]
+        with Machine(shell, files=files, **options) as machine:
             session = Session(machine, [digest])
             session.run()
             session.finish()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def image() -> CodeImage:
     return linked(Compiler().object(TEXT))
 
 
-def chosen(base: int, image: CodeImage) -> ctypes._CFuncPtr:
+def chosen(base: int, image: CodeImage) -> Any:
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     return kind(base + image.symbols["chosen"][0])
 

@@ -22,6 +22,7 @@ def regions() -> list[Region]:
     elf = build_program([GUEST / "ways.c"], ["-O2"]).elf_path
     with Machine(elf, ["2000"], background=False, optimise_executions=500) as machine:
         machine.run()
+        assert machine.translator is not None
         return list(machine.translator.tier.regions)
 
 

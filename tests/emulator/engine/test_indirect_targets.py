@@ -28,6 +28,7 @@ def ways() -> Path:
 
 
 def regions_of(machine: Machine) -> list[Region]:
+    assert machine.translator is not None
     return list(machine.translator.tier.regions)
 
 
@@ -72,6 +73,7 @@ def test_what_a_saved_region_tells_is_what_it_told(
                     for region in regions_of(machine)
                 }
             )
+            assert machine.translator is not None
             copies = machine.translator.tier.states.copies
             assert sum(copies.values()) == sum(len(region.own_pcs) for region in regions_of(machine))
     kept = told[1].keys() & told[0].keys()

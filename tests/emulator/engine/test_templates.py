@@ -118,7 +118,7 @@ def fill(stencils: StencilSet, stencil: int, values: dict[str, int], at: int) ->
 
 def every_operation() -> list[list[tuple[int, ...]]]:
     """A block for each handler: it, and what ends the block."""
-    blocks = []
+    blocks: list[list[tuple[int, ...]]] = []
     pc = 0x10000
     numbers = [*HANDLERS.values(), SET_ROUNDING, RESTORE_ROUNDING, SLOW, FALL_THROUGH]
     for number in numbers:
@@ -211,11 +211,13 @@ def test_a_host_that_lets_nobody_write_code_interprets(
     with Machine(mixture, ["1"], background=False) as machine:
         machine.run()
         expected = machine.files.output(1), machine.instructions
+        assert machine.translator is not None
         assert machine.translator.tier.templates
     monkeypatch.setattr(module.mmap, "mmap", refusing)
     with Machine(mixture, ["1"], background=False) as machine:
         machine.run()
         assert (machine.files.output(1), machine.instructions) == expected
+        assert machine.translator is not None
         assert not machine.translator.tier.templates
 
 

@@ -12,6 +12,7 @@ from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.persist import translation_store as archive_module
 from emulator.engine.persist.pending import block_spans
 from emulator.engine.tiering.background import Background
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.events import BLOCK_DTYPE, FULL_RECORD, BlockFacts, TraceSelection
 from emulator.execution import address_space as spaces
 from emulator.execution.address_space import AddressSpace
@@ -68,9 +69,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     names: list[str] = []
     compile_ = Translator._compile
-    monkeypatch.setattr(
-        Translator, "_compile", lambda self, tier, region: (names.append(region.name), compile_(self, tier, region))
-    )  # fmt: skip
+    def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
+        names.append(region.name)
+        compile_(self, tier, region)
+
+    monkeypatch.setattr(Translator, "_compile", compile_and_list)
     return names
 
 
@@ -112,11 +115,12 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
             mixture, ["1"], keep_translations=True, optimise_executions=2
         ) as machine, monkeypatch.context() as patch:  # fmt: skip
             order = Background.order
-            patch.setattr(
-                Background, "order", lambda self, tier, region: (
-                    ordered.append((region.name, machine.instructions)), order(self, tier, region)
-                )
-            )  # fmt: skip
+
+            def order_and_list(self: Background, tier: Tier, region: Region) -> None:
+                ordered.append((region.name, machine.instructions))
+                order(self, tier, region)
+
+            patch.setattr(Background, "order", order_and_list)
             patch.setattr(Background, "_hottest", lambda self: None)
             if compiles:
                 patch.setattr(Background, "finish_one", finish_all)

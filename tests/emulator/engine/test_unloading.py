@@ -83,5 +83,5 @@ def test_a_machine_that_nobody_closed_gets_no_faults_of_others() -> None:
     gc.collect()
     assert places_taken() == before
     with pytest.raises(RuntimeError, match="compiler failed"), translating(1) as failing:
-        failing.translator._background._failure = RuntimeError("compiler failed")
+        failing.translator._background._failure = RuntimeError("compiler failed")  # type: ignore[union-attr]  # translated
     assert places_taken() == before

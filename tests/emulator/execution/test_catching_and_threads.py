@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.events import FULL_RECORD
 from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
@@ -53,6 +54,7 @@ def test_all_registers_are_exact_where_a_guest_catches_a_fault(catcher: Path, tr
 def test_a_catching_guest_is_translated(catcher: Path) -> None:
     with Machine(catcher, ["20000"], **EAGER) as machine:  # type: ignore[arg-type]
         machine.run()
+        assert machine.translator is not None
         tier = machine.translator.tier
         assert tier.selection.exact_faults
         assert tier.regions
@@ -66,7 +68,9 @@ def test_a_guest_with_threads_becomes_hot() -> None:
         machine.run()
         assert machine.files.output(1) == b"1\n"
         translator = machine.translator
+        assert translator is not None
         assert translator.tier.regions
+        assert translator is not None
         most = max(translator.block_table.executions(2 * int(place)) for place in translator.block_table.places())
         assert most < 3_000_000  # executions of the loop, which has two threads for it
 
@@ -78,12 +82,15 @@ def test_a_guest_that_makes_code_keeps_the_rest(monkeypatch: pytest.MonkeyPatch)
     program = build_program([GUEST / "patcher.c"], ["-O2"]).elf_path
     compile_ = Translator._compile
     made: list[int] = []
-    monkeypatch.setattr(
-        Translator, "_compile", lambda self, tier, region: (made.append(region.pcs[0]), compile_(self, tier, region))
-    )  # fmt: skip
+    def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
+        made.append(region.pcs[0])
+        compile_(self, tier, region)
+
+    monkeypatch.setattr(Translator, "_compile", compile_and_list)
     with Machine(program, engine="translated", **EAGER) as machine:  # type: ignore[arg-type]
         machine.run()
         n_blocks, translated = machine.facts.n_blocks, machine.files.output(1)
+        assert machine.translator is not None
         assert machine.translator.tier.regions
     times = Counter(made)
     assert max(times[pc] for pc in times if pc >= 1 << 28) >= 40  # each round, and once more

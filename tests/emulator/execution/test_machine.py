@@ -75,7 +75,7 @@ def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
         {},
         {"step": 777},
     ):
-        assert record_of(mixture, "1", **options) == reference, options  # type: ignore[arg-type]
+        assert record_of(mixture, "1", **options) == reference, options
 
 
 def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:

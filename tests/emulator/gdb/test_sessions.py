@@ -75,7 +75,8 @@ def test_what_gdb_asks_before_anything_else(serving: Any) -> None:
     auxv = client.ask("qXfer:auxv:read::0,1000")
     assert auxv[0] == "l"
     words = np.frombuffer(auxv[1:].encode("latin-1"), np.uint64)
-    assert dict(words.reshape(-1, 2).tolist())[9] == served.machine.process.entry  # AT_ENTRY
+    values = dict(zip(words[::2].tolist(), words[1::2].tolist(), strict=True))
+    assert values[9] == served.machine.process.entry  # AT_ENTRY
     thread = client.ask("qC")[2:]
     assert client.ask("qfThreadInfo") == f"m{thread}"
     assert client.ask("qsThreadInfo") == "l"

@@ -53,6 +53,7 @@ def outcome(engine: str) -> tuple[int, list[int], list[int], int]:
         machine.run()
         hart = machine.hart
         if engine == "optimised":
+            assert machine.translator is not None
             for region in machine.translator.tier.regions:
                 targets = region.indirect_targets
                 dataflow = Dataflow(region.blocks, region.entries, targets, NOTHING, False, False)

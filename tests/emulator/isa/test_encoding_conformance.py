@@ -145,6 +145,7 @@ def test_the_engines_are_what_they_are_called() -> None:
     for name in ENGINE_NAMES[1:]:
         with machine_for(kernels, engine_named(name)) as machine:
             assert machine.run().status == 0
+            assert machine.translator is not None
             tier = machine.translator.tier
             laid = 0 if tier.templates is None else int((tier.templates.entries > 0).sum())
             translated[name] = laid, len(tier.states.entries)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ TRANSLATING = ["interpreter", "templates", "optimised"]
 FFLAGS, FRM, FCSR = 1, 2, 3
 ACCESSES = ("csrrw", "csrrs", "csrrc", "csrrwi", "csrrsi", "csrrci")
 GUEST = Path(__file__).parents[1] / "guest"
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "interpreter": {"templates": False, "optimise_executions": 1 << 30}, "templates": {"optimise_executions": 1 << 30},
     "optimised": {"optimise_executions": 20}, "oracle": {"engine": "oracle"},
 }  # fmt: skip
@@ -167,14 +168,14 @@ def test_they_do_not_leave_translations(monkeypatch: pytest.MonkeyPatch) -> None
         encode("lui", 9, imm=0x1000), *body, encode("addi", 9, 9, imm=-1), encode("bne", 0, 9, 0, -4 * len(body) - 4),
         encode("addi", 10), encode("addi", 17, imm=93), encode("ecall"),
     ]  # fmt: skip
-    executed = []
+    executed: list[Any] = []
     monkeypatch.setattr(Oracle, "execute", _noting(executed, Oracle.execute))
     program = elf(b"".join(word.to_bytes(4, "little") for word in words), bytes(64))
     for options in OPTIONS.values():
         executed.clear()
         if "engine" in options:
             continue
-        with Machine(program, background=False, **options) as machine:  # type: ignore[arg-type]
+        with Machine(program, background=False, **options) as machine:
             assert machine.run().status == 0
             assert machine.instructions > 4096 * len(body)
         assert executed in ([], ["ecall"])
@@ -195,14 +196,14 @@ def guest() -> Path:
 
 @pytest.mark.parametrize("engine", list(OPTIONS))
 def test_every_task_has_an_fcsr_of_its_own(guest: Path, engine: str) -> None:
-    with Machine(guest, **OPTIONS[engine]) as machine:  # type: ignore[arg-type]
+    with Machine(guest, **OPTIONS[engine]) as machine:
         ending = machine.run()
         assert machine.files.output(1) == b""  # it says what is wrong
         assert ending.status == 0
 
 
 def test_going_back_restores_it(guest: Path) -> None:
-    with Machine(guest, **OPTIONS["templates"]) as machine:  # type: ignore[arg-type]
+    with Machine(guest, **OPTIONS["templates"]) as machine:
         machine.advance(20_000)
         found = []
         snapshot = machine.snapshot()

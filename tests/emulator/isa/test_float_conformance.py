@@ -6,9 +6,10 @@ signalling NaNs; signed zeros, subnormals, overflow; conversions that saturate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ class Group:
         self.kernels: list[Kernel] = []
 
     def rounding(
-        self, name: str, kinds: str, cases: list[tuple[int, ...]], more: list[tuple[int, ...]],
+        self, name: str, kinds: str, cases: Sequence[tuple[int, ...]], more: Sequence[tuple[int, ...]],
         result: Callable[..., Result],
     ) -> None:  # fmt: skip
         """An instruction with a rounding mode. ``cases``: in every mode, by frm and by the instruction; ``more``: in
@@ -146,7 +147,7 @@ class Group:
                 self._case(kernel, operands, rm, n, result, frm=(rm + 1 + n % 4) % 5)
 
     def plain(
-        self, name: str, kinds: str, cases: list[tuple[int, ...]], result: Callable[..., Result]
+        self, name: str, kinds: str, cases: Sequence[tuple[int, ...]], result: Callable[..., Result]
     ) -> None:
         """An instruction that does not round: frm does not matter."""
         kernel = self._new(name, kinds, None)
@@ -275,7 +276,7 @@ def narrowing() -> list[int]:
 @pytest.mark.parametrize(
     "group", [one_operand, two_operands, three_operands], ids=lambda group: group.__wrapped__.__name__
 )
-def test_results(group, engine: str) -> None:
+def test_results(group: Callable[..., Any], engine: str) -> None:
     assert wrong(group(), engine_named(engine)) == []
 
 

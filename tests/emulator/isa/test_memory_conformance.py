@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -162,5 +164,5 @@ def reservations() -> list[Kernel]:
 @pytest.mark.parametrize(
     "group", [loads, stores, atomics, reservations], ids=lambda group: group.__wrapped__.__name__
 )
-def test_results(group, engine: str) -> None:
+def test_results(group: Callable[..., Any], engine: str) -> None:
     assert wrong(group(), engine_named(engine)) == []

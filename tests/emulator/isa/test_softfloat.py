@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from emulator.isa.softfloat import DZ, F32, F64, NV, NX, OF, RDN, RMM, RNE, RTZ,
 
 ROUNDING_MODES = [RNE, RTZ, RDN, RUP, RMM]
 FORMATS = [pytest.param(F32, id="f32"), pytest.param(F64, id="f64")]
-NUMPY_TYPES = {32: (np.uint32, np.float32), 64: (np.uint64, np.float64)}
+NUMPY_TYPES: dict[int, tuple[Any, Any]] = {32: (np.uint32, np.float32), 64: (np.uint64, np.float64)}
 
 
 def edge_operands(fmt: Format) -> list[int]:
@@ -92,7 +94,9 @@ def exact(fmt: Format, bits: int) -> Fraction:
     [(sf.add, np.add), (sf.sub, np.subtract), (sf.mul, np.multiply), (sf.div, np.divide)],
     ids=["add", "sub", "mul", "div"],
 )
-def test_binary_operation_equals_the_host(fmt, ours, theirs):
+def test_binary_operation_equals_the_host(
+    fmt: Format, ours: Callable[..., tuple[int, int]], theirs: Callable[..., Any]
+) -> None:
     unsigned, real = NUMPY_TYPES[fmt.width]
 
     @settings(max_examples=250, deadline=None, derandomize=True)
@@ -107,7 +111,7 @@ def test_binary_operation_equals_the_host(fmt, ours, theirs):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_square_root_equals_the_host(fmt):
+def test_square_root_equals_the_host(fmt: Format) -> None:
     unsigned, real = NUMPY_TYPES[fmt.width]
 
     @settings(max_examples=250, deadline=None, derandomize=True)
@@ -123,7 +127,7 @@ def test_square_root_equals_the_host(fmt):
 
 @settings(max_examples=250, deadline=None, derandomize=True)
 @given(operands(F64))
-def test_narrowing_equals_the_host(a):
+def test_narrowing_equals_the_host(a: int) -> None:
     with np.errstate(all="ignore"):
         host = np.uint64(a).view(np.float64).astype(np.float32)
     expected = F32.canonical_nan if np.isnan(host) else int(host.view(np.uint32))
@@ -132,7 +136,7 @@ def test_narrowing_equals_the_host(a):
 
 @settings(max_examples=250, deadline=None, derandomize=True)
 @given(operands(F32))
-def test_widening_equals_the_host_and_is_exact(a):
+def test_widening_equals_the_host_and_is_exact(a: int) -> None:
     with np.errstate(all="ignore"):
         host = np.uint32(a).view(np.float32).astype(np.float64)
     expected = F64.canonical_nan if np.isnan(host) else int(host.view(np.uint64))
@@ -143,7 +147,7 @@ def test_widening_equals_the_host_and_is_exact(a):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_comparisons_equal_the_host(fmt):
+def test_comparisons_equal_the_host(fmt: Format) -> None:
     unsigned, real = NUMPY_TYPES[fmt.width]
 
     @settings(max_examples=250, deadline=None, derandomize=True)
@@ -161,7 +165,7 @@ def test_comparisons_equal_the_host(fmt):
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.one_of(st.integers(-(2**63), 2**64 - 1), st.integers(-(2**54), 2**54), st.integers(-300, 300)))
-def test_from_integer_equals_the_host(value):
+def test_from_integer_equals_the_host(value: int) -> None:
     assert sf.from_int(F64, value, RNE)[0] == f64(float(value))
     numpy_integer = np.int64(value) if value < 2**63 else np.uint64(value)
     assert sf.from_int(F32, value, RNE)[0] == int(numpy_integer.astype(np.float32).view(np.uint32))
@@ -171,7 +175,7 @@ def test_from_integer_equals_the_host(value):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_fma_is_a_neighbour_chosen_by_the_rounding_mode(fmt):
+def test_fma_is_a_neighbour_chosen_by_the_rounding_mode(fmt: Format) -> None:
     """One rounding of the exact rational a*b+c, judged without any of the module's own arithmetic."""
 
     @settings(max_examples=250, deadline=None, derandomize=True)
@@ -210,7 +214,7 @@ def test_fma_is_a_neighbour_chosen_by_the_rounding_mode(fmt):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_addition_and_multiplication_are_fused_with_a_neutral_operand(fmt):
+def test_addition_and_multiplication_are_fused_with_a_neutral_operand(fmt: Format) -> None:
     one = fmt.bias << fmt.fraction_bits
 
     @settings(max_examples=150, deadline=None, derandomize=True)
@@ -297,7 +301,9 @@ F32_NAN, F32_SNAN, F32_MINUS = 0x7FC0_0000, 0x7F80_0001, 0x8000_0000
         (sf.fma, (F32_ONE + 1, F32_ONE + 1, F32_MINUS | (F32_ONE + 2)), RNE, (0x2880_0000, 0)),
     ],
 )
-def test_hand_worked_binary32(operation, arguments, rm, expected):
+def test_hand_worked_binary32(
+    operation: Callable[..., Any], arguments: tuple[float, ...], rm: int, expected: tuple[Any, ...]
+) -> None:
     assert operation(F32, *arguments, rm) == expected
 
 
@@ -314,13 +320,13 @@ def test_hand_worked_binary32(operation, arguments, rm, expected):
         (F32_ONE, F32_INF, F32_ONE, F32_INF, 0),
     ],
 )
-def test_minimum_and_maximum(a, b, smaller, larger, flags):
+def test_minimum_and_maximum(a: int, b: int, smaller: int, larger: int, flags: int) -> None:
     assert sf.minimum(F32, a, b) == (smaller, flags)
     assert sf.maximum(F32, a, b) == (larger, flags)
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_classify_names_each_of_the_ten_classes(fmt):
+def test_classify_names_each_of_the_ten_classes(fmt: Format) -> None:
     normal, subnormal = fmt.bias << fmt.fraction_bits, 1
     ordered = [fmt.infinity, normal, subnormal, 0]
     patterns = [fmt.sign_bit | bits for bits in ordered] + ordered[::-1]
@@ -361,7 +367,7 @@ def test_classify_names_each_of_the_ten_classes(fmt):
         (float("nan"), RNE, 64, False, (2**64 - 1, NV)),
     ],
 )
-def test_to_integer(value, rm, width, signed, expected):
+def test_to_integer(value: int, rm: int, width: int, signed: bool, expected: int) -> None:
     assert sf.to_int(F64, f64(value), rm, width, signed) == expected
 
 
@@ -378,16 +384,16 @@ def test_to_integer(value, rm, width, signed, expected):
         (-(2**63), RNE, (0xDF00_0000, 0)),
     ],
 )
-def test_from_integer(value, rm, expected):
+def test_from_integer(value: int, rm: int, expected: int) -> None:
     assert sf.from_int(F32, value, rm) == expected
 
 
-def test_an_unresolved_rounding_mode_is_refused():
+def test_an_unresolved_rounding_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="rounding mode 7: expected 0"):
         sf.add(F32, F32_ONE, F32_TINY, 7)
 
 
-def test_formats_are_the_interchange_formats():
+def test_formats_are_the_interchange_formats() -> None:
     assert (F32.precision, F32.bias, F32.minimum_exponent) == (24, 127, -126)
     assert (F64.precision, F64.bias, F64.minimum_exponent) == (53, 1023, -1022)
     assert (F32.canonical_nan, F64.canonical_nan) == (0x7FC0_0000, 0x7FF8_0000_0000_0000)

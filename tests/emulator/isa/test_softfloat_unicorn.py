@@ -9,7 +9,8 @@ half of those is compared.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,7 @@ def differences(
     instruction: int,
     source: Format,
     target: Format | None,
-    rows: list[tuple[int, ...]],
+    rows: Sequence[tuple[int, ...]],
     model: Callable[[tuple[int, ...]], tuple[int, int]],
 ) -> list[str]:
     """Disagreements between ``model(row)`` and the instruction; no ``target`` means an integer register."""
@@ -151,7 +152,7 @@ MODES = [pytest.param(rm, id=name) for rm, name in enumerate(["rne", "rtz", "rdn
     [(0, 2, sf.add), (1, 2, sf.sub), (2, 2, sf.mul), (3, 2, sf.div), (11, 1, sf.sqrt)],
     ids=["add", "sub", "mul", "div", "sqrt"],
 )
-def test_arithmetic(funct5, arity, operation, fmt, rm):
+def test_arithmetic(funct5: int, arity: int, operation: Callable[..., Any], fmt: Format, rm: int) -> None:
     instruction = op_fp(funct5 << 2 | (fmt is F64), 1 if arity == 2 else 0, 0, rm, 3)
 
     def model(row: tuple[int, ...]) -> tuple[int, int]:
@@ -163,9 +164,10 @@ def test_arithmetic(funct5, arity, operation, fmt, rm):
 
 @pytest.mark.parametrize("rm", MODES)
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_fused_multiply_add(fmt, rm):
+def test_fused_multiply_add(fmt: Format, rm: int) -> None:
     def model(row: tuple[int, ...]) -> tuple[int, int]:
-        return sf.fma(fmt, *row, rm)
+        a, b, c = row
+        return sf.fma(fmt, a, b, c, rm)
 
     def older_rule(row: tuple[int, ...]) -> bool:
         zero_times_infinity = sf.mul(fmt, row[0], row[1], RNE) == (fmt.canonical_nan, sf.NV)
@@ -182,7 +184,7 @@ def test_fused_multiply_add(fmt, rm):
     [(20, 2, sf.eq), (20, 1, sf.lt), (20, 0, sf.le), (5, 0, sf.minimum), (5, 1, sf.maximum)],
     ids=["eq", "lt", "le", "min", "max"],
 )
-def test_comparison(funct5, funct3, operation, fmt):
+def test_comparison(funct5: int, funct3: int, operation: Callable[..., Any], fmt: Format) -> None:
     truth = funct5 == 20
     instruction = op_fp(funct5 << 2 | (fmt is F64), 1, 0, funct3, A5 if truth else 3)
 
@@ -196,7 +198,7 @@ def test_comparison(funct5, funct3, operation, fmt):
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_classification(fmt):
+def test_classification(fmt: Format) -> None:
     instruction = op_fp(0x70 | (fmt is F64), 0, 0, 1, A5)
     rows = operand_rows(fmt, 500, 1, "class")
     assert differences(instruction, fmt, None, rows, lambda row: (sf.classify(fmt, row[0]), 0)) == []
@@ -204,7 +206,7 @@ def test_classification(fmt):
 
 @pytest.mark.parametrize("rm", MODES)
 @pytest.mark.parametrize(("source", "target"), [(F64, F32), (F32, F64)], ids=["narrow", "widen"])
-def test_conversion_between_formats(source, target, rm):
+def test_conversion_between_formats(source: Format, target: Format, rm: int) -> None:
     instruction = op_fp(0x20 if target is F32 else 0x21, 1 if target is F32 else 0, 0, rm, 3)
 
     def model(row: tuple[int, ...]) -> tuple[int, int]:
@@ -224,7 +226,7 @@ INTEGERS = [(32, True), (32, False), (64, True), (64, False)]
 @pytest.mark.parametrize("rm", MODES)
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize(("width", "signed"), INTEGERS, ids=["w", "wu", "l", "lu"])
-def test_conversion_to_integer(width, signed, fmt, rm):
+def test_conversion_to_integer(width: int, signed: bool, fmt: Format, rm: int) -> None:
     instruction = op_fp(0x60 | (fmt is F64), INTEGERS.index((width, signed)), 0, rm, A5)
 
     def model(row: tuple[int, ...]) -> tuple[int, int]:
@@ -244,7 +246,7 @@ def test_conversion_to_integer(width, signed, fmt, rm):
 @pytest.mark.parametrize("rm", MODES)
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize(("width", "signed"), INTEGERS, ids=["w", "wu", "l", "lu"])
-def test_conversion_from_integer(width, signed, fmt, rm):
+def test_conversion_from_integer(width: int, signed: bool, fmt: Format, rm: int) -> None:
     instruction = op_fp(0x68 | (fmt is F64), INTEGERS.index((width, signed)), A4, rm, 3)
 
     def model(row: tuple[int, ...]) -> tuple[int, int]:

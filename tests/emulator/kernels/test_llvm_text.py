@@ -78,6 +78,8 @@ def run(call: Callable[[int], int], arrays: tuple[NDArray[Any], ...]) -> int:
 class _Wrapping:
     """A record of which fields are set as a store of that width does it."""
 
+    record: Any
+
     def __init__(self, record: Any) -> None:
         object.__setattr__(self, "record", record)
 
@@ -104,8 +106,8 @@ class _Numbers:
         self.array = array
 
     def __getitem__(self, place: Any) -> Any:
-        found = self.array[place]
-        return int(found) if np.isscalar(found) else _Numbers(found)
+        found: Any = self.array[place]
+        return _Numbers(found) if isinstance(found, np.ndarray) else int(found)
 
     def __setitem__(self, place: Any, value: int) -> None:
         self.array[place] = np.uint64(value & (1 << 64) - 1).astype(np.int64)
@@ -133,7 +135,7 @@ def test_a_kernel_does_what_python_does(
     rows.view(np.uint8)[:] = rng.integers(0, 256, rows.nbytes)
     table[:] = rng.integers(-1000, 1000, (8, 8))
     copies = tuple(array.copy() for array in arrays)
-    expected = statements(  # type: ignore[no-untyped-call]
+    expected = statements(
         _Numbers(copies[0]), _Numbers(copies[1]), _Records(copies[2]), _Numbers(copies[3])
     )
     assert run(kernel, arrays) == expected

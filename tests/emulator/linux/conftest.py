@@ -6,8 +6,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,7 +102,7 @@ class ElfFile:
 class Guest:
     """A process without code: tests make its system calls."""
 
-    def __init__(self, files: VirtualFiles | None = None, layout: Layout | None = None, **options) -> None:
+    def __init__(self, files: VirtualFiles | None = None, layout: Layout | None = None, **options: Any) -> None:
         self.now = 0
         self.memory = GuestMemory()
         self.image = load_image(ElfFile().build(), "/bin/guest")
@@ -136,21 +138,21 @@ class Guest:
 
 
 @pytest.fixture
-def hart():
+def hart() -> FakeHart:
     return FakeHart()
 
 
 @pytest.fixture(scope="session")
-def elf_file():
+def elf_file() -> type[ElfFile]:
     return ElfFile
 
 
 @pytest.fixture
-def make_guest():
+def make_guest() -> Iterator[Callable[..., Guest]]:
     """Makes guests and frees their memory afterwards."""
     made = []
 
-    def make(**options) -> Guest:
+    def make(**options: Any) -> Guest:
         made.append(Guest(**options))
         return made[-1]
 
@@ -161,7 +163,7 @@ def make_guest():
 
 
 @pytest.fixture
-def guest(make_guest):
+def guest(make_guest: Callable[..., Guest]) -> Guest:
     return make_guest()
 
 
@@ -169,7 +171,7 @@ GUEST_SOURCE = Path(__file__).with_name("guest_program.c")
 
 
 @pytest.fixture(scope="session")
-def guest_program(tmp_path_factory):
+def guest_program(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Path of ``guest_program.c`` compiled; ``guest_program(pie=True)`` for a position-independent one."""
     directory = tmp_path_factory.mktemp("guest")
 
@@ -196,7 +198,7 @@ class Ended:
 
 
 @pytest.fixture(scope="session")
-def run_guest():
+def run_guest() -> Callable[..., Ended]:
     """Runs a program on unicorn's processor and our kernel; a basic block takes 10 virtual nanoseconds."""
     unicorn = pytest.importorskip("unicorn")
     const = pytest.importorskip("unicorn.riscv_const")
@@ -206,7 +208,7 @@ def run_guest():
         arguments: list[str],
         environment: dict[str, str] | None = None,
         layout: Layout | None = None,
-        **files,
+        **files: Any,
     ) -> Ended:
         memory = GuestMemory()
         image = load_image(program, "/bin/guest")
@@ -235,12 +237,12 @@ def run_guest():
 
         called = False
 
-        def on_trap(machine, number, _):
+        def on_trap(machine: Any, number: int, _: Any) -> None:
             nonlocal called
             called = True
             machine.emu_stop()
 
-        def on_block(machine, address, size, _):
+        def on_block(machine: Any, address: int, size: int, _: Any) -> None:
             nonlocal blocks
             blocks += 1
             deadline = kernel.next_timer_deadline_nanoseconds()
@@ -277,7 +279,7 @@ def run_guest():
 
 
 @pytest.fixture(scope="session")
-def compile_guest(tmp_path_factory):
+def compile_guest(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Compiles a C program of this directory, by its name, to a static riscv64 one; its path."""
     directory = tmp_path_factory.mktemp("guests")
 
@@ -302,13 +304,13 @@ def compile_guest(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def by_qemu():
+def by_qemu() -> Callable[..., str]:
     """Standard output of a program run by QEMU, which has the host's kernel make the system calls."""
     command_of_qemu = qemu()
     if command_of_qemu is None:
         pytest.skip("qemu-riscv64 is not installed")
 
-    def run(program: Path, *arguments: str, **options) -> str:
+    def run(program: Path, *arguments: str, **options: Any) -> str:
         with tempfile.TemporaryFile() as output:  # a pipe would be waited for until all children have ended
             command = [command_of_qemu, str(program), *arguments]
             subprocess.run(command, stdout=output, timeout=60, check=False, **options)

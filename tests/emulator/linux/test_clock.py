@@ -20,7 +20,7 @@ class World:
         )
 
 
-def test_sleeping_moves_elapsed_time_and_not_processor_time():
+def test_sleeping_moves_elapsed_time_and_not_processor_time() -> None:
     world = World()
     world.now = 100
     world.clock.sleep_until(1000)
@@ -32,7 +32,7 @@ def test_sleeping_moves_elapsed_time_and_not_processor_time():
     assert world.clock.elapsed() == 1050
 
 
-def test_a_one_shot_timer_fires_once():
+def test_a_one_shot_timer_fires_once() -> None:
     world = World()
     timer = world.timer("a")
     world.timers.arm(timer, 50, 0)
@@ -48,7 +48,7 @@ def test_a_one_shot_timer_fires_once():
     assert (world.timers.next_deadline(), world.timers.remaining(timer)) == (None, 0)
 
 
-def test_a_periodic_timer_keeps_its_rhythm_and_counts_what_it_missed():
+def test_a_periodic_timer_keeps_its_rhythm_and_counts_what_it_missed() -> None:
     world = World()
     timer = world.timer("a")
     world.timers.arm(timer, 10, 20)
@@ -62,7 +62,7 @@ def test_a_periodic_timer_keeps_its_rhythm_and_counts_what_it_missed():
     assert world.timers.next_deadline() is None
 
 
-def test_deadlines_are_told_in_the_time_of_the_source():
+def test_deadlines_are_told_in_the_time_of_the_source() -> None:
     world = World()
     world.clock.sleep_until(1000)
     elapsed, processor = world.timer("e"), world.timer("p", TimeBase.PROCESSOR)
@@ -74,7 +74,7 @@ def test_deadlines_are_told_in_the_time_of_the_source():
     assert world.timers.next_deadline() == 200
 
 
-def test_the_phase_shortens_only_the_first_period():
+def test_the_phase_shortens_only_the_first_period() -> None:
     world = World(phase=0.25)
     periodic, once = world.timer("a"), world.timer("b")
     world.timers.arm(periodic, 100, 100)
@@ -86,6 +86,6 @@ def test_the_phase_shortens_only_the_first_period():
 
 
 @pytest.mark.parametrize("phase", [-0.1, 1.0])
-def test_a_phase_is_a_fraction(phase):
+def test_a_phase_is_a_fraction(phase: float) -> None:
     with pytest.raises(ValueError, match="expected a fraction from 0 up to, not including, 1"):
         World(phase=phase)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from emulator.engine.tiering.tiers import Region, Tier
 from emulator.errors import GuestImageError
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
@@ -63,9 +64,11 @@ def test_translations_of_libraries_are_kept_too(
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
     compile_ = Translator._compile
     made: list[str] = []
-    monkeypatch.setattr(
-        Translator, "_compile", lambda self, tier, region: (made.append(region.name), compile_(self, tier, region))
-    )  # fmt: skip
+    def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
+        made.append(region.name)
+        compile_(self, tier, region)
+
+    monkeypatch.setattr(Translator, "_compile", compile_and_list)
 
     def run(loader: Path | bytes) -> tuple[bytes, list[str], int]:
         made.clear()

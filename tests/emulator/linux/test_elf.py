@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,12 +14,13 @@ from hypothesis import strategies as st
 from emulator.errors import GuestImageError
 from emulator.linux.loader.elf import POSITION_INDEPENDENT_BASE, load_image
 from emulator.memory import EXEC, READ, WRITE
+from tests.emulator.linux.conftest import ElfFile
 
 EXPECTED = "expected a riscv64 Linux executable (64-bit little-endian ELF): "
 COMPILE = "compile it with `zig cc -target riscv64-linux-musl -static`"
 
 
-def test_segments_entry_and_headers(elf_file):
+def test_segments_entry_and_headers(elf_file: type[ElfFile]) -> None:
     image = load_image(elf_file().build(), "tiny")
     code, data = image.segments
     assert (image.name, image.entry, image.bias) == ("tiny", 0x10000, 0)
@@ -64,20 +68,22 @@ def test_segments_entry_and_headers(elf_file):
         ),
     ],
 )
-def test_refusals_say_what_was_got_expected_and_to_do(elf_file, changes, message):
+def test_refusals_say_what_was_got_expected_and_to_do(
+    elf_file: type[ElfFile], changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(GuestImageError) as caught:
         load_image(elf_file(header=changes).build(), "program")
     assert str(caught.value) == "program: " + message
 
 
-def test_a_dynamically_linked_program_names_its_interpreter(elf_file):
+def test_a_dynamically_linked_program_names_its_interpreter(elf_file: type[ElfFile]) -> None:
     path = "/lib/ld-musl-riscv64.so.1"
     assert load_image(elf_file(interpreter=path.encode() + b"\0").build()).interpreter == path
     assert load_image(elf_file().build()).interpreter is None
 
 
 @pytest.mark.parametrize("name", [b"ld.so\0", b"\0", b"/a\0b\0"])
-def test_an_interpreter_that_is_no_path(elf_file, name):
+def test_an_interpreter_that_is_no_path(elf_file: type[ElfFile], name: bytes) -> None:
     with pytest.raises(GuestImageError, match=r"the interpreter.s name is .*, expected an absolute path"):
         load_image(elf_file(interpreter=name).build())
 
@@ -91,28 +97,28 @@ def test_an_interpreter_that_is_no_path(elf_file, name):
         (b"\x7fELF\x02\x01", "the file is truncated within the ELF header"),
     ],
 )
-def test_files_that_are_not_elf(data, message):
+def test_files_that_are_not_elf(data: bytes, message: str) -> None:
     with pytest.raises(GuestImageError, match=message):
         load_image(data)
 
 
-def test_a_file_that_cannot_be_read(tmp_path):
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(GuestImageError, match="nothing: cannot read the program: No such file"):
         load_image(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("address", [0, 0x7FFF_F000, 0xFFFF_FFFF_8000_0000])
-def test_segments_outside_the_address_space(elf_file, address):
+def test_segments_outside_the_address_space(elf_file: type[ElfFile], address: int) -> None:
     with pytest.raises(GuestImageError, match="lies outside the 2 GiB guest address space"):
         load_image(elf_file(data_address=address).build())
 
 
-def test_overlapping_segments(elf_file):
+def test_overlapping_segments(elf_file: type[ElfFile]) -> None:
     with pytest.raises(GuestImageError, match="segments at 0x10000 and 0x10008 overlap"):
         load_image(elf_file(data_address=0x10008).build())
 
 
-def test_more_file_than_memory(elf_file):
+def test_more_file_than_memory(elf_file: type[ElfFile]) -> None:
     with pytest.raises(GuestImageError, match="0x20000 has more bytes in the file than in memory"):
         load_image(elf_file(data_memory_bytes=3).build())
 
@@ -120,7 +126,7 @@ def test_more_file_than_memory(elf_file):
 FUNCTION, OBJECT, NOTYPE = 2, 1, 0
 
 
-def test_symbols_name_addresses(elf_file):
+def test_symbols_name_addresses(elf_file: type[ElfFile]) -> None:
     symbols = [
         ("main", FUNCTION, 0x10004, 8),
         ("_start", NOTYPE, 0x10000, 0),
@@ -135,8 +141,10 @@ def test_symbols_name_addresses(elf_file):
     assert image.symbolize(0x10008) == "main+0x4"
     assert image.symbolize(0x1000C) == "0x1000c"
     assert image.symbolize(0xFFFC) == "0xfffc"
-    assert image.find_symbol("counter").address == 0x20008
-    assert not image.find_symbol("counter").is_function
+    counter = image.find_symbol("counter")
+    assert counter is not None
+    assert counter.address == 0x20008
+    assert not counter.is_function
     assert image.find_symbol("absent") is None
     assert [symbol.name for symbol in image.symbols] == ["_start", "alias", "main", "counter"]
 
@@ -164,27 +172,29 @@ SYMBOLS, NAMES = -128, -64  # where the section headers begin: of the symbol tab
         (NAMES + 4, "<I", 8, "the file is damaged: the symbol table has no names"),
     ],
 )
-def test_a_damaged_symbol_table_is_found_when_the_file_is_read(elf_file, place, layout, value, message):
+def test_a_damaged_symbol_table_is_found_when_the_file_is_read(
+    elf_file: type[ElfFile], place: int, layout: str, value: int, message: str
+) -> None:
     damaged = bytearray(elf_file(symbols=[("main", FUNCTION, 0x10004, 8), ("x", OBJECT, 0x20008, 4)]).build())
     struct.pack_into(layout, damaged, len(damaged) + place, value)
     with pytest.raises(GuestImageError, match=message):
         load_image(bytes(damaged))
 
 
-def test_without_debug_information_there_are_no_lines(elf_file):
+def test_without_debug_information_there_are_no_lines(elf_file: type[ElfFile]) -> None:
     image = load_image(elf_file().build())
     assert image.source_line(0x10000) is None
     assert image.line_rows() == ()
 
 
 @pytest.fixture(scope="module")
-def valid(elf_file):
+def valid(elf_file: type[ElfFile]) -> bytes:
     return elf_file(symbols=[("main", FUNCTION, 0x10004, 8), ("counter", OBJECT, 0x20008, 4)]).build()
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(data=st.data())
-def test_damaged_files_raise_nothing_but_image_errors(valid, data):
+def test_damaged_files_raise_nothing_but_image_errors(valid: bytes, data: st.DataObject) -> None:
     damaged = bytearray(valid[: data.draw(st.integers(0, len(valid)))])
     for _ in range(data.draw(st.integers(0, 4))):
         if damaged:
@@ -200,7 +210,7 @@ def test_damaged_files_raise_nothing_but_image_errors(valid, data):
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(0, 63 + 56 * 2), st.integers(0, 2**64 - 1), st.sampled_from([1, 2, 4, 8]))
-def test_any_header_field_may_lie(valid, offset, value, size):
+def test_any_header_field_may_lie(valid: bytes, offset: int, value: int, size: int) -> None:
     damaged = bytearray(valid)
     damaged[offset : offset + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
     try:
@@ -214,14 +224,16 @@ def test_any_header_field_may_lie(valid, offset, value, size):
 
 
 @pytest.mark.parametrize("pie", [False, True], ids=["static", "static-pie"])
-def test_a_compiled_program_has_names_and_lines(guest_program, pie):
+def test_a_compiled_program_has_names_and_lines(guest_program: Callable[..., Path], pie: bool) -> None:
     image = load_image(guest_program(pie))
     assert image.bias == (POSITION_INDEPENDENT_BASE if pie else 0)
     main = image.find_symbol("main")
     assert main is not None
     assert main.is_function
     assert image.symbolize(main.address + 2) == "main+0x2"
-    source, line = image.source_line(main.address)
+    found = image.source_line(main.address)
+    assert found is not None
+    source, line = found
     text = open(source).read().splitlines()  # noqa: SIM115
     assert source.endswith("guest_program.c")
     assert text[line - 1].startswith("int main(")

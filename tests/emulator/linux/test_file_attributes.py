@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emulator.linux.vfs.files import VirtualFiles
+from tests.emulator.linux.conftest import Guest
 
 CWD = -100
 UID = 1000
@@ -17,17 +21,17 @@ EPOCH = 1_700_000_000
 
 
 @pytest.fixture
-def guest(make_guest):
+def guest(make_guest: Callable[..., Guest]) -> Guest:
     return make_guest(files=VirtualFiles(mapped={"/data/a": b"0123456789"}, capture=["/out/"], terminal=True))
 
 
-def opened(guest, path, flags=os.O_RDONLY, mode=0o666):
+def opened(guest: Guest, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
     fd = guest.call("openat", CWD, path, flags, mode)
     assert fd >= 3
     return fd
 
 
-def stat_of(guest, path):
+def stat_of(guest: Guest, path: str) -> tuple[int, ...]:
     """Mode, links, and the times of reading, writing and changing in seconds."""
     buffer = guest.space(128)
     assert guest.call("newfstatat", CWD, path, buffer, 0) == 0
@@ -35,7 +39,7 @@ def stat_of(guest, path):
     return fields[2], fields[3], fields[12], fields[14], fields[16]
 
 
-def test_files_have_the_times_that_the_guest_gave_them(guest):
+def test_files_have_the_times_that_the_guest_gave_them(guest: Guest) -> None:
     assert stat_of(guest, "/data/a")[2:] == (EPOCH, EPOCH, EPOCH)
     guest.now = 5 * SECOND
     fd = opened(guest, "/out/new", os.O_RDWR | os.O_CREAT)
@@ -54,7 +58,7 @@ def test_files_have_the_times_that_the_guest_gave_them(guest):
     assert guest.call("utimensat", CWD, "/out/new", struct.pack("<4q", 0, SECOND, 0, 0), 0) == -errno.EINVAL
 
 
-def test_permissions(guest):
+def test_permissions(guest: Guest) -> None:
     fd = opened(guest, "/out/new", os.O_RDWR | os.O_CREAT)
     assert stat_of(guest, "/out/new")[0] & 0o7777 == 0o644
     assert guest.call("umask", 0o077) == 0o022
@@ -72,7 +76,7 @@ def test_permissions(guest):
     assert guest.call("fchownat", CWD, "/none", UID, UID, 0) == -errno.ENOENT
 
 
-def test_names_in_memory(guest):
+def test_names_in_memory(guest: Guest) -> None:
     opened(guest, "/out/one", os.O_RDWR | os.O_CREAT)
     assert guest.call("linkat", CWD, "/out/one", CWD, "/out/two", 0) == 0
     assert stat_of(guest, "/out/two")[1] == 2
@@ -87,7 +91,7 @@ def test_names_in_memory(guest):
     assert guest.kernel.unsupported == ["a special file of type 0o60000"]
 
 
-def test_what_has_no_name_takes_room_until_it_is_closed(make_guest):
+def test_what_has_no_name_takes_room_until_it_is_closed(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest(files=VirtualFiles(capture=["/out/"], capture_limit_bytes=10))
     fd = opened(guest, "/out/a", os.O_RDWR | os.O_CREAT)
     guest.call("write", fd, b"12345678", 8)
@@ -99,7 +103,7 @@ def test_what_has_no_name_takes_room_until_it_is_closed(make_guest):
     assert guest.files.captured() == {}
 
 
-def test_opening_by_other_ways(guest):
+def test_opening_by_other_ways(guest: Guest) -> None:
     how = struct.pack("<QQQ", os.O_RDONLY, 0, 0)
     fd = guest.call("openat2", CWD, "/data/a", how, 24)
     assert guest.call("openat", CWD, f"/dev/fd/{fd}", 0, 0) >= 0
@@ -108,11 +112,11 @@ def test_opening_by_other_ways(guest):
     assert guest.call("openat", CWD, "/dev/tty", os.O_RDWR, 0) >= 0
 
 
-def test_without_a_terminal_there_is_none(make_guest):
+def test_without_a_terminal_there_is_none(make_guest: Callable[..., Guest]) -> None:
     assert make_guest(files=VirtualFiles()).call("openat", CWD, "/dev/tty", os.O_RDWR, 0) == -errno.ENXIO
 
 
-def test_extended_attributes_are_none(guest):
+def test_extended_attributes_are_none(guest: Guest) -> None:
     buffer = guest.space(16)
     assert guest.call("getxattr", "/data/a", "user.x", buffer, 16) == -errno.ENODATA
     assert guest.call("getxattr", "/none", "user.x", buffer, 16) == -errno.ENOENT
@@ -121,7 +125,7 @@ def test_extended_attributes_are_none(guest):
     assert guest.call("removexattr", "/data/a", "user.x") == -errno.ENODATA
 
 
-def test_rights(guest):
+def test_rights(guest: Guest) -> None:
     header, data = guest.put(struct.pack("<Ii", 0x2008_0522, 0)), guest.put(b"\xff" * 24)
     assert guest.call("capget", header, data) == 0
     assert guest.memory.read(data, 24) == bytes(24)
@@ -136,7 +140,7 @@ def test_rights(guest):
     assert guest.call("chroot", "/") == -errno.EPERM
 
 
-def test_scheduling(guest):
+def test_scheduling(guest: Guest) -> None:
     zero = guest.put(struct.pack("<I", 0))
     assert guest.call("sched_setscheduler", 0, 3, zero) == 0
     assert guest.call("sched_setscheduler", 0, 1, zero) == -errno.EPERM
@@ -149,7 +153,7 @@ def test_scheduling(guest):
     assert guest.call("membarrier", 0, 0, 0) > 0
 
 
-def test_processor_time_is_of_a_process_and_a_thread(guest):
+def test_processor_time_is_of_a_process_and_a_thread(guest: Guest) -> None:
     guest.now = 3 * SECOND
     times = guest.space(144)
     for clock in (2, 3, (~1000 << 3) | 2, (~1000 << 3) | 6):
@@ -162,7 +166,7 @@ def test_processor_time_is_of_a_process_and_a_thread(guest):
     assert guest.words(times, 1) == (0,)
 
 
-def test_locks_conflict_between_open_files_and_processes(guest):
+def test_locks_conflict_between_open_files_and_processes(guest: Guest) -> None:
     fd, other = (opened(guest, "/out/a", os.O_RDWR | os.O_CREAT) for _ in range(2))
     lock = guest.put(struct.pack("<hh4xqqi", 1, 0, 10, 10, 0).ljust(32, b"\0"))
     assert guest.call("fcntl", fd, 37, lock) == 0
@@ -180,7 +184,7 @@ def test_locks_conflict_between_open_files_and_processes(guest):
     assert guest.call("flock", other, 3) == -errno.EINVAL
 
 
-def test_mapping_edges(guest):
+def test_mapping_edges(guest: Guest) -> None:
     fd = opened(guest, "/out/a", os.O_RDWR | os.O_CREAT)
     zeros = opened(guest, "/dev/zero")
     assert guest.call("mmap", 0, 4096, 3, 1, fd, 2**62) == -errno.EOVERFLOW
@@ -213,11 +217,11 @@ def test_mapping_edges(guest):
         ("vmsplice", (1, 0, 0, 0), errno.EBADF),
     ],
 )
-def test_errors(guest, name, arguments, error):
+def test_errors(guest: Guest, name: str, arguments: Any, error: int) -> None:
     assert guest.call(name, *arguments) == -error
 
 
-def test_shared_pages_have_a_limit(guest, monkeypatch):
+def test_shared_pages_have_a_limit(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("emulator.linux.mm.page_cache.LIMIT_BYTES", 3 * 4096)
     fd = opened(guest, "/out/a", os.O_RDWR | os.O_CREAT)
     whole = guest.call("mmap", 0, 3 * 4096, 3, 1, fd, 0)
@@ -228,7 +232,7 @@ def test_shared_pages_have_a_limit(guest, monkeypatch):
     assert guest.call("mmap", 0, 4096, 3, 1, other, 0) > 0
 
 
-def test_a_directory_with_a_named_pipe_is_not_empty(make_guest, tmp_path):
+def test_a_directory_with_a_named_pipe_is_not_empty(make_guest: Callable[..., Guest], tmp_path: Path) -> None:
     guest = make_guest(files=VirtualFiles(mapped={"/work": tmp_path}, writable=["/work"]))
     assert guest.call("mkdirat", CWD, "/work/d", 0o755) == 0
     assert guest.call("mknodat", CWD, "/work/d/p", 0o010600, 0) == 0

@@ -5,34 +5,37 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from emulator.linux.vfs.files import VirtualFiles
+from tests.emulator.linux.conftest import Guest
 
 CWD = -100
 UNMAPPED = 0x1000_0000
 
 
 @pytest.fixture
-def guest(make_guest):
+def guest(make_guest: Callable[..., Guest]) -> Guest:
     files = VirtualFiles(
         mapped={"/data/a": b"0123456789", "/data/b": b"x" * 3000}, capture=["/out/"], stdin=b"some input"
     )
     return make_guest(files=files)
 
 
-def opened(guest, path, flags=os.O_RDONLY):
+def opened(guest: Guest, path: str, flags: int = os.O_RDONLY) -> int:
     fd = guest.call("openat", CWD, path, flags, 0o644)
     assert fd >= 3
     return fd
 
 
-def vectors(guest, *pairs):
+def vectors(guest: Guest, *pairs: tuple[int, int]) -> int:
     return guest.put(b"".join(struct.pack("<QQ", address, length) for address, length in pairs))
 
 
-def test_read_and_write(guest):
+def test_read_and_write(guest: Guest) -> None:
     buffer = guest.space(100)
     assert guest.call("read", 0, buffer, 4) == 4
     assert guest.call("read", 0, buffer + 4, 96) == 6
@@ -42,7 +45,7 @@ def test_read_and_write(guest):
     assert guest.files.output(1) == b"some"
 
 
-def test_transfers_stop_where_memory_ends(guest):
+def test_transfers_stop_where_memory_ends(guest: Guest) -> None:
     end = 0x4010_0000
     fd = opened(guest, "/data/b")
     assert guest.call("read", fd, end - 100, 3000) == 100
@@ -90,11 +93,11 @@ def test_transfers_stop_where_memory_ends(guest):
         ("faccessat", (CWD, "/data/a", os.X_OK), errno.EACCES),
     ],
 )
-def test_errors(guest, name, arguments, error):
+def test_errors(guest: Guest, name: str, arguments: Any, error: int) -> None:
     assert guest.call(name, *arguments) == -error
 
 
-def test_vectors_gather_and_scatter(guest):
+def test_vectors_gather_and_scatter(guest: Guest) -> None:
     first, second = guest.put(b"hello "), guest.put(b"world")
     assert guest.call("writev", 1, vectors(guest, (first, 6), (0, 0), (second, 5)), 3) == 11
     assert guest.files.output(1) == b"hello world"
@@ -105,7 +108,7 @@ def test_vectors_gather_and_scatter(guest):
     assert guest.memory.read(buffer, 4) == b"4567"
 
 
-def test_positions(guest):
+def test_positions(guest: Guest) -> None:
     fd, buffer = opened(guest, "/data/a"), guest.space(16)
     assert guest.call("lseek", fd, 4, os.SEEK_SET) == 4
     assert guest.call("read", fd, buffer, 2) == 2
@@ -119,7 +122,7 @@ def test_positions(guest):
     assert guest.call("pread64", fd, buffer, 3, -1) == -errno.EINVAL
 
 
-def test_writing_a_captured_file(guest):
+def test_writing_a_captured_file(guest: Guest) -> None:
     fd = opened(guest, "/out/f", os.O_RDWR | os.O_CREAT)
     assert guest.call("write", fd, b"0123456789", 10) == 10
     assert guest.call("pwrite64", fd, b"AB", 2, 4) == 2
@@ -134,7 +137,7 @@ def test_writing_a_captured_file(guest):
     assert guest.call("fsync", fd) == 0
 
 
-def test_sendfile(guest):
+def test_sendfile(guest: Guest) -> None:
     fd, position = opened(guest, "/data/a"), guest.put(struct.pack("<Q", 3))
     assert guest.call("sendfile", 1, fd, position, 4) == 4
     assert guest.call("sendfile", 1, fd, 0, 2) == 2
@@ -142,7 +145,7 @@ def test_sendfile(guest):
     assert guest.words(position, 1) == (7,)
 
 
-def test_stat_structures(guest):
+def test_stat_structures(guest: Guest) -> None:
     address = guest.space(256)
     assert guest.call("newfstatat", CWD, "/data/b", address, 0) == 0
     device, inode, mode, links, uid, gid, rdev, _, size, block_bytes, _, blocks = struct.unpack(
@@ -173,7 +176,7 @@ def test_stat_structures(guest):
     assert guest.memory.read_int(address + 8, 8) == 4096
 
 
-def test_directory_entries_come_in_pieces(guest):
+def test_directory_entries_come_in_pieces(guest: Guest) -> None:
     fd, buffer = opened(guest, "/data", os.O_DIRECTORY), guest.space(256)
     names = []
     while (n_bytes := guest.call("getdents64", fd, buffer, 48)) > 0:
@@ -189,7 +192,7 @@ def test_directory_entries_come_in_pieces(guest):
     assert guest.call("getdents64", fd, buffer, 256) == 96
 
 
-def test_paths_are_relative_to_directories(guest):
+def test_paths_are_relative_to_directories(guest: Guest) -> None:
     fd, buffer = opened(guest, "/data"), guest.space(64)
     assert guest.call("openat", fd, "a", 0, 0) > fd
     assert guest.call("chdir", "/data/../data") == 0
@@ -201,7 +204,7 @@ def test_paths_are_relative_to_directories(guest):
     assert guest.call("chdir", "/data/a") == -errno.ENOTDIR
 
 
-def test_descriptors(guest):
+def test_descriptors(guest: Guest) -> None:
     assert guest.call("dup", 1) == 3
     assert guest.call("dup3", 1, 9, os.O_CLOEXEC) == 9
     assert guest.call("fcntl", 9, 1, 0) == 1
@@ -220,13 +223,13 @@ def test_descriptors(guest):
     assert guest.memory.read_int(lock, 2) == 2
 
 
-def test_descriptors_run_out(guest):
+def test_descriptors_run_out(guest: Guest) -> None:
     results = [guest.call("dup", 0) for _ in range(1030)]
     assert results[1020] == 1023
     assert results[1021:] == [-errno.EMFILE] * 9
 
 
-def test_pipes(guest):
+def test_pipes(guest: Guest) -> None:
     ends, buffer = guest.space(8), guest.space(16)
     assert guest.call("pipe2", ends, os.O_NONBLOCK) == 0
     reading, writing = struct.unpack("<ii", guest.memory.read(ends, 8))
@@ -243,7 +246,7 @@ def test_pipes(guest):
     assert guest.kernel.pending_signal() == 13
 
 
-def test_a_terminal_says_so(make_guest):
+def test_a_terminal_says_so(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest(files=VirtualFiles(terminal=True))
     buffer = guest.space(64)
     assert guest.call("ioctl", 1, 0x5401, buffer) == 0

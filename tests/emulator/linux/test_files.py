@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +22,7 @@ READ, WRITE, CREATE = os.O_RDONLY, os.O_WRONLY, os.O_WRONLY | os.O_CREAT
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path: Path) -> Path:
     """A root with files, links that stay inside and links that try to leave."""
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
@@ -46,20 +49,20 @@ def tree(tmp_path):
     return root
 
 
-def read(files, path, flags=READ):
+def read(files: VirtualFiles, path: str, flags: int = READ) -> bytes:
     file = files.open(path, flags, 0o644)
     data = file.read(1000)
     file.close()
     return data
 
 
-def error_of(action, *arguments):
+def error_of(action: Callable[..., Any], *arguments: Any) -> str:
     with pytest.raises(OSError) as caught:  # noqa: PT011 - the number is checked by the caller
         action(*arguments)
-    return errno.errorcode[caught.value.errno]
+    return errno.errorcode[caught.value.errno or 0]
 
 
-def test_by_default_there_are_streams_and_devices_only():
+def test_by_default_there_are_streams_and_devices_only() -> None:
     files = VirtualFiles(stdin=b"input")
     assert files.descriptors.file(0).read(100) == b"input"
     assert files.descriptors.file(1).write(b"out") == 3
@@ -71,7 +74,7 @@ def test_by_default_there_are_streams_and_devices_only():
     assert error_of(files.open, "/new", CREATE, 0o644) == "ENOENT"
 
 
-def test_links_are_followed_within_the_root_only(tree):
+def test_links_are_followed_within_the_root_only(tree: Path) -> None:
     files = VirtualFiles(root=tree)
     for path in ("/etc/passwd", "/to_file", "/absolute", "/directory/passwd", "/work/../etc/passwd"):
         assert read(files, path) == b"guest's own"
@@ -88,7 +91,7 @@ def test_links_are_followed_within_the_root_only(tree):
 
 
 @pytest.fixture
-def data(tree, tmp_path):
+def data(tree: Path, tmp_path: Path) -> Path:
     """A directory that is mapped beside the root, with links as the guest means them."""
     data = tmp_path / "data"
     (data / "sub").mkdir(parents=True)
@@ -113,7 +116,7 @@ def data(tree, tmp_path):
     return data
 
 
-def test_links_lead_from_one_tree_to_another_and_never_out(tree, data):
+def test_links_lead_from_one_tree_to_another_and_never_out(tree: Path, data: Path) -> None:
     files = VirtualFiles(root=tree, mapped={"/data": data, "/etc/hosts": b"localhost"})
     for path in (
         "/data/absolute",
@@ -135,7 +138,7 @@ def test_links_lead_from_one_tree_to_another_and_never_out(tree, data):
     assert files.read_link("/data/absolute") == "/data/file"
 
 
-def test_links_between_trees_open_nothing_for_writing(tree, data):
+def test_links_between_trees_open_nothing_for_writing(tree: Path, data: Path) -> None:
     files = VirtualFiles(root=tree, mapped={"/data": data}, writable=["/data"])
     for path in ("/data/to_root", "/data/up", "/data/sub/up/passwd"):
         assert error_of(files.open, path, WRITE, 0) == "EROFS", path
@@ -152,21 +155,21 @@ def test_links_between_trees_open_nothing_for_writing(tree, data):
     assert files.open("/etc/passwd", READ, 0).read(99) == b"guest's own"
 
 
-def test_a_mapped_directory_alone_has_the_guests_root_above_it(data):
+def test_a_mapped_directory_alone_has_the_guests_root_above_it(data: Path) -> None:
     files = VirtualFiles(mapped={"/data": data})
     assert read(files, "/data/absolute") == b"of data"
     for path in ("/data/to_root", "/data/up", "/data/far_out", "/data/of_host"):
         assert error_of(files.open, path, READ, 0) == "ENOENT", path
 
 
-def test_a_directory_behind_a_link_has_its_real_path(tree):
+def test_a_directory_behind_a_link_has_its_real_path(tree: Path) -> None:
     files = VirtualFiles(root=tree)
     directory = files.open("/directory/../directory", READ, 0)
     assert directory.path == "/etc"
     assert [name for name, _ in directory.names()] == [".", "..", "passwd"]
 
 
-def test_a_root_is_read_only_but_for_what_is_writable(tree):
+def test_a_root_is_read_only_but_for_what_is_writable(tree: Path) -> None:
     files = VirtualFiles(root=tree, writable=["/work"])
     assert error_of(files.open, "/etc/passwd", WRITE, 0) == "EROFS"
     assert error_of(files.open, "/etc/passwd", READ | os.O_TRUNC, 0) == "EROFS"
@@ -193,7 +196,7 @@ def test_a_root_is_read_only_but_for_what_is_writable(tree):
     assert sorted(os.listdir(tree / "work")) == ["input", "up"]
 
 
-def test_a_writable_link_does_not_open_the_rest(tree):
+def test_a_writable_link_does_not_open_the_rest(tree: Path) -> None:
     (tree / "work" / "link").symlink_to("/etc/passwd")
     files = VirtualFiles(root=tree, writable=["/work"])
     assert error_of(files.open, "/work/link", WRITE, 0) == "EROFS"
@@ -211,7 +214,7 @@ steps = st.lists(
 )
 
 
-def test_no_path_leads_out(tree):
+def test_no_path_leads_out(tree: Path) -> None:
     outside = set(os.listdir(tree.parent)), (tree.parent / "secret.txt").read_bytes()
     host_directory = HostDirectory(tree, writable=["/"])
 
@@ -231,7 +234,7 @@ def test_no_path_leads_out(tree):
     assert os.listdir(tree.parent / "outside") == []
 
 
-def test_mapped_files_and_directories(tree, tmp_path):
+def test_mapped_files_and_directories(tree: Path, tmp_path: Path) -> None:
     files = VirtualFiles(mapped={"/data/bytes": b"abc", "/data/file": tmp_path / "secret.txt", "/tree": tree})
     assert read(files, "/data/bytes") == b"abc"
     assert read(files, "/data/file") == b"secret"
@@ -248,7 +251,7 @@ def test_mapped_files_and_directories(tree, tmp_path):
     files.close()
 
 
-def test_a_mapped_directory_can_be_writable(tree):
+def test_a_mapped_directory_can_be_writable(tree: Path) -> None:
     files = VirtualFiles(mapped={"/tree": tree}, writable=["/tree/work"])
     files.open("/tree/work/x", CREATE, 0o644).close()
     assert (tree / "work" / "x").exists()
@@ -258,7 +261,7 @@ def test_a_mapped_directory_can_be_writable(tree):
     assert (tree / "x").exists()
 
 
-def test_a_listing_says_of_each_entry_what_its_path_does(tree, tmp_path):
+def test_a_listing_says_of_each_entry_what_its_path_does(tree: Path, tmp_path: Path) -> None:
     files = VirtualFiles(
         root=tree, mapped={"/etc/passwd": b"mapped", "/srv/below": tmp_path}, capture=("/srv/made",)
     )
@@ -278,7 +281,7 @@ def test_a_listing_says_of_each_entry_what_its_path_does(tree, tmp_path):
     files.close()
 
 
-def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes():
+def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes() -> None:
     contents = bytes(1000)
     files = VirtualFiles(capture=("/mine/",))
     files.add_if_missing("/mine/program", contents)
@@ -291,7 +294,7 @@ def test_a_file_shown_to_the_guest_shares_its_bytes_until_it_changes():
     files.close()
 
 
-def test_captured_files_stay_in_memory(tree):
+def test_captured_files_stay_in_memory(tree: Path) -> None:
     files = VirtualFiles(root=tree, capture=["/work/trace.bin", "/out/"])
     assert error_of(files.open, "/work/trace.bin", READ, 0) == "ENOENT"
     assert files.captured() == {}
@@ -316,7 +319,7 @@ def test_captured_files_stay_in_memory(tree):
     assert sorted(os.listdir(tree / "work")) == ["input", "up"]
 
 
-def test_captured_files_have_a_limit():
+def test_captured_files_have_a_limit() -> None:
     files = VirtualFiles(capture=["/out/"], capture_limit_bytes=10)
     first, second = (files.open(f"/out/{name}", CREATE, 0o644) for name in "ab")
     assert first.write(b"123456") == 6
@@ -333,14 +336,14 @@ def test_captured_files_have_a_limit():
     assert files.captured() == {"/out/b": b"1234567890"}
 
 
-def test_kept_output_counts_too():
+def test_kept_output_counts_too() -> None:
     files = VirtualFiles(capture_limit_bytes=5)
     assert files.descriptors.file(1).write(b"1234") == 4
     assert error_of(files.descriptors.file(2).write, b"12") == "ENOSPC"
     assert (files.output(1), files.output(2)) == (b"1234", b"")
 
 
-def test_append_goes_to_the_end():
+def test_append_goes_to_the_end() -> None:
     files = VirtualFiles(capture=["/log"])
     one = files.open("/log", CREATE | os.O_APPEND, 0o644)
     two = files.open("/log", CREATE | os.O_APPEND, 0o644)
@@ -350,7 +353,7 @@ def test_append_goes_to_the_end():
     assert files.captured() == {"/log": b"one,two,three"}
 
 
-def test_devices():
+def test_devices() -> None:
     files = VirtualFiles(seed=3)
     assert read(files, "/dev/null") == b""
     assert read(files, "/dev/zero") == bytes(1000)
@@ -361,7 +364,7 @@ def test_devices():
     assert files.open("/dev/stdin", READ, 0) is files.descriptors.file(0)
 
 
-def test_passed_through_streams(tmp_path):
+def test_passed_through_streams(tmp_path: Path) -> None:
     target = tmp_path / "out"
     with open(target, "wb") as out:
         files = VirtualFiles(stdout=out.fileno())
@@ -372,8 +375,8 @@ def test_passed_through_streams(tmp_path):
     assert files.output(1) == b""
 
 
-def test_inodes_are_the_guests_own_and_repeat(tree):
-    def inodes():
+def test_inodes_are_the_guests_own_and_repeat(tree: Path) -> None:
+    def inodes() -> list[int]:
         files = VirtualFiles(root=tree, capture=["/x"])
         return [files.status(path).inode for path in ("/etc/passwd", "/to_file", "/work", "/dev/null")]
 
@@ -382,7 +385,7 @@ def test_inodes_are_the_guests_own_and_repeat(tree):
     assert max(inodes()) < 20
 
 
-def test_an_onlooker_leaves_no_trace(tree):
+def test_an_onlooker_leaves_no_trace(tree: Path) -> None:
     alone, watched = VirtualFiles(root=tree), VirtualFiles(root=tree)
     other = watched.for_observer()
     assert other.contents("/work/input") == b"data"
@@ -393,7 +396,7 @@ def test_an_onlooker_leaves_no_trace(tree):
     assert read(alone, "/dev/urandom") == read(watched, "/dev/urandom")
 
 
-def test_descriptors_are_shared_until_the_last_is_closed():
+def test_descriptors_are_shared_until_the_last_is_closed() -> None:
     files = VirtualFiles(capture=["/out"])
     table = files.descriptors
     fd = table.install(files.open("/out", CREATE, 0o644))
@@ -406,7 +409,7 @@ def test_descriptors_are_shared_until_the_last_is_closed():
     assert error_of(table.file, copy) == "EBADF"
 
 
-def test_wrong_arguments_are_refused(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EmulatorError, match="guest path 'data' is relative: expected an absolute one"):
         VirtualFiles(mapped={"data": b""})
     with pytest.raises(

@@ -7,6 +7,7 @@ import inspect
 import os
 import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_base_class_has_an_answer_to_all_but_the_files_themselves() -> None:
 
 
 @pytest.fixture
-def files(tmp_path) -> VirtualFiles:
+def files(tmp_path: Path) -> VirtualFiles:
     (tmp_path / "root" / "srv").mkdir(parents=True)
     (tmp_path / "root" / "srv" / "file").write_text("host")
     (tmp_path / "data").mkdir()
@@ -91,7 +92,7 @@ def result_of(operation: Callable[[VirtualFiles, str], Any], files: VirtualFiles
     try:
         operation(files, path)
     except OSError as error:
-        return errno.errorcode[error.errno]
+        return errno.errorcode[error.errno or 0]
     return "done"
 
 
@@ -104,7 +105,7 @@ def test_errors_of_operations(files: VirtualFiles, operation: str, path: str, ex
     assert files.contents("/srv/file") == b"host"
 
 
-def test_a_name_in_proc_or_dev_leaves_what_lies_below_it_alone(tmp_path) -> None:
+def test_a_name_in_proc_or_dev_leaves_what_lies_below_it_alone(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "null").write_text("the host's")
     files = VirtualFiles(root=tmp_path, writable=["/"])
@@ -113,7 +114,7 @@ def test_a_name_in_proc_or_dev_leaves_what_lies_below_it_alone(tmp_path) -> None
     assert (tmp_path / "dev" / "null").read_text() == "the host's"
 
 
-def test_a_captured_path_covers_the_host_file_of_that_name(tmp_path) -> None:
+def test_a_captured_path_covers_the_host_file_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("elsewhere")
     files = VirtualFiles(root=tmp_path, writable=["/"], capture=["/link"])
     for look in (files.read_link, files.status, files.key, lambda path: files.remove(path, directory=False)):
@@ -134,7 +135,7 @@ def test_a_named_pipe_without_a_name_is_still_one() -> None:
     assert stat.S_ISFIFO(before.mode)
 
 
-def test_a_directory_with_named_pipes_is_not_empty(tmp_path) -> None:
+def test_a_directory_with_named_pipes_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     files = VirtualFiles(root=tmp_path, writable=["/"])
     files.make_special("/directory/pipe", NamedPipe(0o644))
@@ -147,7 +148,7 @@ def test_a_directory_with_named_pipes_is_not_empty(tmp_path) -> None:
     assert isinstance(files.special("/moved"), NamedPipe)
 
 
-def test_an_onlooker_leaves_no_trace_in_any_file_system(tmp_path) -> None:
+def test_an_onlooker_leaves_no_trace_in_any_file_system(tmp_path: Path) -> None:
     def numbers(files: VirtualFiles, watched: bool) -> list[int]:
         files.mount_procfs(FakeProcFs(files))
         paths = ["/proc/version", "/dev/zero", "/out", "/out/file", "/host"]

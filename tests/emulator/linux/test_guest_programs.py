@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from emulator.linux.loader.process_image import Layout
+from tests.emulator.linux.conftest import Ended
 
 
-def test_memory(run_guest, guest_program):
+def test_memory(run_guest: Callable[..., Ended], guest_program: Callable[..., Path]) -> None:
     ended = run_guest(guest_program(), ["memory"])
     assert (ended.status, ended.stdout, ended.stderr) == (0, "allocated 2097328 wrong 0\n", "")
     assert ended.unsupported == []
 
 
-def test_files(run_guest, guest_program):
+def test_files(run_guest: Callable[..., Ended], guest_program: Callable[..., Path]) -> None:
     ended = run_guest(
         guest_program(),
         ["files"],
@@ -48,7 +52,7 @@ def test_files(run_guest, guest_program):
     assert ended.unsupported == []
 
 
-def test_time_passes_virtually(run_guest, guest_program):
+def test_time_passes_virtually(run_guest: Callable[..., Ended], guest_program: Callable[..., Path]) -> None:
     ended = run_guest(guest_program(), ["times"])
     assert ended.stdout.splitlines() == [
         "slept 15 used_little 1",
@@ -62,7 +66,7 @@ def test_time_passes_virtually(run_guest, guest_program):
     assert ended.unsupported == []
 
 
-def test_signals(run_guest, guest_program):
+def test_signals(run_guest: Callable[..., Ended], guest_program: Callable[..., Path]) -> None:
     ended = run_guest(guest_program(), ["signals"])
     assert ended.stdout.splitlines() == [
         "raised 10",
@@ -81,7 +85,7 @@ def test_signals(run_guest, guest_program):
 
 
 @pytest.mark.parametrize("pie", [False, True], ids=["static", "static-pie"])
-def test_identity(run_guest, guest_program, pie):
+def test_identity(run_guest: Callable[..., Ended], guest_program: Callable[..., Path], pie: bool) -> None:
     ended = run_guest(guest_program(pie), ["one", "two"], {"VARIABLE": "value"}, Layout(stack_bytes=1 << 20))
     lines = ended.stdout.splitlines()
     assert lines[:4] == [
@@ -95,7 +99,9 @@ def test_identity(run_guest, guest_program, pie):
     assert ended.status == 7
 
 
-def test_offsets_change_where_things_lie_and_nothing_else(run_guest, guest_program):
+def test_offsets_change_where_things_lie_and_nothing_else(
+    run_guest: Callable[..., Ended], guest_program: Callable[..., Path]
+) -> None:
     layouts = [
         Layout(),
         Layout(stack_offset_bytes=4080, heap_offset_bytes=1 << 16, environment_padding_bytes=999),

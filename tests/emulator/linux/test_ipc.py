@@ -6,6 +6,9 @@ import errno
 import itertools
 import re
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +23,7 @@ from emulator.linux.syscalls.optional.sysv_messages import Message, MessageQueue
 from emulator.linux.syscalls.optional.sysv_semaphores import MAX_VALUE, Operation, SemaphoreSet
 from emulator.machine import Machine
 from emulator.memory import PAGE_BYTES
+from tests.emulator.linux.conftest import Guest
 
 SOURCE = "guest_ipc.c"
 IPC_PRIVATE, IPC_CREAT, IPC_RMID = 0, 0o1000, 0
@@ -27,7 +31,7 @@ NOWAIT, UNDO, EXCEPT = 0o4000, 0x1000, 0o20000
 GETVAL, SETVAL = 12, 16
 
 
-def run(program, part, **options):
+def run(program: Path, part: str, **options: Any) -> str:
     with Machine(program, [part], limit_instructions=200_000_000, **options) as machine:
         machine.run()
         assert machine.kernel.unsupported == []
@@ -35,7 +39,9 @@ def run(program, part, **options):
 
 
 @pytest.mark.parametrize("part", ["memory", "semaphores", "messages"])
-def test_programs_see_what_they_see_on_linux(compile_guest, by_qemu, part):
+def test_programs_see_what_they_see_on_linux(
+    compile_guest: Callable[[str], Path], by_qemu: Callable[..., str], part: str
+) -> None:
     program = compile_guest(SOURCE)
     expected = by_qemu(program, part)
     if "errno 38" in expected:
@@ -45,7 +51,7 @@ def test_programs_see_what_they_see_on_linux(compile_guest, by_qemu, part):
     assert run(program, part, engine="oracle") == expected
 
 
-def test_limits_identifiers_and_permissions(compile_guest):
+def test_limits_identifiers_and_permissions(compile_guest: Callable[[str], Path]) -> None:
     assert run(compile_guest(SOURCE), "facts").splitlines() == [
         "over nothing -1 errno 22", "not to write -1 errno 13", "not to write -1 errno 13", "not to write -1 errno 13",
         "to read 0 errno 0", "no operation -1 errno 22", "to write 0 errno 0", "not to read -1 errno 13",
@@ -67,7 +73,7 @@ def test_limits_identifiers_and_permissions(compile_guest):
         ("receive", "the guest waits for ever: it receives from a queue that no other task sends to"),
     ],
 )
-def test_waiting_for_ever(compile_guest, what, message):
+def test_waiting_for_ever(compile_guest: Callable[[str], Path], what: str, message: str) -> None:
     with (
         Machine(compile_guest(SOURCE), [what]) as machine,
         pytest.raises(Deadlock, match=f"^{re.escape(message)}$"),
@@ -75,7 +81,7 @@ def test_waiting_for_ever(compile_guest, what, message):
         machine.run()
 
 
-def test_a_guest_with_shared_memory_cannot_go_back(compile_guest):
+def test_a_guest_with_shared_memory_cannot_go_back(compile_guest: Callable[[str], Path]) -> None:
     with Machine(compile_guest(SOURCE), ["attach"]) as machine:
         machine.snapshot()
         machine.run()
@@ -83,7 +89,7 @@ def test_a_guest_with_shared_memory_cannot_go_back(compile_guest):
             machine.snapshot()
 
 
-def test_semaphores_and_messages_go_back(make_guest):
+def test_semaphores_and_messages_go_back(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest()
     semaphores = guest.call("semget", IPC_PRIVATE, 2, 0o600)
     queue = guest.call("msgget", IPC_PRIVATE, 0o600)
@@ -99,7 +105,7 @@ def test_semaphores_and_messages_go_back(make_guest):
         saved.restore()
 
 
-def test_memory_is_limited(make_guest):
+def test_memory_is_limited(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest()
     guest.memory.limit_bytes = guest.memory.mapped_bytes + 100 * PAGE_BYTES
     most = guest.memory.limit_bytes // PAGE_BYTES
@@ -126,7 +132,9 @@ OPERATIONS = st.lists(
     st.lists(st.one_of(st.sampled_from([0, MAX_VALUE - 2]), st.integers(0, 5)), min_size=3, max_size=3),
     st.lists(st.tuples(st.integers(0, 1), OPERATIONS), max_size=8),
 )
-def test_semaphores_do_what_a_simple_model_does(start, rounds):
+def test_semaphores_do_what_a_simple_model_does(
+    start: list[int], rounds: list[tuple[int, list[tuple[int, int, int]]]]
+) -> None:
     """All or nothing, and what processes undo when they end."""
     semaphores = SemaphoreSet(0, 0o600, 0, 3)
     semaphores.values = list(start)
@@ -162,7 +170,7 @@ def test_semaphores_do_what_a_simple_model_does(start, rounds):
 
 
 @given(st.lists(st.integers(1, 5), max_size=8), st.integers(-6, 6), st.booleans())
-def test_which_message_is_received(kinds, wanted, other):
+def test_which_message_is_received(kinds: Any, wanted: Any, other: Any) -> None:
     queue = MessageQueue(0, 0o600, 0)
     for at, kind in enumerate(kinds):
         queue.put(Message(kind, bytes([at])))
@@ -180,7 +188,7 @@ def test_which_message_is_received(kinds, wanted, other):
 
 
 @given(st.lists(st.integers(0, 5), max_size=30))
-def test_identifiers_are_given_as_linux_gives_them(steps):
+def test_identifiers_are_given_as_linux_gives_them(steps: Any) -> None:
     """The lowest free index, and a new sequence number whenever that is not above the last one."""
     table = IpcTable[IpcObject](4)
     alive: dict[int, tuple[int, IpcObject]] = {}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from emulator.machine import Machine
 SOURCE = "guest_jobs.c"
 
 
-def run(program, *arguments, files=None, **options):
+def run(program: Path, *arguments: str, files: VirtualFiles | None=None, **options: Any) -> str:
     with Machine(program, arguments, files=files, limit_instructions=200_000_000, **options) as machine:
         machine.run()
         assert machine.kernel.unsupported == []
@@ -21,20 +24,22 @@ def run(program, *arguments, files=None, **options):
 
 
 @pytest.mark.parametrize("part", ["groups", "stops", "threads", "orphans"])
-def test_programs_see_what_they_see_on_linux(compile_guest, by_qemu, part):
+def test_programs_see_what_they_see_on_linux(
+    compile_guest: Callable[[str], Path], by_qemu: Callable[..., str], part: str
+) -> None:
     program = compile_guest(SOURCE)
     expected = by_qemu(program, part)
     assert expected.endswith("exited 3\n")
     assert run(program, part) == expected
 
 
-def test_the_same_on_the_oracle(compile_guest):
+def test_the_same_on_the_oracle(compile_guest: Callable[[str], Path]) -> None:
     program = compile_guest(SOURCE)
     for part in ("stops", "orphans"):
         assert run(program, part, engine="oracle") == run(program, part)
 
 
-def test_all_stop_signals_and_what_is_ignored(compile_guest):
+def test_all_stop_signals_and_what_is_ignored(compile_guest: Callable[[str], Path]) -> None:
     assert run(compile_guest(SOURCE), "more").splitlines() == [
         *(line for signal in (20, 21, 22) for line in (f"stopped {signal}", "continued")),
         "not told 0 0", "pending 0 1", "pending 1 0", "goes on",
@@ -44,7 +49,7 @@ def test_all_stop_signals_and_what_is_ignored(compile_guest):
     ]  # fmt: skip
 
 
-def test_a_terminal_stops_who_uses_it_in_the_background(compile_guest):
+def test_a_terminal_stops_who_uses_it_in_the_background(compile_guest: Callable[[str], Path]) -> None:
     files = VirtualFiles(stdin=b"xyz", terminal=True)
     assert run(compile_guest(SOURCE), "terminal", files=files).splitlines() == [
         "foreground 1 session 1", "stopped 21", "read 1 x", "gave back 0", "stopped 22", "took 0",
@@ -66,7 +71,7 @@ def test_a_terminal_stops_who_uses_it_in_the_background(compile_guest):
         ),
     ],
 )
-def test_a_guest_that_is_stopped_for_ever(compile_guest, what, message):
+def test_a_guest_that_is_stopped_for_ever(compile_guest: Callable[[str], Path], what: str, message: str) -> None:
     with (
         Machine(compile_guest(SOURCE), [what]) as machine,
         pytest.raises(Deadlock, match=f"^{re.escape(message)}$"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 
 
-def ended(program: Path, *arguments: str, instructions: int = 50_000_000, **options: int) -> str:
+def ended(program: Path, *arguments: str, instructions: int = 50_000_000, **options: Any) -> str:
     files = VirtualFiles(capture=["/tmp/"])
     with Machine(program, arguments, files=files, limit_instructions=instructions, **options) as machine:
         machine.run()
@@ -20,7 +22,7 @@ def ended(program: Path, *arguments: str, instructions: int = 50_000_000, **opti
 
 
 @pytest.fixture(scope="module")
-def program(compile_guest) -> Path:
+def program(compile_guest: Callable[[str], Path]) -> Path:
     return compile_guest("guest_limits.c")
 
 

@@ -64,7 +64,8 @@ def expected_place(
     hosts = [one for one in map(configured, mounts) if parts[: len(one)] == one]
     if not hosts:
         return (None,)
-    return HostFs, "/" + "/".join(max(hosts, key=len)), guest_path
+    longest = max(range(len(hosts)), key=lambda n: len(hosts[n]))
+    return HostFs, "/" + "/".join(hosts[longest]), guest_path
 
 
 names = st.sampled_from(["a", "b", "ab", "proc", "self", "fd", "version", "sys", "dev", "shm", "null", "0", "tty"])
@@ -110,7 +111,9 @@ def check(
 def test_the_mount_table_is_as_the_naive_model(tmp_path: Path) -> None:
     @settings(max_examples=400, deadline=None, derandomize=True)
     @given(st.booleans(), st.sets(plain, max_size=3), *[few] * 3, st.lists(any_path, min_size=1, max_size=8))
-    def check_on_host(has_root, mounts, mapped, captured, below, paths) -> None:
+    def check_on_host(
+        has_root: bool, mounts: set[str], mapped: set[str], captured: set[str], below: set[str], paths: list[str]
+    ) -> None:
         check(tmp_path, has_root, mounts, mapped, captured, below, paths)
 
     check_on_host()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from emulator.linux.kernel.signals import SignalInfo
 from emulator.linux.syscalls.optional.signalfd import RECORD_BYTES, _record
 from emulator.machine import Machine
+from tests.emulator.linux.conftest import Guest
 
 SOURCE = "guest_signal_files.c"
 
 
-def run(program, *arguments, **options):
+def run(program: Path, *arguments: str, **options: Any) -> str:
     with Machine(program, arguments, limit_instructions=50_000_000, **options) as machine:
         machine.run()
         assert machine.kernel.unsupported == []
@@ -21,14 +25,16 @@ def run(program, *arguments, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"engine": "oracle"}], ids=["translated", "oracle"])
-def test_a_program_sees_what_it_sees_on_linux(compile_guest, by_qemu, options):
+def test_a_program_sees_what_it_sees_on_linux(
+    compile_guest: Callable[[str], Path], by_qemu: Callable[..., str], options: dict[str, Any]
+) -> None:
     program = compile_guest(SOURCE)
     expected = by_qemu(program)
     assert expected.endswith("main: 128\n  12 code -6 mine 1 value 0 pointer 0 status 0 rest 0\n")
     assert run(program, **options) == expected
 
 
-def test_the_file_is_there_after_exec(compile_guest):
+def test_the_file_is_there_after_exec(compile_guest: Callable[[str], Path]) -> None:
     assert run(compile_guest(SOURCE), "more").splitlines() == [
         "flags 1 1", "size -1 22", "executed: 128", "  12 code 0 mine 1 value 0 pointer 0 status 0 rest 0", "closed 1",
     ]  # fmt: skip
@@ -49,7 +55,7 @@ def test_the_file_is_there_after_exec(compile_guest):
         (27, 0x80, b"", {}),
     ],
 )  # fmt: skip
-def test_each_kind_of_signal_tells_what_belongs_to_it(signal, code, fields, told):
+def test_each_kind_of_signal_tells_what_belongs_to_it(signal: int, code: int, fields: Any, told: Any) -> None:
     names = [
         "signo",
         "errno",
@@ -73,7 +79,7 @@ def test_each_kind_of_signal_tells_what_belongs_to_it(signal, code, fields, told
     assert found == expected
 
 
-def test_a_machine_with_such_a_file_goes_back(make_guest):
+def test_a_machine_with_such_a_file_goes_back(make_guest: Callable[..., Guest]) -> None:
     from emulator.execution.snapshot import ObjectsState
 
     guest = make_guest()

@@ -11,6 +11,7 @@ import pytest
 from emulator.linux.abi.numbers import signal_name
 from emulator.linux.kernel.hart_protocol import GuestExit
 from emulator.linux.kernel.signals import SEGV_MAPERR
+from tests.emulator.linux.conftest import Guest
 
 USR1, USR2, SEGV, KILL, CHLD, PIPE, ALRM, RT = 10, 12, 11, 9, 17, 13, 14, 40
 HANDLER = 0x1_0004
@@ -19,23 +20,23 @@ SIGINFO, NODEFER, ONSTACK, RESTART, RESETHAND = 4, 0x4000_0000, 0x0800_0000, 0x1
 BLOCK, UNBLOCK, SETMASK = 0, 1, 2
 
 
-def bit(*signals):
+def bit(*signals: int) -> int:
     return sum(1 << (signal - 1) for signal in signals)
 
 
-def act(guest, signal, handler=HANDLER, flags=0, mask=0):
+def act(guest: Guest, signal: int, handler: int = HANDLER, flags: int = 0, mask: int = 0) -> None:
     assert guest.call("rt_sigaction", signal, struct.pack("<QQQ", handler, flags, mask), 0, 8) == 0
 
 
-def set_mask(guest, mask, how=SETMASK):
+def set_mask(guest: Guest, mask: int, how: int = SETMASK) -> None:
     assert guest.call("rt_sigprocmask", how, struct.pack("<Q", mask), 0, 8) == 0
 
 
-def send(guest, signal):
+def send(guest: Guest, signal: int) -> None:
     assert guest.call("kill", PID, signal) == 0
 
 
-def test_a_handler_gets_its_frame_and_sigreturn_restores_everything(guest):
+def test_a_handler_gets_its_frame_and_sigreturn_restores_everything(guest: Guest) -> None:
     act(guest, USR1, flags=SIGINFO)
     send(guest, USR1)
     hart, kernel = guest.hart, guest.kernel
@@ -77,7 +78,7 @@ def test_a_handler_gets_its_frame_and_sigreturn_restores_everything(guest):
     assert kernel.signals.mask == 0
 
 
-def test_a_handler_may_change_what_it_returns_to(guest):
+def test_a_handler_may_change_what_it_returns_to(guest: Guest) -> None:
     act(guest, USR1)
     send(guest, USR1)
     guest.kernel.deliver(guest.hart)
@@ -95,14 +96,14 @@ def test_a_handler_may_change_what_it_returns_to(guest):
     ("flags", "mask", "blocked"),
     [(0, 0, bit(USR1)), (NODEFER, 0, 0), (0, bit(USR2), bit(USR1, USR2)), (NODEFER, bit(USR2), bit(USR2))],
 )
-def test_what_is_blocked_in_a_handler(guest, flags, mask, blocked):
+def test_what_is_blocked_in_a_handler(guest: Guest, flags: int, mask: int, blocked: bool) -> None:
     act(guest, USR1, flags=flags, mask=mask)
     send(guest, USR1)
     guest.kernel.deliver(guest.hart)
     assert guest.kernel.signals.mask == blocked
 
 
-def test_reset_hand_works_once(guest):
+def test_reset_hand_works_once(guest: Guest) -> None:
     act(guest, USR1, flags=RESETHAND | NODEFER)
     send(guest, USR1)
     guest.kernel.deliver(guest.hart)
@@ -111,7 +112,7 @@ def test_reset_hand_works_once(guest):
         guest.kernel.deliver(guest.hart)
 
 
-def test_blocked_signals_wait_and_standard_ones_coalesce(guest):
+def test_blocked_signals_wait_and_standard_ones_coalesce(guest: Guest) -> None:
     act(guest, USR1, flags=NODEFER)
     act(guest, RT, flags=NODEFER)
     set_mask(guest, bit(USR1, RT))
@@ -129,7 +130,7 @@ def test_blocked_signals_wait_and_standard_ones_coalesce(guest):
     assert frames == 4  # one standard signal, three real-time ones
 
 
-def test_mask_operations(guest):
+def test_mask_operations(guest: Guest) -> None:
     old = guest.space(8)
     set_mask(guest, bit(USR1, KILL))
     set_mask(guest, bit(USR2), BLOCK)
@@ -141,7 +142,7 @@ def test_mask_operations(guest):
 
 
 @pytest.mark.parametrize("signal", [1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13, 14, 15, 24, 27, 31, 34, 64])
-def test_the_default_action_ends_the_guest(guest, signal):
+def test_the_default_action_ends_the_guest(guest: Guest, signal: int) -> None:
     send(guest, signal)
     with pytest.raises(GuestExit) as caught:
         guest.kernel.deliver(guest.hart)
@@ -149,14 +150,14 @@ def test_the_default_action_ends_the_guest(guest, signal):
 
 
 @pytest.mark.parametrize("signal", [17, 18, 20, 21, 22, 23, 28])
-def test_ignored_by_default_or_as_nobody_could_continue_the_guest(guest, signal):
+def test_ignored_by_default_or_as_nobody_could_continue_the_guest(guest: Guest, signal: int) -> None:
     pc = guest.hart.pc
     send(guest, signal)
     guest.kernel.deliver(guest.hart)
     assert (guest.hart.pc, guest.kernel.pending_signal()) == (pc, None)
 
 
-def test_ignoring_drops_what_is_pending(guest):
+def test_ignoring_drops_what_is_pending(guest: Guest) -> None:
     set_mask(guest, bit(USR1))
     send(guest, USR1)
     act(guest, USR1, handler=1)
@@ -166,7 +167,7 @@ def test_ignoring_drops_what_is_pending(guest):
     assert guest.kernel.pending_signal() is None
 
 
-def test_sigaction_reports_the_action_before(guest):
+def test_sigaction_reports_the_action_before(guest: Guest) -> None:
     old = guest.space(24)
     act(guest, USR1, flags=RESTART, mask=bit(USR2, KILL))
     assert guest.call("rt_sigaction", USR1, 0, old, 8) == 0
@@ -176,12 +177,12 @@ def test_sigaction_reports_the_action_before(guest):
     assert guest.call("rt_sigaction", USR1, 0, 0, 16) == -errno.EINVAL
 
 
-def alternate_stack(guest, flags=0, size=8192):
+def alternate_stack(guest: Guest, flags: int = 0, size: int = 8192) -> tuple[int, int]:
     stack = guest.space(size)
     return stack, guest.call("sigaltstack", struct.pack("<QiiQ", stack, flags, 0, size), 0)
 
 
-def test_an_alternate_stack_is_used_when_asked_for(guest):
+def test_an_alternate_stack_is_used_when_asked_for(guest: Guest) -> None:
     stack, result = alternate_stack(guest)
     assert result == 0
     act(guest, USR1)
@@ -204,7 +205,7 @@ def test_an_alternate_stack_is_used_when_asked_for(guest):
     assert int(guest.hart.x[2]) == frame - 1088
 
 
-def test_sigaltstack_refusals_and_disabling(guest):
+def test_sigaltstack_refusals_and_disabling(guest: Guest) -> None:
     assert alternate_stack(guest, size=100)[1] == -errno.ENOMEM
     assert alternate_stack(guest, flags=4)[1] == -errno.EINVAL
     assert alternate_stack(guest)[1] == 0
@@ -214,7 +215,7 @@ def test_sigaltstack_refusals_and_disabling(guest):
     assert struct.unpack("<QiiQ", guest.memory.read(old, 24)) == (0, 2, 0, 0)
 
 
-def test_autodisarm_frees_the_stack_during_the_handler(guest):
+def test_autodisarm_frees_the_stack_during_the_handler(guest: Guest) -> None:
     stack, result = alternate_stack(guest, flags=-(1 << 31))
     assert result == 0
     act(guest, USR1, flags=ONSTACK)
@@ -230,7 +231,7 @@ def test_autodisarm_frees_the_stack_during_the_handler(guest):
     assert struct.unpack("<QIiQ", guest.memory.read(old, 24)) == (stack, 1 << 31, 0, 8192)
 
 
-def test_overflowing_the_alternate_stack_is_a_segmentation_fault(guest):
+def test_overflowing_the_alternate_stack_is_a_segmentation_fault(guest: Guest) -> None:
     stack, _ = alternate_stack(guest, size=2048)
     act(guest, USR1, flags=ONSTACK)
     guest.hart.x[2] = stack + 512
@@ -240,7 +241,7 @@ def test_overflowing_the_alternate_stack_is_a_segmentation_fault(guest):
     assert caught.value.status == 128 + SEGV
 
 
-def test_no_room_for_a_frame(guest):
+def test_no_room_for_a_frame(guest: Guest) -> None:
     act(guest, USR1)
     guest.hart.x[2] = guest.process.stack_low + 100
     send(guest, USR1)
@@ -249,7 +250,7 @@ def test_no_room_for_a_frame(guest):
     assert caught.value.signal == SEGV
 
 
-def test_no_room_for_a_frame_is_handled_on_another_stack(guest):
+def test_no_room_for_a_frame_is_handled_on_another_stack(guest: Guest) -> None:
     stack, _ = alternate_stack(guest)
     act(guest, SEGV, flags=ONSTACK)
     act(guest, USR1)
@@ -260,7 +261,7 @@ def test_no_room_for_a_frame_is_handled_on_another_stack(guest):
     assert stack < int(guest.hart.x[2]) < stack + 8192
 
 
-def test_sigreturn_from_a_bad_stack_ends_the_guest(guest):
+def test_sigreturn_from_a_bad_stack_ends_the_guest(guest: Guest) -> None:
     guest.hart.x[2] = 0x100
     guest.call("rt_sigreturn")
     assert guest.kernel.pending_signal() == SEGV
@@ -269,13 +270,13 @@ def test_sigreturn_from_a_bad_stack_ends_the_guest(guest):
     assert caught.value.status == 128 + SEGV
 
 
-def test_every_signal_has_a_name():
+def test_every_signal_has_a_name() -> None:
     names = [signal_name(number) for number in range(1, 65)]
     assert (names[0], names[10], names[31], names[63]) == ("SIGHUP", "SIGSEGV", "SIGRTMIN+0", "SIGRTMIN+32")
     assert len(set(names)) == 64
 
 
-def test_a_forced_signal_passes_block_and_ignore(guest):
+def test_a_forced_signal_passes_block_and_ignore(guest: Guest) -> None:
     act(guest, SEGV)
     set_mask(guest, bit(SEGV))
     guest.hart.x[2] = 0x100
@@ -284,7 +285,7 @@ def test_a_forced_signal_passes_block_and_ignore(guest):
         guest.kernel.deliver(guest.hart)
 
 
-def test_faults_tell_the_address(guest):
+def test_faults_tell_the_address(guest: Guest) -> None:
     hart, kernel = guest.hart, guest.kernel
     assert not kernel.deliver_fault(hart, SEGV, SEGV_MAPERR, 0x1234)
     act(guest, SEGV, flags=SIGINFO)
@@ -300,7 +301,7 @@ def test_faults_tell_the_address(guest):
     assert not kernel.deliver_fault(hart, SEGV, SEGV_MAPERR, 0)
 
 
-def test_kill_reaches_only_the_guest_itself(guest):
+def test_kill_reaches_only_the_guest_itself(guest: Guest) -> None:
     assert guest.call("kill", 1, USR1) == -errno.ESRCH
     assert guest.call("tkill", 1, USR1) == -errno.ESRCH
     assert guest.call("tgkill", 1, PID, USR1) == -errno.ESRCH
@@ -315,7 +316,7 @@ def test_kill_reaches_only_the_guest_itself(guest):
     assert struct.unpack("<i", guest.memory.read(int(guest.hart.x[11]) + 8, 4)) == (-6,)
 
 
-def test_waiting_for_a_signal(guest):
+def test_waiting_for_a_signal(guest: Guest) -> None:
     set_mask(guest, bit(USR1))
     info = guest.space(128)
     wanted = struct.pack("<Q", bit(USR1))
@@ -330,7 +331,7 @@ def test_waiting_for_a_signal(guest):
     assert guest.call("rt_sigtimedwait", wanted, info, 0, 8) == -errno.EINTR
 
 
-def test_sigsuspend_restores_the_mask_after_the_handler(guest):
+def test_sigsuspend_restores_the_mask_after_the_handler(guest: Guest) -> None:
     act(guest, ALRM)
     act(guest, USR1)
     set_mask(guest, bit(ALRM))

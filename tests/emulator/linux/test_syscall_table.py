@@ -20,13 +20,13 @@ OPTIONAL = {
 }  # fmt: skip
 
 
-def test_rows_have_the_number_and_the_name_of_the_abi():
+def test_rows_have_the_number_and_the_name_of_the_abi() -> None:
     table = all_system_calls()
     assert len(table) > 220
     assert {number: call.name for number, call in table.items()} == {n: SYSTEM_CALL_NAMES[n] for n in table}
 
 
-def test_handlers_are_functions_of_a_task_and_integers():
+def test_handlers_are_functions_of_a_task_and_integers() -> None:
     for call in all_system_calls().values():
         assert isinstance(call.handler, types.FunctionType), call.name
         assert call.handler.__name__ == call.name
@@ -37,12 +37,12 @@ def test_handlers_are_functions_of_a_task_and_integers():
         assert call.n_arguments == len(others) <= 6, call.name
 
 
-def test_only_full_support_needs_no_note():
+def test_only_full_support_needs_no_note() -> None:
     for call in all_system_calls().values():
         assert bool(call.note) == (call.support is not FULL), call.name
 
 
-def test_every_handler_is_in_the_table():
+def test_every_handler_is_in_the_table() -> None:
     """A public function whose name is that of a system call is its handler, and no other function has such a name."""
     handlers = {call.handler for call in all_system_calls().values()}
     names = set(SYSTEM_CALL_NAMES.values())
@@ -53,7 +53,7 @@ def test_every_handler_is_in_the_table():
                     assert value in handlers, f"{name}.{key}"
 
 
-def test_the_core_works_without_the_optional_groups():
+def test_the_core_works_without_the_optional_groups() -> None:
     """A program starts without any of the optional modules: nothing in the core imports them."""
     code = """
 import sys
@@ -65,14 +65,14 @@ print(sorted(name for name in sys.modules if name.startswith("emulator.linux.sys
     assert done.stdout.strip() == "[]"
 
 
-def test_optional_groups_register_themselves():
+def test_optional_groups_register_themselves() -> None:
     all_system_calls()
     assert set(GROUPS) == OPTIONAL
     for group in GROUPS.values():
         assert not group.table.keys() & SYSTEM_CALLS.keys(), group.name
 
 
-def test_the_listing_names_every_call():
+def test_the_listing_names_every_call() -> None:
     command = [sys.executable, "-c", "from emulator.cli import main; main()", "--list-syscalls"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     rows = {line.split()[1]: line for line in lines[:-1]}
@@ -85,7 +85,7 @@ def test_the_listing_names_every_call():
     assert max(map(len, lines)) <= 160
 
 
-def test_a_wait_is_data():
+def test_a_wait_is_data() -> None:
     """Every wait is made of functions of a module, so that a snapshot can copy it: no lambda, no inner function."""
     checked = 0
     for path in Path(syscalls.__file__).parent.rglob("*.py"):

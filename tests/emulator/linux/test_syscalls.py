@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -13,21 +14,22 @@ from emulator.linux.kernel.hart_protocol import GuestExit
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.syscalls.table import all_system_calls
 from emulator.linux.vfs.files import VirtualFiles
+from tests.emulator.linux.conftest import Guest
 
 SECOND = 1_000_000_000
 UNMAPPED = 0x1000_0000
 ALRM, USR1, PROF = 14, 10, 27
 
 
-def handle(guest, signal, flags=0):
+def handle(guest: Guest, signal: int, flags: int = 0) -> None:
     assert guest.call("rt_sigaction", signal, struct.pack("<QQQ", 0x1_0004, flags, 0), 0, 8) == 0
 
 
-def timespec(nanoseconds):
+def timespec(nanoseconds: int) -> bytes:
     return struct.pack("<qq", *divmod(nanoseconds, SECOND))
 
 
-def interval(value_microseconds, interval_microseconds):
+def interval(value_microseconds: int, interval_microseconds: int) -> bytes:
     return struct.pack(
         "<qqqq", *divmod(interval_microseconds, 1_000_000), *divmod(value_microseconds, 1_000_000)
     )
@@ -36,7 +38,7 @@ def interval(value_microseconds, interval_microseconds):
 # Dispatch
 
 
-def test_unsupported_calls_are_answered_and_named_once(guest):
+def test_unsupported_calls_are_answered_and_named_once(guest: Guest) -> None:
     for _ in range(2):
         assert guest.call("io_uring_setup", 0) == -errno.ENOSYS
     assert guest.call("unshare") == -errno.ENOSYS
@@ -50,12 +52,12 @@ def test_unsupported_calls_are_answered_and_named_once(guest):
     ]  # fmt: skip
 
 
-def test_rseq_is_refused_silently(guest):
+def test_rseq_is_refused_silently(guest: Guest) -> None:
     assert guest.call("rseq") == -errno.ENOSYS
     assert guest.kernel.unsupported == []
 
 
-def test_a_bad_address_is_efault_everywhere(guest):
+def test_a_bad_address_is_efault_everywhere(guest: Guest) -> None:
     for name, arguments in [
         ("uname", (UNMAPPED,)),
         ("sysinfo", (UNMAPPED,)),
@@ -78,7 +80,7 @@ def test_a_bad_address_is_efault_everywhere(guest):
 
 
 @pytest.mark.parametrize("value", [0, 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1, UNMAPPED])
-def test_no_argument_harms_the_host(make_guest, value):
+def test_no_argument_harms_the_host(make_guest: Callable[..., Guest], value: int) -> None:
     """Every call with the same strange value everywhere answers, ends the guest or is a deadlock."""
     guest = make_guest(files=VirtualFiles(capture=["/out/"]))
     for number in all_system_calls():
@@ -94,7 +96,7 @@ def test_no_argument_harms_the_host(make_guest, value):
 
 @pytest.mark.parametrize(("status", "expected"), [(0, 0), (7, 7), (256, 0), (2**64 - 1, 255)])
 @pytest.mark.parametrize("name", ["exit", "exit_group"])
-def test_exit(guest, name, status, expected):
+def test_exit(guest: Guest, name: str, status: int, expected: int) -> None:
     with pytest.raises(GuestExit) as caught:
         guest.call(name, status)
     assert (caught.value.status, caught.value.signal) == (expected, None)
@@ -103,7 +105,7 @@ def test_exit(guest, name, status, expected):
 # Time
 
 
-def test_clocks(guest):
+def test_clocks(guest: Guest) -> None:
     now = guest.space(16)
     guest.now = 5 * SECOND + 7
     for clock, base in [(1, 0), (0, 1_700_000_000), (2, 0), (3, 0), (7, 0), (-6, 0)]:
@@ -120,7 +122,7 @@ def test_clocks(guest):
     assert guest.words(ticks, 4) == (500, 0, 0, 0)
 
 
-def test_usage_counts_processor_time(guest):
+def test_usage_counts_processor_time(guest: Guest) -> None:
     guest.now = 3 * SECOND
     guest.call("nanosleep", timespec(SECOND), 0)
     usage = guest.space(144)
@@ -129,7 +131,7 @@ def test_usage_counts_processor_time(guest):
     assert guest.call("getrusage", 5, usage) == -errno.EINVAL
 
 
-def test_sleeping_costs_no_processor_time(guest):
+def test_sleeping_costs_no_processor_time(guest: Guest) -> None:
     guest.now = 100
     now = guest.space(16)
     assert guest.call("nanosleep", timespec(2 * SECOND), 0) == 0
@@ -144,7 +146,7 @@ def test_sleeping_costs_no_processor_time(guest):
         assert guest.call("nanosleep", bad, 0) == -errno.EINVAL
 
 
-def test_an_alarm_interrupts_a_sleep(guest):
+def test_an_alarm_interrupts_a_sleep(guest: Guest) -> None:
     handle(guest, ALRM)
     remaining = guest.space(16)
     assert guest.call("setitimer", 0, interval(1_500_000, 0), 0) == 0
@@ -153,7 +155,7 @@ def test_an_alarm_interrupts_a_sleep(guest):
     assert guest.kernel.pending_signal() == ALRM
 
 
-def test_interval_timers(guest):
+def test_interval_timers(guest: Guest) -> None:
     handle(guest, PROF)
     old = guest.space(32)
     assert guest.call("setitimer", 2, interval(100, 250), 0) == 0
@@ -172,13 +174,13 @@ def test_interval_timers(guest):
     assert guest.call("setitimer", 0, interval(-1, 0), 0) == -errno.EINVAL
 
 
-def test_timer_phase(make_guest):
+def test_timer_phase(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest(timer_phase=0.5)
     assert guest.call("setitimer", 2, interval(100, 100), 0) == 0
     assert guest.kernel.next_timer_deadline_nanoseconds() == 50_000
 
 
-def test_posix_timers(guest):
+def test_posix_timers(guest: Guest) -> None:
     handle(guest, USR1)
     identifier, current = guest.space(4), guest.space(32)
     event = struct.pack("<Qii", 1234, USR1, 0).ljust(64, b"\0")
@@ -207,7 +209,7 @@ def test_posix_timers(guest):
     assert guest.call("timer_create", 1, by_thread, identifier) == -errno.EINVAL
 
 
-def test_polling_is_ready_at_once_or_takes_the_timeout(guest):
+def test_polling_is_ready_at_once_or_takes_the_timeout(guest: Guest) -> None:
     request = guest.put(struct.pack("<ihhihhihh", 1, 5, 0, 99, 1, 0, -1, 1, 0))
     assert guest.call("ppoll", request, 3, 0, 0, 8) == 2
     assert struct.unpack("<ihhihhihh", guest.memory.read(request, 24)) == (1, 5, 4, 99, 1, 0x20, -1, 1, 0)
@@ -228,7 +230,7 @@ def test_polling_is_ready_at_once_or_takes_the_timeout(guest):
 # Waiting on memory
 
 
-def test_futex(guest):
+def test_futex(guest: Guest) -> None:
     word = guest.put(struct.pack("<I", 5))
     assert guest.call("futex", word, 128, 4, 0) == -errno.EAGAIN
     assert guest.call("futex", word, 129, 1, 0) == 0
@@ -243,7 +245,7 @@ def test_futex(guest):
         guest.call("futex", word, 0, 5, 0)
 
 
-def test_locks_that_the_kernel_hands_over(guest):
+def test_locks_that_the_kernel_hands_over(guest: Guest) -> None:
     word = guest.put(struct.pack("<I", 0))
     own = guest.call("gettid")
     assert guest.call("futex", word, 6, 0, 0) == 0
@@ -259,7 +261,7 @@ def test_locks_that_the_kernel_hands_over(guest):
 
 
 @pytest.mark.parametrize(("flags", "restarted"), [(0x1000_0000, True), (0, False)])
-def test_an_interrupted_wait_is_issued_again_only_with_sa_restart(guest, flags, restarted):
+def test_an_interrupted_wait_is_issued_again_only_with_sa_restart(guest: Guest, flags: int, restarted: bool) -> None:
     handle(guest, ALRM, flags)
     word = guest.put(struct.pack("<I", 5))
     guest.call("setitimer", 0, interval(10, 0), 0)
@@ -276,7 +278,7 @@ def test_an_interrupted_wait_is_issued_again_only_with_sa_restart(guest, flags, 
 # The system and the process
 
 
-def test_uname_and_sysinfo(guest):
+def test_uname_and_sysinfo(guest: Guest) -> None:
     address = guest.space(400)
     assert guest.call("uname", address) == 0
     fields = [guest.memory.read_cstring(address + 65 * k) for k in range(6)]
@@ -290,7 +292,7 @@ def test_uname_and_sysinfo(guest):
     assert guest.memory.read_int(address + 104, 4) == 1
 
 
-def test_identity(guest):
+def test_identity(guest: Guest) -> None:
     assert [guest.call(name) for name in ("getpid", "gettid", "getppid")] == [1000, 1000, 1]
     assert {guest.call(name) for name in ("getuid", "geteuid", "getgid", "getegid")} == {1000}
     assert guest.call("set_tid_address", 0) == 1000
@@ -304,8 +306,8 @@ def test_identity(guest):
     assert guest.call("prctl", 99, 0) == -errno.EINVAL
 
 
-def test_random_bytes_come_from_the_seed(make_guest):
-    def drawn(seed):
+def test_random_bytes_come_from_the_seed(make_guest: Callable[..., Guest]) -> None:
+    def drawn(seed: int) -> bytes:
         guest = make_guest(seed=seed)
         buffer = guest.space(32)
         assert guest.call("getrandom", buffer, 32, 0) == 32
@@ -315,21 +317,21 @@ def test_random_bytes_come_from_the_seed(make_guest):
     assert drawn(1) != drawn(2)
 
 
-def test_hardware_probe(guest):
+def test_hardware_probe(guest: Guest) -> None:
     pairs = guest.put(struct.pack("<qQqQqQ", 3, 0, 4, 0, 1234, 5))
     assert guest.call("riscv_hwprobe", pairs, 3, 0, 0, 0) == 0
     assert guest.words(pairs, 6) == (3, 1, 4, 0b111011, -1, 0)
     assert guest.call("riscv_hwprobe", pairs, 3, 0, 0, 1) == -errno.EINVAL
 
 
-def test_flushing_instructions_is_announced(guest):
+def test_flushing_instructions_is_announced(guest: Guest) -> None:
     seen = []
     guest.memory.attach(SimpleNamespace(code_changed=lambda address, length: seen.append((address, length))))
     assert guest.call("riscv_flush_icache", 0x1_0000, 0x1_0010, 0) == 0
     assert seen == [(0x1_0000, 16)]
 
 
-def test_limits(make_guest):
+def test_limits(make_guest: Callable[..., Guest]) -> None:
     guest = make_guest(layout=Layout(stack_bytes=1 << 20))
     limit = guest.space(16)
     assert guest.call("prlimit64", 0, 3, 0, limit) == 0
@@ -344,7 +346,7 @@ def test_limits(make_guest):
     assert guest.call("prlimit64", 5, 7, 0, limit) == -errno.ESRCH
 
 
-def test_one_processor(guest):
+def test_one_processor(guest: Guest) -> None:
     mask = guest.space(16)
     assert guest.call("sched_getaffinity", 0, 16, mask) == 8
     assert guest.memory.read_int(mask, 16) == 1

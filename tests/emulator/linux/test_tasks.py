@@ -24,7 +24,7 @@ from emulator.machine import Machine
 SOURCE = Path(__file__).with_name("guest_tasks.c")
 INTERPRETED = {"templates": False}
 TEMPLATES = {"background": False, "optimise_executions": 1 << 30}
-OPTIMISED = {"background": False, "optimise_executions": 4}
+OPTIMISED: dict[str, Any] = {"background": False, "optimise_executions": 4}
 ENGINES: dict[str, dict[str, Any]] = {
     "default": {}, "interpreted": INTERPRETED, "templates": TEMPLATES, "optimised": OPTIMISED,
     "oracle": {"engine": "oracle"},
@@ -138,7 +138,7 @@ def test_turns_end_at_the_same_instruction_in_every_engine(
     reference = ended(program, "race", engine="oracle")
     assert reference[0] == 0
     for options in ({}, INTERPRETED, TEMPLATES, OPTIMISED, {**OPTIMISED, "step": 777}):
-        assert ended(program, "race", **options) == reference, options  # type: ignore[arg-type]
+        assert ended(program, "race", **options) == reference, options
     monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", 4321)
     assert ended(program, "race")[1] != reference[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def ended(program: Path, what: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def program(compile_guest) -> Path:
+def program(compile_guest: Callable[[str], Path]) -> Path:
     return compile_guest("guest_transfers.c")
 
 
@@ -103,7 +104,7 @@ def test_what_programs_are_told(program: Path, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", EXPECTED)
-def test_linux_answers_the_same(program: Path, what: str, by_qemu) -> None:
+def test_linux_answers_the_same(program: Path, what: str, by_qemu: Callable[..., str]) -> None:
     if what in ("addresses", "messages") and not has_both_families():
         pytest.skip("the host has no loopback for both families")
     assert by_qemu(program, what) == EXPECTED[what]

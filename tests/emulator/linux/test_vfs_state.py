@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import types
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from emulator.execution.snapshot import ObjectsState
@@ -66,7 +67,7 @@ def closures(root: Any) -> list[str]:
     return found
 
 
-def test_no_file_keeps_a_closure(tmp_path) -> None:
+def test_no_file_keeps_a_closure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     files = VirtualFiles(mapped={"/data": tmp_path, "/etc/hosts": b"localhost"}, capture=["/out/"])
     open_everything(files)

@@ -8,6 +8,7 @@ each test counts as "fetch".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def block(*rows: tuple[Any, ...], pc: int = 0x1000) -> list[Row]:
 
 
 def run(
-    blocks: list[tuple[list[Row], int | None]], executions: list[Execution], **changes: Any
+    blocks: Sequence[tuple[list[Row], int | None]], executions: list[Execution], **changes: Any
 ) -> InOrderCore:
     facts = BlockFacts()
     for rows, target in blocks:

@@ -6,7 +6,12 @@ things that a seed decides (where pages are placed, where a cache's random gener
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from emulator.events import ACCESS_STORE, BlockFacts, OpClass
 from emulator.timing.machine_config import CacheConfig, MachineConfig, TlbConfig
@@ -47,7 +52,7 @@ class NaiveCache:
         elif self.policy == "random":
             way = self.random() % len(ways)
         else:
-            way = min(range(len(ways)), key=lambda way: self.age[ways[way][0]])
+            way = min(range(len(ways)), key=lambda way: self.age[ways[way][0]])  # type: ignore[index]  # no way is free
         victim = ways[way]
         if victim is not None:
             del self.age[victim[0]]
@@ -156,7 +161,7 @@ TRANSFERS = tuple(op for op in OpClass if OpClass.BRANCH <= op <= OpClass.INDIRE
 class Seeded:
     """What a seed decides: page placement, and the generator of each cache by its field in MachineConfig."""
 
-    frames: list[int]
+    frames: Sequence[int] | NDArray[np.uint32]
     generators: dict[str, int]
 
 
@@ -191,6 +196,7 @@ class NaiveCore:
     def l2_line(self, address: int) -> int:
         page_bytes = self.config.memory.page_bytes
         physical = self.seeded.frames[address // page_bytes] * page_bytes + address % page_bytes
+        assert self.config.l2 is not None
         return physical // self.config.l2.line_bytes
 
     def read_below(self, address: int, is_data: bool) -> int:
@@ -198,6 +204,7 @@ class NaiveCore:
         if self.l2 is not None:
             self.counts[Event.L2_ACCESSES] += 1
             self.counts[Event.L2_DATA_ACCESSES] += is_data
+            assert self.config.l2 is not None
             delay = self.config.l2.hit_latency_cycles
             hit, thrown_out = self.l2.lookup(self.l2_line(address))
             if hit:
@@ -224,6 +231,7 @@ class NaiveCore:
             delay += self.read_below(address, is_data=False)
         if self.itlb is not None and not self.itlb.lookup(address // self.config.memory.page_bytes)[0]:
             self.counts[Event.ITLB_MISSES] += 1
+            assert self.config.itlb is not None
             delay += self.config.itlb.miss_penalty_cycles
         return delay
 
@@ -231,6 +239,7 @@ class NaiveCore:
         if self.dtlb is None or self.dtlb.lookup(address // self.config.memory.page_bytes)[0]:
             return 0
         self.counts[Event.DTLB_MISSES] += 1
+        assert self.config.dtlb is not None
         return self.config.dtlb.miss_penalty_cycles
 
     def access(self, address: int, is_store: bool) -> int:
@@ -291,7 +300,7 @@ class NaiveCore:
             if line != self.fetched_line:
                 late_lines[line] = self.fetch(line)
             self.fetched_line = line
-        delays = []
+        delays: list[tuple[int, int, int]] = []
         for instruction in instructions:
             if instruction["access"]:
                 address = addresses[len(delays)]
@@ -310,7 +319,7 @@ class NaiveCore:
             slots = self.issue(instruction, slots, delays)
         self.cycle += slots > 0
 
-    def issue(self, instruction, slots: int, delays: list[tuple[int, int, int]]) -> int:
+    def issue(self, instruction: Any, slots: int, delays: list[tuple[int, int, int]]) -> int:
         """Issue one instruction; returns the slots of the current cycle that are taken."""
         pipeline, counts = self.config.pipeline, self.counts
         op_class = OpClass(int(instruction["op_class"]))

@@ -86,8 +86,8 @@ def machines(draw: st.DrawFn) -> MachineConfig:
         }
 
     latency = st.sampled_from([1, 1, 2, 3, 7, 20])
-    units = ("int_alu", "int_mul", "int_div", "fp_add", "fp_mul", "fp_fma", "fp_div", "fp_sqrt", "fp_cvt")
-    units += ("fp_move", "csr", "fence", "system")
+    units = ("int_alu", "int_mul", "int_div", "fp_add", "fp_mul", "fp_fma", "fp_div", "fp_sqrt", "fp_cvt",
+             "fp_move", "csr", "fence", "system")  # fmt: skip
     kind = draw(st.sampled_from(["not_taken", "backward_taken", "bimodal", "gshare"]))
     return machine(
         pipeline={

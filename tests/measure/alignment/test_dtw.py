@@ -123,6 +123,7 @@ def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(
     assert align(b, a, method="full").cost == pytest.approx(full.cost)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 4])
 @pytest.mark.parametrize("lengths", [(60, 60), (150, 97)])
 def test_cost_equals_tslearn(channels: int, lengths: tuple[int, int]) -> None:

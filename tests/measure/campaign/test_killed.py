@@ -91,6 +91,7 @@ def kill_again_and_again(folder: Path, command: str, longest_seconds: float, *op
         kept = now
 
 
+@pytest.mark.slow
 def test_a_campaign_killed_at_random(folder: Path) -> None:
     (folder / "c.yaml").write_text(CAMPAIGN.format(arguments=", args: [sleep]"))
     kill_again_and_again(folder, "run", 3.0)
@@ -105,6 +106,7 @@ def test_a_campaign_killed_at_random(folder: Path) -> None:
     assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["done"] == 25
 
 
+@pytest.mark.slow
 def test_a_search_killed_at_random(folder: Path) -> None:
     (folder / "c.yaml").write_text(CAMPAIGN.format(arguments=""))
     assert start(folder, "partition", "whole", "--memory", str(folder / "other.sqlite")).wait() == 0

@@ -70,6 +70,7 @@ def run_fake(folder: Path) -> Result:
     return measure("run", folder / "c.yaml", "--out", folder / "out", "--target", "fake", "--workers", "2")
 
 
+@pytest.mark.slow
 def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     result = run_fake(folder)
     assert result.exit_code == 0, result.output
@@ -97,6 +98,7 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> None:
     assert run_fake(folder).exit_code == 0
     first = (folder / "out" / "summary.json").read_text()
@@ -110,6 +112,7 @@ def test_second_run_makes_nothing_and_a_damaged_trace_again(folder: Path) -> Non
     assert again["variants"] == json.loads(first)["variants"]
 
 
+@pytest.mark.slow
 def test_report_of_a_directory_needs_no_sources(folder: Path) -> None:
     assert run_fake(folder).exit_code == 0
     first = json.loads((folder / "out" / "summary.json").read_text())
@@ -146,6 +149,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.slow
 def test_killed_half_way_it_goes_on(folder: Path) -> None:
     write_campaign(folder, argument="sleep")
     command = [
@@ -172,6 +176,7 @@ def test_killed_half_way_it_goes_on(folder: Path) -> None:
     assert f"{kept} runs are there already" in result.output
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
     write_campaign(folder, argument="sleep")
     command = [
@@ -193,6 +198,7 @@ def test_interrupt_keeps_runs_and_says_so(folder: Path) -> None:
     assert not list((folder / "out" / "traces").glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_failing_runs_are_reported_with_their_reason(folder: Path) -> None:
     write_campaign(folder, argument="fail")
     result = run_fake(folder)
@@ -200,6 +206,7 @@ def test_failing_runs_are_reported_with_their_reason(folder: Path) -> None:
     assert "the program ended with exit status 3; its last words: boom" in result.output
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
     from measure.campaign.store import Store
 
@@ -209,6 +216,7 @@ def test_two_processes_do_not_share_a_directory(folder: Path) -> None:
     assert "another process is working in" in result.output
 
 
+@pytest.mark.slow
 def test_full_disk_leaves_nothing_half_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import measure.campaign.store
 
@@ -337,6 +345,7 @@ def test_shipped_campaigns_are_valid() -> None:
             jsonschema.validate(document.data, Campaign.model_json_schema())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["ideal", "signal"])
 def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
     text = (folder / "c.yaml").read_text().replace("{every:", f"{{mode: {mode}, every:")
@@ -359,6 +368,7 @@ def test_a_real_program_end_to_end(folder: Path, mode: str) -> None:
     assert all(50 <= count <= 60 for count in counted)
 
 
+@pytest.mark.slow
 def test_a_program_that_fails_or_never_ends(folder: Path) -> None:
     write_campaign(folder, argument="7", baselines=2, replicates=1)
     result = measure("run", folder / "c.yaml", "--out", folder / "out", "--workers", "2")

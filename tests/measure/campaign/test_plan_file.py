@@ -29,6 +29,7 @@ from measure.campaign.campaign_file import (
 from measure.campaign.plan import Plan
 from measure.campaign.plan_file import load_plan, save_plan
 from measure.campaign.run_types import BASELINE, AddressRange, CounterPlace, ProbePlaces, RunNoise, RunSpec
+from measure.errors import CampaignError
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=8)
@@ -132,7 +133,7 @@ def plan_of(campaign: Campaign) -> Plan:
         for number, (group, metrics) in enumerate(sets.items())
     )  # fmt: skip
     builds: dict[str, tuple[BuildFacts, ...]] = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
-    return Plan(campaign, "name: m\n", 10**9, specs, tuple(spec.group for spec in specs), builds)
+    return Plan(campaign, "name: m\n", 10**9, specs, tuple(spec.variant for spec in specs), builds)
 
 
 def load(folder: Path, data: dict[str, Any]) -> Campaign:
@@ -201,3 +202,25 @@ def test_columns_of_a_trace_are_in_the_order_of_its_metrics() -> None:
     with pytest.raises(TypeError, match="unexpected"):
         RunSpec.from_json(json.loads(json.dumps(asdict(spec))) | {"other": 1})
     assert RunSpec.from_json(json.loads(json.dumps(asdict(spec)))) == spec
+
+
+def test_a_plan_of_the_first_format_is_read(tmp_path: Path) -> None:
+    """Its runs name their variant "group"."""
+    data = {
+        "name": "old", "program": {"source": "demo.c"}, "machine": "machine.yaml", "sampling": {"every": "1000 cycles"},
+        "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"],
+        "software_metrics": {"calls": {"event": "entry", "function": "f"}},
+    }  # fmt: skip
+    plan = plan_of(load(tmp_path, data))
+    save_plan(plan, tmp_path)
+    saved = json.loads((tmp_path / "plan.json").read_text())
+    assert saved["format"] == "perturbation-plan-2"
+    saved["format"] = "perturbation-plan-1"
+    for run in saved["runs"]:
+        run["spec"] = {"group" if name == "variant" else name: value for name, value in run["spec"].items()}
+        assert "group" in run["spec"]
+    (tmp_path / "plan.json").write_text(json.dumps(saved))
+    assert load_plan(tmp_path) == plan
+    (tmp_path / "plan.json").write_text(json.dumps(saved | {"format": "perturbation-plan-3"}))
+    with pytest.raises(CampaignError, match="got format 'perturbation-plan-3', expected one of perturbation-plan-1, "):
+        load_plan(tmp_path)

@@ -87,6 +87,7 @@ def run(folder: Path) -> Result:
     return CliRunner().invoke(main, arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["ideal", "signal"])
 def test_from_makefile_to_report(folder: Path, mode: str) -> None:
     write_campaign(folder, mode=mode)

@@ -56,6 +56,7 @@ def check(folder: Path) -> Result:
     )
 
 
+@pytest.mark.slow
 def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     result = check(folder)
     assert result.exit_code == 0, result.output
@@ -113,6 +114,7 @@ def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
     assert describe(configuration) == "every 20,000, roll back"
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_ways_and_says_from_where_on_they_are_equivalent(folder: Path) -> None:
     path = folder / "c.yaml"
     ways = path.read_text()[path.read_text().index("ways:") : path.read_text().index("baselines:")]

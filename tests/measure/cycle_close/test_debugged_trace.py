@@ -211,6 +211,7 @@ detach
 """
 
 
+@pytest.mark.slow
 def test_gdb_itself_from_the_command(source: Path, tmp_path: Path) -> None:
     """`measure cycleclose` in a terminal, the key g, and gdb-multiarch with a session as people have them: it finds the
     program and its symbols by itself."""

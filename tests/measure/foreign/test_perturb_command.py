@@ -153,6 +153,7 @@ def test_errors_have_status_2_and_leave_nothing(tmp_path: Path) -> None:
     assert "unexpected extra argument" in result.output
 
 
+@pytest.mark.slow
 def test_verdicts_equal_those_of_a_campaign_on_its_own_traces(tmp_path: Path) -> None:
     """A campaign on the fake target, whose variant *perturbing* perturbs; then its Parquet files, as foreign ones."""
     program = (

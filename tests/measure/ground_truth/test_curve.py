@@ -15,18 +15,18 @@ from measure.merging.program_progress import PROGRESS, EventCurve, reference_eve
 from measure.merging.truth import alignment_error, true_positions, truth_resolution
 
 SPEC = RunSpec(
-    group=BASELINE, replicate=0, seed=1, build_key="", binary="", arguments=(), stdin=None, files=(), machine="",
+    variant=BASELINE, replicate=0, seed=1, build_key="", binary="", arguments=(), stdin=None, files=(), machine="",
     machine_name="", hardware_metrics=("A", "B"), counters=(), sampling_mode="ideal", interval=1000,
     interval_unit="cycles", probes=(ProbePlaces(PROGRESS, (4096,), ()),),
 )  # fmt: skip
 
 
-def run_of(events: NDArray[np.int64], instructions: NDArray[np.int64], group: str = BASELINE) -> Run:
+def run_of(events: NDArray[np.int64], instructions: NDArray[np.int64], variant: str = BASELINE) -> Run:
     """A run with these numbers of reference events at its boundaries."""
     n = len(events) - 1
     rng = np.random.default_rng(n)
     values = np.column_stack([rng.integers(0, 100, (n, 2)), np.diff(events), events[:-1]])
-    spec = replace(SPEC, group=group)
+    spec = replace(SPEC, variant=variant)
     trace = Trace(np.arange(n + 1) * 1000, instructions, values, spec.metrics)
     return Run(spec, trace, int(instructions[-1]), 1000 * n, 0.0, "")
 

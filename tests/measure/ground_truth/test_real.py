@@ -105,12 +105,13 @@ def entries(run: Run, function: str) -> NDArray[np.int64]:
     return np.array(log.seen)
 
 
+@pytest.mark.slow
 def test_positions_are_those_found_by_brute_force(results: Path) -> None:
     made, outcome = load_results(results)
     prepared = made.truth
     assert prepared is not None
     curve = prepared.calibration.curve
-    by_group = {run.spec.group: run for run in outcome.runs if run.spec.replicate == 0}
+    by_group = {run.spec.variant: run for run in outcome.runs if run.spec.replicate == 0}
     baseline, heavy = by_group[BASELINE], by_group["heavy"]
     before, after = entries(baseline, "next"), entries(heavy, "next")
     assert len(before) == len(after) > 30_000
@@ -140,7 +141,7 @@ def test_positions_are_those_found_by_brute_force(results: Path) -> None:
 def test_probes_change_nothing_and_equal_the_counters(results: Path) -> None:
     _, outcome = load_results(results)
     for run in outcome.runs:
-        if run.spec.replicate or run.spec.group == SAMPLED:
+        if run.spec.replicate or run.spec.variant == SAMPLED:
             continue
         again = EmulatedTarget().execute(replace(run.spec, probes=()))
         names = again.trace.metrics
@@ -164,7 +165,7 @@ def test_metrics_without_a_probe_are_read_off_by_anchors(results: Path) -> None:
     assert prepared is not None
     assert set(prepared.exact) == {"rounds", "numbers"}
     assert "in optimised code no instruction stands for" in prepared.refused["steps"]
-    heavy = next(run for run in outcome.runs if run.spec.group == "heavy")
+    heavy = next(run for run in outcome.runs if run.spec.variant == "heavy")
     for metric, most in (("steps", 0.02), ("numbers", 0.02)):
         counted = software_column(heavy, metric, prepared.calibration, True)
         read = software_column(heavy, metric, prepared.calibration, False)
@@ -196,11 +197,12 @@ def test_report_and_summary_have_the_ground_truth(results: Path) -> None:
     assert again.ground_truth is not None
 
 
+@pytest.mark.slow
 def test_a_program_that_samples_itself_is_probed_at_its_own_records(tmp_path: Path) -> None:
     plan, document, _ = planned(tmp_path, "signal")
     prepared = prepare(plan, document, tmp_path / "out")  # type: ignore[arg-type]
     assert prepared.sampler_specs[0].sampling_mode == "ideal"
-    spec = next(spec for spec in prepared.plan.specs if spec.group == "heavy")
+    spec = next(spec for spec in prepared.plan.specs if spec.variant == "heavy")
     run = EmulatedTarget().execute(spec)
     counted, probed = (
         run.trace.values[:, run.trace.metrics.index(name)] for name in ("numbers", f"{PROBE}numbers")
@@ -211,9 +213,10 @@ def test_a_program_that_samples_itself_is_probed_at_its_own_records(tmp_path: Pa
     assert np.diff(prepared.calibration.curve.boundaries(run)).min() >= 0
 
 
+@pytest.mark.slow
 def test_anchors_and_their_calibration(tmp_path: Path) -> None:
     plan, _, _ = planned(tmp_path)
-    plain, heavy = (next(s for s in plan.specs if s.group == group) for group in (BASELINE, "heavy"))
+    plain, heavy = (next(s for s in plan.specs if s.variant == group) for group in (BASELINE, "heavy"))
     image = load_image(Path(plain.binary))
     known = candidates(image)
     assert {"call next", "call work", "store table", "store state", HEAP} <= set(known)

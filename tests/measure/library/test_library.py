@@ -71,6 +71,7 @@ def test_pictures_are_axes(result: measure.Result) -> None:
     assert len(result.plot.correlations("heavy")) == 3
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_a_campaign(tmp_path: Path) -> None:
     write_campaign(tmp_path, baselines=2, replicates=1)
     (tmp_path / "script.py").write_text(

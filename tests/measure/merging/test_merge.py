@@ -25,14 +25,14 @@ def make_run(
     hardware: NDArray[np.int64],
     software: dict[str, NDArray[np.int64]] | None = None,
     *,
-    group: str = BASELINE,
+    variant: str = BASELINE,
     replicate: int = 0,
     instructions: NDArray[np.int64] | None = None,
 ) -> Run:
     """A run with these columns; ``instructions``: at the boundaries, default: those of the first metric."""
     software = software or {}
     spec = RunSpec(
-        group=group, replicate=replicate, seed=1, build_key=group, binary="", arguments=(), stdin=None, files=(),
+        variant=variant, replicate=replicate, seed=1, build_key=variant, binary="", arguments=(), stdin=None, files=(),
         machine=MACHINE, machine_name="desktop.yaml", hardware_metrics=HARDWARE,
         counters=tuple(CounterPlace(name, "counters", 8 * n) for n, name in enumerate(software)), sampling_mode="ideal",
         interval=1000, interval_unit="cycles",
@@ -57,7 +57,7 @@ def stretched(times: NDArray[np.int64]) -> tuple[Run, Run]:
     index = np.repeat(np.arange(len(times)), times)
     work = np.zeros(len(index), np.int64)
     work[np.cumsum(times) - 1] = np.arange(len(times)) + 1
-    return make_run(hardware), make_run(hardware[index], {"work": work}, group="variant")
+    return make_run(hardware), make_run(hardware[index], {"work": work}, variant="variant")
 
 
 paths = st.lists(st.sampled_from([(1, 1), (0, 1), (1, 0)]), max_size=60).map(
@@ -119,7 +119,7 @@ def test_merged_totals_are_the_runs_own(times: list[int], align: str) -> None:
 def test_identical_runs_merge_to_themselves(align: str) -> None:
     hardware = signal(80)
     work = np.arange(80) % 7
-    run = make_run(hardware, {"work": work}, group="variant")
+    run = make_run(hardware, {"work": work}, variant="variant")
     merged = merge_runs(make_run(hardware), [run], align=align)  # type: ignore[arg-type]
     assert np.array_equal(merged.values, run.trace.values)
     assert merged.metrics == (*HARDWARE, "work")
@@ -147,7 +147,7 @@ def test_records_in_which_nothing_ran_are_not_called_stretched(align: str) -> No
     hardware[30:34] = 0  # a wait of four intervals
     longer = np.insert(hardware, 30, 0, axis=0)  # and one of five
     work = np.where(longer[:, 0] > 0, 2, 0)
-    run = make_run(longer, {"work": work}, group="variant")
+    run = make_run(longer, {"work": work}, variant="variant")
     merged = merge_runs(make_run(hardware), [run], align=align)  # type: ignore[arg-type]
     assert merged.warnings == ()
     assert merged.values[:, -1].tolist() == np.where(hardware[:, 0] > 0, 2, 0).tolist()
@@ -159,7 +159,7 @@ def test_one_record_that_spreads_over_many_is_shared_out() -> None:
     long, short = stretched(times)[::-1]
     work = np.full(30, 10)
     merged = merge_runs(
-        make_run(long.trace.values[:, :3]), [make_run(short.trace.values[:, :3], {"work": work}, group="v")]
+        make_run(long.trace.values[:, :3]), [make_run(short.trace.values[:, :3], {"work": work}, variant="v")]
     )
     assert sorted(merged.values[10:14, -1].tolist()) == [2, 2, 3, 3]
     assert merged.runs[0].stretched == ((10, 14),)
@@ -172,7 +172,7 @@ def test_progress_takes_the_counters_instructions_off() -> None:
     own = np.concatenate([np.full(25, 1000 - 500), np.full(25, 1000)])
     total = int(own.sum())
     baseline = make_run(hardware[: total // 1000])
-    run = make_run(hardware, {"work": events}, group="variant")
+    run = make_run(hardware, {"work": events}, variant="variant")
     run = replace(run, total_instructions=baseline.total_instructions + 5 * int(events.sum()))
     aligned = align_run(baseline, run, align="progress")
     assert aligned.records[:12].tolist() == [2.0] * 12
@@ -184,8 +184,8 @@ def test_each_metric_comes_from_the_run_that_aligns_best() -> None:
     hardware = signal(60)
     noisy = hardware + np.random.default_rng(1).integers(0, 300, hardware.shape)
     a, b = np.arange(60), np.arange(60)[::-1]
-    worse = make_run(noisy, {"a": a * 2, "b": b}, group="worse")
-    better = make_run(hardware, {"a": a}, group="better", replicate=4)
+    worse = make_run(noisy, {"a": a * 2, "b": b}, variant="worse")
+    better = make_run(hardware, {"a": a}, variant="better", replicate=4)
     merged = merge_runs(make_run(hardware), [worse, better])
     about = merged.metadata()["metrics"]
     assert (about["a"]["run"], about["b"]["run"]) == ("better/4", "worse/0")
@@ -228,7 +228,7 @@ def test_alignment_error_knows_the_truth() -> None:
     # Each record of the stretched part does half of the baseline's instructions.
     share = (hardware[:, 0] / times)[index]
     instructions = np.concatenate([[0], np.cumsum(share)]).round().astype(np.int64)
-    run = make_run(hardware[index], {"work": np.zeros(70, np.int64)}, group="v", instructions=instructions)
+    run = make_run(hardware[index], {"work": np.zeros(70, np.int64)}, variant="v", instructions=instructions)
     table = alignment_error(make_run(hardware), [run])
     table = table.set_index(["algorithm", "channels"])
     largest, bias, mean = (table[f"{name}_records"] for name in ("largest", "bias", "mean"))

@@ -81,7 +81,7 @@ def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
     own = next(
         run
         for run in load_results(results).runs
-        if (run.spec.group, str(run.spec.replicate)) == (group, replicate)
+        if (run.spec.variant, str(run.spec.replicate)) == (group, replicate)
     )
     assert own.trace.columns(("rounds",)).sum() == about["metrics"]["rounds"]["total"]
 
@@ -112,7 +112,7 @@ def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(results: Path) 
         assert any({metric, verdict} <= set(line.split()) for line in shown.splitlines())
     words = " ".join(shown.split())
     assert "rounds from light/" in words
-    assert "collecting this group perturbs the program" in words
+    assert "collecting this variant perturbs the program" in words
     about = json.loads((results / "merged.metadata.json").read_text())
     assert (about["metrics"]["rounds"]["verdict"], about["metrics"]["calls"]["verdict"]) == (
         "perturbed", "equivalent",
@@ -131,7 +131,7 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
     source = table.attrs["metrics"]["PAPI_L1_DCM"]["run"]
     assert source.startswith("more:")
     totals = {
-        f"more:{run.spec.group}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum()
+        f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum()
         for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
@@ -160,7 +160,7 @@ def test_another_baseline_and_progress(results: Path) -> None:
 
 def test_damaged_traces_are_left_out_and_named(results: Path) -> None:
     plan = json.loads((results / "plan.json").read_text())
-    groups = {run["key"]: run["spec"]["group"] for run in plan["runs"]}
+    groups = {run["key"]: run["spec"]["variant"] for run in plan["runs"]}
     light = next(key for key, group in groups.items() if group == "light")
     trace = results / "traces" / f"{light}.parquet"
     trace.write_bytes(trace.read_bytes()[:-50])

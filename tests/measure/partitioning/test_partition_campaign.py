@@ -241,6 +241,7 @@ def test_what_cannot_be_searched_is_refused(folder: Path) -> None:
         run(folder, "--shared", "PAPI_XX")
 
 
+@pytest.mark.slow
 def test_a_real_campaign_end_to_end(folder: Path) -> None:
     write_campaign(folder, delta=0.35)
     text = (folder / "c.yaml").read_text()

@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_trace_wherever_the_cache_directory_is(tmp_
     elsewhere.parent.mkdir()
     shutil.copy(here, elsewhere)
     spec = RunSpec(
-        group=BASELINE, replicate=0, seed=5, build_key="key", binary=str(here), arguments=(), stdin=None, files=(),
+        variant=BASELINE, replicate=0, seed=5, build_key="key", binary=str(here), arguments=(), stdin=None, files=(),
         machine=MACHINE.read_text("utf-8"), machine_name=str(MACHINE), hardware_metrics=("PAPI_TOT_INS", "PAPI_L1_DCM"),
         counters=(), sampling_mode="ideal", interval=20_000, interval_unit="cycles",
         noise=RunNoise(**Noise().model_dump()),
