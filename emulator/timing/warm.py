@@ -56,10 +56,23 @@ def warm_caches(
         if config.itlb is not None:
             _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
     if config.l2 is not None:
-        both = _History.of([data, code], since)
+        both = _History.of([data, _fetched_from_l2(longs, code)], since)
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
         _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"), _FILLED_BY_LAST_L2)
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
+
+
+def _fetched_from_l2(longs: NDArray[np.int64], code: Touched) -> Touched:
+    """The lines of ``code`` that the L2 cache was asked for of late: those that do not fit into their set of the L1I
+    cache together.
+
+    The others have been in the L1I cache since their first fetch, so they grow old in the L2 cache, however young their
+    last fetch is. The L2 cache's own contents tell whether it still holds them.
+    """
+    ways, mask = int(longs[layout.L1I + layout.M_WAYS]), int(longs[layout.L1I + layout.M_SET_MASK])
+    sets = code.addresses >> np.uint32(longs[layout.P_L1I_SHIFT]) & np.uint32(mask)
+    is_seen = np.bincount(sets, minlength=mask + 1)[sets] > ways
+    return Touched(code.addresses[is_seen], code.ages[is_seen], code.written[is_seen])
 
 
 def physical_addresses(

@@ -7,10 +7,9 @@ after a tiny run in the same process has loaded the kernels, best of several rou
 after the other.
 
 ``plain``        nothing is observed
-``signatures``   blocks are counted; a signature is made and classified at every interval
+``signatures``   blocks are counted; a signature is made and classified for every interval, some hundred at a time
 ``+ lines``      and when each line was touched last: warm-up state for caches of every size
 ``+ waiting``    and reuse times: how long an interval waits for memory
-``, stretches``  the same for some hundred intervals before Python looks, which is what going back and two runs do
 ``+ queues``     signatures, and the last 50,000 references and branches are kept at all times, as in the paper
 ``full``         everything is simulated in detail
 ``predicting``   cycle-close, one run, `--wait-step 0`: signatures, lines, samples of phases that are predicted
@@ -57,9 +56,6 @@ WAITING = replace(LINES, wait_step=0.2)
 WAYS = {
     "plain": None,
     "signatures": Settings(warm_references=0, warm_branches=0),
-    "signatures, stretches": Settings(warm_references=0, warm_branches=0),
-    "+ lines, stretches": LINES,
-    "+ waiting, stretches": WAITING,
     "+ lines": LINES,
     "+ waiting": WAITING,
     "+ queues": Settings(),
@@ -72,7 +68,7 @@ WAYS = {
 }
 LINES_ONLY = TraceSelection(counts=True, line_bits=5)
 SWITCHES = 3000
-ONLY_WATCHED = ("signatures", "+ lines", "+ waiting", "+ queues")
+ONLY_WATCHED = ("signatures", "+ lines", "+ waiting")
 
 
 def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
@@ -93,9 +89,9 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
             machine.save_translations()
             return {"seconds": seconds, "simulated": 0.0}
     settings = replace(settings, interval_instructions=interval)
-    if way.endswith("stretches"):
+    if way in ONLY_WATCHED:
         with make() as machine:
-            watch_stretches(machine, config, settings)
+            watch(machine, config, settings)
             seconds = time.process_time() - start
             machine.save_translations()
             return {"seconds": seconds, "simulated": 0.0}
@@ -104,10 +100,14 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
         seconds = time.process_time() - start
     else:
         with make() as machine:
-            tracer = (RollBackTracer if settings.roll_back else Tracer)(machine, core, settings)
-            if way in ONLY_WATCHED:
+            tracer = (
+                RollBackTracer(machine, core, settings)
+                if settings.roll_back
+                else Tracer(machine, core, settings, defer_estimates=True)
+            )
+            if way == "+ queues":
                 tracer.wants_detail = lambda: False  # type: ignore[union-attr,method-assign]
-            found = list(tracer.intervals())
+            found = tracer.reestimated(list(tracer.intervals()))
             seconds = time.process_time() - start
             machine.save_translations()
     simulated = sum(one.instructions for one in found if one.category == 1)
@@ -115,7 +115,7 @@ def run(way: str, elf: str, size: str, interval: int) -> dict[str, float]:
     return {"seconds": seconds, "simulated": simulated / instructions}
 
 
-def watch_stretches(machine: Machine, config: MachineConfig, settings: Settings) -> None:
+def watch(machine: Machine, config: MachineConfig, settings: Settings) -> None:
     """Signatures, phases and what else ``settings`` ask for, many intervals at a time."""
     table, maker, model = SignatureTable(), SignatureMaker(), WaitModel(config)
     machine.observe(profile_selection(settings, model))
@@ -225,8 +225,7 @@ def tables(
     )
     lines.append("| **geometric mean** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |")
     traces = {
-        "predicting": "+ lines", "data": "+ waiting", "roll back": "+ waiting, stretches",
-        "two runs": "+ waiting, stretches",
+        "predicting": "+ lines", "data": "+ waiting", "roll back": "+ waiting", "two runs": "+ waiting",
     }  # fmt: skip
     lines += [
         "", "Tracing without its samples (the share simulated of full simulation's time), over watching alone, and the",

@@ -235,3 +235,33 @@ def test_a_history_is_put_in_order(accesses: list[tuple[int, int, int]]) -> None
     assert found[0].tolist() == [one[0] for one in expected]
     assert found[1].tolist() == [one[1] for one in expected]
     assert found[2].tolist() == [np.inf if one[2] == NEVER else one[2] for one in expected]
+
+
+DESKTOP = load_machine(Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml")
+
+
+def lines_of(core: InOrderCore, cache: int) -> int:
+    """The number of lines that a cache holds."""
+    ways, sets = int(core._longs[cache + layout.M_WAYS]), int(core._longs[cache + layout.M_SET_MASK]) + 1
+    first = int(core._longs[cache + layout.M_BASE])
+    return int((core._words[first : first + ways * sets] != layout.INVALID_TAG).sum())
+
+
+@EXAMPLES
+@given(st.integers(1, 12), st.integers(0, 30))
+def test_code_that_stays_in_the_first_level_does_not_fill_the_second(in_one_set: int, alone: int) -> None:
+    cache = DESKTOP.l1i
+    ways, sets = cache.associativity, cache.size_bytes // cache.line_bytes // cache.associativity
+    numbers = [7 + sets * way for way in range(in_one_set)] + [8 + number for number in range(alone)]
+    addresses = np.array(numbers, np.uint32) * np.uint32(cache.line_bytes)
+    code = Touched(addresses, np.arange(1, len(numbers) + 1, dtype=np.uint32), np.full(len(numbers), NEVER, np.uint32))
+    core = InOrderCore(DESKTOP, 1)
+    core.warm_caches(NOTHING, code, 10**6)
+    assert lines_of(core, layout.L1I) == min(in_one_set, ways) + alone
+    assert lines_of(core, layout.L2) == (in_one_set if in_one_set > ways else 0)
+    # A line that the second level holds from before stays there.
+    core = InOrderCore(DESKTOP, 1)
+    data = Touched(addresses[-1:], code.ages[-1:], code.written[-1:])
+    core.warm_caches(data, NOTHING, 10**6)
+    core.warm_caches(NOTHING, code, 10**6)
+    assert lines_of(core, layout.L2) == (in_one_set + bool(alone) if in_one_set > ways else 1)
