@@ -4,7 +4,8 @@ The dispatch table holds one host function for every guest pc at which control m
 returns to Python), the interpreter (the block is decoded), a template (Python has its descriptor), or a region. A block
 that reaches the hotness threshold is queued for optimisation together with the hot blocks around it: a background
 thread takes the hottest queued block, compiles its region, and publishes it by storing into the dispatch table. There
-is one `Tier` for each `TraceSelection`; switching between selections changes one pointer.
+is one `Tier` for each `TraceSelection`; switching between selections changes one pointer. The states of regions, and
+the events that change them, are in `emulator.engine.tiering.region_states`.
 """
 
 from __future__ import annotations
