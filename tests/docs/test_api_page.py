@@ -69,6 +69,7 @@ def results(folder: Path) -> Path:
     ).directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
 def test_an_example_runs(
     name: str, code: str, folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch

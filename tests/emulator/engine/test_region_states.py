@@ -103,7 +103,8 @@ def test_compiled_at_once_and_changed(edges: set[Edge]) -> None:
     }  # fmt: skip
 
 
-def test_queued_and_changed(edges: set[Edge], no_thread: None) -> None:
+@pytest.mark.usefixtures("no_thread")
+def test_queued_and_changed(edges: set[Edge]) -> None:
     with Machine(changing_program(3, 200), optimise_executions=2) as machine:
         finish(machine)
     assert (S.QUEUED, E.CODE_CHANGED) in edges
@@ -111,7 +112,8 @@ def test_queued_and_changed(edges: set[Edge], no_thread: None) -> None:
     assert (S.QUEUED, E.TAKEN) not in edges
 
 
-def test_planned_and_changed(edges: set[Edge], no_thread: None) -> None:
+@pytest.mark.usefixtures("no_thread")
+def test_planned_and_changed(edges: set[Edge]) -> None:
     with Machine(changing_program(2, 2000), optimise_executions=2, keep_translations=True) as machine:
         machine.advance_to_instructions(3000)
         machine.save_translations()
@@ -119,7 +121,8 @@ def test_planned_and_changed(edges: set[Edge], no_thread: None) -> None:
     assert edges >= {(S.FORMING, E.LEFT), (S.PLANNED, E.CODE_CHANGED)}
 
 
-def test_covered_by_another_region(mixture: Path, edges: set[Edge], no_thread: None) -> None:
+@pytest.mark.usefixtures("no_thread")
+def test_covered_by_another_region(mixture: Path, edges: set[Edge]) -> None:
     with Machine(mixture, ["1"], optimise_executions=2) as machine:
         finish(machine)
         background = machine.translator._background  # type: ignore[union-attr]
