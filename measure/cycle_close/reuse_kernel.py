@@ -10,34 +10,16 @@ from numpy.typing import NDArray
 from emulator.kernels.jit import inline_kernel, kernel
 
 
-def expected_misses(
-    reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float
-) -> NDArray[np.float64]:
-    """Misses of each interval in a fully associative LRU cache of ``lines`` lines, ``(n,)``.
+@inline_kernel
+def misses_of(reuse_times: NDArray[np.int64], instructions: int, lines: float) -> float:
+    """Misses of an interval of ``instructions`` in a fully associative LRU cache of ``lines`` lines.
 
-    ``reuse_times``: ``(n, bins)``, entry b counts times from 2**(b - 1) to 2**b - 1 instructions.
+    ``reuse_times``: (bins,), entry b counts times from 2**(b - 1) to 2**b - 1 instructions.
 
     StatStack (Eklov and Hagersten, ISPASS 2010, section 3): the number of different lines between two accesses to a
     line is the number of accesses between them whose line is not touched again before the second. With times spread
     evenly in a bin, that number at time t is the rate of accesses times the integral of the fraction of times above it.
     """
-    out = np.zeros(len(reuse_times))
-    fill_misses(np.ascontiguousarray(reuse_times), np.ascontiguousarray(instructions), float(lines), out)
-    return out
-
-
-@kernel
-def fill_misses(
-    reuse_times: NDArray[np.int64], instructions: NDArray[np.int64], lines: float, out: NDArray[np.float64]
-) -> None:
-    """Put the misses of `expected_misses` into ``out``."""
-    for row in range(len(reuse_times)):
-        out[row] = misses_of(reuse_times[row], instructions[row], lines)
-
-
-@inline_kernel
-def misses_of(reuse_times: NDArray[np.int64], instructions: int, lines: float) -> float:
-    """`expected_misses` of one interval with the reuse times ``reuse_times``, (bins,)."""
     bins = len(reuse_times)
     accesses = 0
     for bin_ in range(bins):

@@ -19,7 +19,7 @@ from emulator.timing.machine_file import load_machine
 from measure.cycle_close.code_lines import CodeLines
 from measure.cycle_close.medoids import medoids
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.reuse_kernel import add_evictions, expected_misses
+from measure.cycle_close.reuse_kernel import add_evictions, misses_of
 from measure.cycle_close.samples import Sample, Samples, choose_samples, wait_bucket
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
@@ -64,7 +64,7 @@ def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
         "mixed": np.where(rng.random(n) < 0.7, zipf, 10_000 + uniform),
     }[kind]
     expected = lru_misses(accesses.tolist(), lines)
-    found = expected_misses(reuse_times(accesses.tolist()), np.array([n]), float(lines))[0]
+    found = misses_of(reuse_times(accesses.tolist())[0], n, float(lines))
     assert found == pytest.approx(expected, rel=0.12)
 
 
@@ -72,7 +72,7 @@ def test_misses_are_near_those_of_an_lru_cache(kind: str, lines: int) -> None:
 def test_larger_caches_miss_no_more(counts: list[int], instructions: int) -> None:
     times = np.array([counts], np.int64)
     length = np.array([max(instructions, sum(counts))])
-    misses = [expected_misses(times, length, float(lines))[0] for lines in (1, 16, 256, 4096, 1 << 30)]
+    misses = [misses_of(times[0], int(length[0]), float(lines)) for lines in (1, 16, 256, 4096, 1 << 30)]
     assert all(a >= b - 1e-9 for a, b in pairwise(misses))
     assert 0 <= misses[-1] <= misses[0] <= sum(counts)
 
