@@ -61,9 +61,7 @@ def limit_bytes() -> int:
         return DEFAULT_LIMIT_BYTES
     digits, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1] in _FACTORS else (text, 1)
     if not digits.isdecimal():
-        raise ValueError(
-            f"{LIMIT_VARIABLE} is {text!r}: expected bytes, or a number with k, M, G or T, such as 4G"
-        )
+        raise ValueError(f"{LIMIT_VARIABLE} is {text!r}: expected bytes, or a number with k, M, G or T, such as 4G")
     return int(digits) * factor
 
 
@@ -105,9 +103,7 @@ def kept_files(directory: Path | None = None) -> Iterator[KeptFile]:
                 with contextlib.suppress(OSError):
                     about = entry.stat(follow_symlinks=False)
                     kind = "object" if folder == OBJECTS else Path(entry.name).suffix[1:] or "older"
-                    yield KeptFile(
-                        Path(entry.path), kind, max(about.st_size, about.st_blocks * 512), about.st_mtime
-                    )
+                    yield KeptFile(Path(entry.path), kind, max(about.st_size, about.st_blocks * 512), about.st_mtime)
 
 
 def trim(to_bytes: int, directory: Path | None = None) -> int:

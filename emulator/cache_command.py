@@ -30,9 +30,7 @@ def clear_cache(context: click.Context, _parameter: click.Parameter, value: Any)
     """Callback of ``--cache-clear``: remove all kept files, and end."""
     if value and not context.resilient_parsing:
         n_files, n_bytes = clear()
-        click.echo(
-            f"{n_files:,} files with {_size(n_bytes)} of translations removed from {cache_directory()}"
-        )
+        click.echo(f"{n_files:,} files with {_size(n_bytes)} of translations removed from {cache_directory()}")
         context.exit()
 
 

@@ -30,9 +30,7 @@ def _count(value: str, hint: str = "--limit") -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise click.BadParameter(
-            f"got {value!r}, expected a positive count such as 500M or 2G", param_hint=hint
-        )
+        raise click.BadParameter(f"got {value!r}, expected a positive count such as 500M or 2G", param_hint=hint)
     return number
 
 
@@ -95,9 +93,7 @@ instruction limit was reached; 2 for bad arguments or a file that is not a progr
 @click.option("--stats", is_flag=True, help="Print instruction and event counts to stderr at the end.")
 @click.option("--analyzer", "names", multiple=True, metavar="'NAME KEY=VALUE ...'",
               help="Watch the program with a ready analyzer, or your own (FILE.py:CLASS). Repeatable.")  # fmt: skip
-@click.option(
-    "--select", "selection", metavar="SELECTION", help="Restrict the analyzers to these instructions."
-)
+@click.option("--select", "selection", metavar="SELECTION", help="Restrict the analyzers to these instructions.")
 @click.option("--from", "first", metavar="PLACE",
               help="Let analyzers begin at a function, an address, or after N instructions (k, M, G).")  # fmt: skip
 @click.option("--until", "last", metavar="PLACE", help="Let analyzers end there.")
@@ -212,9 +208,7 @@ def _bounds(session: Session | None, first: str | None, last: str | None) -> Non
         if text is None:
             continue
         if session is None:
-            raise click.BadParameter(
-                "got it without --analyzer, expected both: see --list-analyzers", param_hint=hint
-            )
+            raise click.BadParameter("got it without --analyzer, expected both: see --list-analyzers", param_hint=hint)
         place = _place(text, hint)
         if place is not None:
             session.at(place, session.resume if hint == "--from" else session.pause)

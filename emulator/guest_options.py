@@ -47,7 +47,5 @@ def guest_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _mapping(value: str) -> tuple[str, Path]:
     guest, separator, host = value.partition("=")
     if not separator or not guest.startswith("/"):
-        raise click.BadParameter(
-            f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map"
-        )
+        raise click.BadParameter(f"got {value!r}, expected GUEST=HOST with an absolute guest path", param_hint="--map")
     return guest, Path(host)

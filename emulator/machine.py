@@ -97,9 +97,7 @@ class Machine:
         keep_translations: bool = False,
     ) -> None:
         self.files = files or VirtualFiles()
-        name = (
-            "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
-        )
+        name = "program" if isinstance(program, bytes) else self.files.guest_path(Path(program)) or str(program)
         image: ElfImage = replace(load_image(program), name=name)
         self.files.add_if_missing(name, image.data)
         memory = GuestMemory()

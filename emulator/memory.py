@@ -137,9 +137,7 @@ class GuestMemory(MappedMemory):
         It acts as a store of the guest: changed code is noticed only when the guest announces it.
         """
         self._check(address, n_bytes, WRITE)
-        self._view[address : address + n_bytes] = (value & ((1 << 8 * n_bytes) - 1)).to_bytes(
-            n_bytes, "little"
-        )
+        self._view[address : address + n_bytes] = (value & ((1 << 8 * n_bytes) - 1)).to_bytes(n_bytes, "little")
 
     def read_cstring(self, address: int, limit_bytes: int = 4096) -> bytes | None:
         """Bytes before the terminating zero; None when the limit comes first. Raises `MemoryFault`."""

@@ -156,9 +156,7 @@ class MappedMemory:
         """Start and end of the ranges for which the host holds pages, ascending; the whole range if it is unknown."""
         try:
             with open("/proc/self/pagemap", "rb", buffering=0) as table:
-                raw = os.pread(
-                    table.fileno(), length >> PAGE_SHIFT << 3, (self.base + address) >> PAGE_SHIFT << 3
-                )
+                raw = os.pread(table.fileno(), length >> PAGE_SHIFT << 3, (self.base + address) >> PAGE_SHIFT << 3)
         except OSError:
             raw = b""
         entries = np.frombuffer(raw, np.uint64)
@@ -166,10 +164,7 @@ class MappedMemory:
             return [(address, address + length)]
         is_present = (entries >> PAGE_IS_PRESENT) != 0
         borders = np.flatnonzero(np.diff(is_present, prepend=False, append=False)).reshape(-1, 2)
-        return [
-            (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
-            for start, end in borders.tolist()
-        ]
+        return [(address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT)) for start, end in borders.tolist()]
 
     def _grow(self, n_pages: int) -> None:
         self._accessible_pages += n_pages
@@ -211,8 +206,7 @@ class MappedMemory:
         self._map_area(address, length, area, offset, implied_permissions(prot))
 
     def place_of(self, address: int) -> tuple[object, int]:
-        """The identity of a word of memory, equal in all address spaces that share it: object and offset; for futexes.
-        """
+        """Identity of a word of memory, equal in all address spaces that share it: object and offset; for futexes."""
         found = self.shared_at(address) if self._shared else None
         if found is None:
             return self, address
@@ -285,10 +279,7 @@ class MappedMemory:
         first, last = self._pages(address, length)
         is_mapped = self.perm[first:last] != 0
         borders = np.flatnonzero(np.diff(is_mapped, prepend=False, append=False)).reshape(-1, 2)
-        return [
-            (address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT))
-            for start, end in borders.tolist()
-        ]
+        return [(address + (start << PAGE_SHIFT), address + (end << PAGE_SHIFT)) for start, end in borders.tolist()]
 
     def parts_of(self, start: int, end: int) -> list[tuple[int, int, int, bool]]:
         """Split a mapped range where page table entry or sharing changes: start, end, entry, and whether it is shared,

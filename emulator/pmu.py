@@ -70,9 +70,7 @@ _PRESETS = (
     _preset("PAPI_SYC_INS", "instructions", "Synchronisation: atomics and fences", _E.ATOMICS, _E.FENCES),
     _preset("PAPI_BR_INS", "instructions", "Control transfers of every kind", _E.BRANCHES),
     _preset("PAPI_BR_CN", "instructions", "Conditional branches", _E.BRANCHES_CONDITIONAL),
-    _preset(
-        "PAPI_BR_UCN", "instructions", "Unconditional transfers", _E.BRANCHES, (_E.BRANCHES_CONDITIONAL, -1)
-    ),
+    _preset("PAPI_BR_UCN", "instructions", "Unconditional transfers", _E.BRANCHES, (_E.BRANCHES_CONDITIONAL, -1)),
     _preset("PAPI_BR_TKN", "instructions", "Conditional branches taken", _E.BRANCHES_TAKEN),
     _preset(
         "PAPI_BR_NTK",
@@ -114,9 +112,7 @@ _PRESETS = (
         _E.L2_ACCESSES,
         (_E.L2_DATA_ACCESSES, -1),
     ),
-    _preset(
-        "PAPI_L2_ICM", "misses", "L2 cache misses for instructions", _E.L2_MISSES, (_E.L2_DATA_MISSES, -1)
-    ),
+    _preset("PAPI_L2_ICM", "misses", "L2 cache misses for instructions", _E.L2_MISSES, (_E.L2_DATA_MISSES, -1)),
     _preset("PAPI_TLB_IM", "misses", "Instruction TLB misses", _E.ITLB_MISSES),
     _preset("PAPI_TLB_DM", "misses", "Data TLB misses", _E.DTLB_MISSES),
     _preset("PAPI_TLB_TL", "misses", "TLB misses", _E.ITLB_MISSES, _E.DTLB_MISSES),

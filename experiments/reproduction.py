@@ -40,9 +40,7 @@ class PhaseSearch(BaseModel):
     dimensions: int = Field(default=15, ge=1, description="Of the projection.")
     max_k: int = Field(default=10, ge=1, description="M, the most phases.")
     seeds: int = Field(default=5, ge=1, description="Starts of k-means for each k.")
-    score_share: float = Field(
-        default=0.8, ge=0, le=1, description="X, the share of the best score that is enough."
-    )
+    score_share: float = Field(default=0.8, ge=0, le=1, description="X, the share of the best score that is enough.")
 
 
 class Reproduction(BaseModel):
@@ -56,9 +54,7 @@ class Reproduction(BaseModel):
         description="full: everything simulated in detail; trace: cycle-close; vectors: of basic blocks; "
         "online: phases by signatures, nothing simulated.",
     )
-    programs: dict[str, str] = Field(
-        min_length=1, description="Name in the catalogue: name of the size to run."
-    )
+    programs: dict[str, str] = Field(min_length=1, description="Name in the catalogue: name of the size to run.")
     catalogue: Path = Field(Path("../../configs/programs.yaml"), description="Relative to this file.")
     machine: Path = Field(description="Machine file, relative to this file.")
     interval_instructions: tuple[int, ...] = Field(min_length=1, description="Lengths of intervals.")

@@ -43,9 +43,7 @@ _CODE = ("common", "emulator", "measure/cycle_close", "measure/program_phases", 
 _PLACE = ("begin_instructions", "end_instructions", "phase", "category", "source", "distance")
 _EVENTS = tuple(
     dict.fromkeys(
-        event.name.lower()
-        for above, below, _ in RATES.values()
-        for event in (Event.INSTRUCTIONS, above, below)
+        event.name.lower() for above, below, _ in RATES.values() for event in (Event.INSTRUCTIONS, above, below)
     )
 )
 _COLUMNS = (*_PLACE, *RATES, ENERGY, *_EVENTS)
@@ -150,9 +148,7 @@ def perform(task: Task, directory: Path) -> None:
             _keep_table(replace(task, lengths=(length,)), table, directory, seconds, 0)
 
 
-def full_traces(
-    job: Job, elf: Path, config: MachineConfig, lengths: tuple[int, ...]
-) -> dict[int, pd.DataFrame]:
+def full_traces(job: Job, elf: Path, config: MachineConfig, lengths: tuple[int, ...]) -> dict[int, pd.DataFrame]:
     """The whole program simulated in detail once, cut into intervals of each of ``lengths``.
 
     The intervals are those of `trace_job`: each ends where a block does, at or after its length.
@@ -183,10 +179,7 @@ def full_traces(
 
 
 def _intervals(ends: list[int], events: NDArray[np.float64]) -> list[Interval]:
-    return [
-        Interval(n, ends[n], ends[n + 1], 0, Category.SIMULATED, n, 0.0, events[n])
-        for n in range(len(events))
-    ]
+    return [Interval(n, ends[n], ends[n + 1], 0, Category.SIMULATED, n, 0.0, events[n]) for n in range(len(events))]
 
 
 def _keep_online(task: Task, job: Job, elf: Path, config: MachineConfig, directory: Path) -> None:
@@ -196,9 +189,7 @@ def _keep_online(task: Task, job: Job, elf: Path, config: MachineConfig, directo
         found = profile(machine, config, task.settings)
         machine.save_translations()
     seconds = time.perf_counter() - started
-    table = pd.DataFrame(
-        {"end_instructions": found.ends[1:], "phase": found.phases, "distance": found.distances}
-    )
+    table = pd.DataFrame({"end_instructions": found.ends[1:], "phase": found.phases, "distance": found.distances})
     _keep_table(task, table, directory, seconds, len(np.unique(found.phases)))
 
 

@@ -67,9 +67,7 @@ def _parser(folder: Path) -> argparse.ArgumentParser:
         "--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (default: one a processor)"
     )
     parser.add_argument("--results", type=Path, help=f"default: results/{folder.name}")
-    parser.add_argument(
-        "--out", type=Path, help="where figures and tables go (default: beside the campaigns)"
-    )
+    parser.add_argument("--out", type=Path, help="where figures and tables go (default: beside the campaigns)")
     parser.add_argument(
         "--keep",
         action="store_true",
@@ -150,9 +148,7 @@ def run_tasks(tasks: Sequence[Task], directory: Path, jobs: int = 1, keep: bool 
                 perform(task, directory)
                 progress.advance(bar)
         else:
-            _run_side_by_side(
-                wanted, directory, jobs, lambda name: progress.update(bar, advance=1, description=name)
-            )
+            _run_side_by_side(wanted, directory, jobs, lambda name: progress.update(bar, advance=1, description=name))
     return len(wanted)
 
 

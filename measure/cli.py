@@ -166,9 +166,7 @@ def programs(catalogue: Path) -> None:
         raise CampaignError(str(error)) from None
     for name, program in entries.items():
         click.echo(f"{name:<12}{program.description}")
-        sizes = (
-            f"{size} ({count / 1e6:,.0f} M instructions)" for size, count in program.instructions.items()
-        )
+        sizes = (f"{size} ({count / 1e6:,.0f} M instructions)" for size, count in program.instructions.items())
         click.echo(f"{'':<12}sizes: {', '.join(sizes)}")
         if program.package is not None:
             click.echo(f"{'':<12}from {program.package.archive}")

@@ -46,7 +46,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
     ),
     "emulator.engine.persist.code_shadow": ("emulator.engine", "emulator.memory"),
     "emulator.timing": (
-        "common", "emulator.errors", "emulator.events", "emulator.kernels", "emulator.timing",
+        "common",
+        "emulator.errors",
+        "emulator.events",
+        "emulator.kernels",
+        "emulator.timing",
     ),
     "emulator.pmu": ("emulator.errors", "emulator.timing"),
     "emulator.probes": ("emulator.events", "emulator.kernels", "emulator.probes_kernel"),

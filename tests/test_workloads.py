@@ -56,12 +56,8 @@ def test_tiny_run_checks_itself_and_is_deterministic(programs: dict[str, Path], 
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(
-    "arguments", [("huge",), ("0",), ("tiny", "-1"), ("tiny", "1x"), ("tiny", "1", "2", "3")]
-)
-def test_bad_arguments_give_the_usage(
-    programs: dict[str, Path], name: str, arguments: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("arguments", [("huge",), ("0",), ("tiny", "-1"), ("tiny", "1x"), ("tiny", "1", "2", "3")])
+def test_bad_arguments_give_the_usage(programs: dict[str, Path], name: str, arguments: tuple[str, ...]) -> None:
     done = run(programs[name], *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"usage: {name} [tiny|small|medium|large|")
@@ -155,9 +151,7 @@ def test_ooosim_notices_a_wrong_result(programs: dict[str, Path], tmp_path: Path
 
 def test_jpegish_modes_repeat_one_side_of_the_codec(programs: dict[str, Path]) -> None:
     """Blocks of both sides by mode; decoding again returns the same picture, so its checksum stays."""
-    outputs = {
-        mode: run(programs["jpegish"], "tiny", "1", mode).stdout for mode in ("both", "encode", "decode")
-    }
+    outputs = {mode: run(programs["jpegish"], "tiny", "1", mode).stdout for mode in ("both", "encode", "decode")}
     assert outputs["both"] == run(programs["jpegish"], "tiny").stdout
     assert "jpegish: 480 blocks encoded, 480 decoded, " in outputs["both"]
     assert "jpegish: 1920 blocks encoded, 480 decoded, " in outputs["encode"]
@@ -202,9 +196,7 @@ def test_jpegish_notices_a_wrong_decoder(tmp_path: Path, right: str, wrong: str,
     assert message in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("seed", "blocks"), [("3", "37 blocks (11"), ("4", "40 blocks (16"), ("5", "41 blocks (15")]
-)
+@pytest.mark.parametrize(("seed", "blocks"), [("3", "37 blocks (11"), ("4", "40 blocks (16"), ("5", "41 blocks (15")])
 def test_lz77_stores_every_block_of_noise(programs: dict[str, Path], seed: str, blocks: str) -> None:
     """With the code tables left out of a block's cost, fewer are stored, and the others grow."""
     done = run(programs["lz77"], "800", seed)

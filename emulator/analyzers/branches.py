@@ -63,9 +63,7 @@ class BranchPredictors(Analyzer):
 
     def __init__(self, entries: int = 4096) -> None:
         if entries < 1 << LOCAL_BITS or entries.bit_count() != 1:
-            raise EmulatorError(
-                f"branches: entries={entries}: expected a power of two from {1 << LOCAL_BITS} on"
-            )
+            raise EmulatorError(f"branches: entries={entries}: expected a power of two from {1 << LOCAL_BITS} on")
         self._tables = np.ones((5, entries), np.uint16)
         self._tables[HISTORIES] = 0
         self._history = np.zeros(1, np.int64)

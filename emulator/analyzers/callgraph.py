@@ -77,9 +77,7 @@ class CallGraph(Analyzer):
         functions, edges = self.functions, self.edges
         for name in sorted(functions, key=lambda name: -functions[name][1])[: self.top]:
             calls, inclusive, own = functions[name]
-            callers = sorted(
-                ((n[0], c) for (*n,), (c, _) in edges.items() if n[1] == name), key=lambda p: -p[1]
-            )
+            callers = sorted(((n[0], c) for (*n,), (c, _) in edges.items() if n[1] == name), key=lambda p: -p[1])
             text = ", ".join(f"{caller} {count:,}" for caller, count in callers[:4])
             lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {name}{' <- ' + text if text else ''}")
         return "\n".join(lines)

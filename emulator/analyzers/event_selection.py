@@ -130,9 +130,7 @@ class Selection:
 
     def may_take(self, row: Row) -> bool:
         """Whether instructions of ``row`` can be selected."""
-        return row.mnemonic in self.mnemonics or not self.kinds().isdisjoint(
-            _JUMPS.get(row.mnemonic, (row.op_class,))
-        )
+        return row.mnemonic in self.mnemonics or not self.kinds().isdisjoint(_JUMPS.get(row.mnemonic, (row.op_class,)))
 
     # --- addresses
     @property
@@ -167,9 +165,7 @@ class Selection:
             found += new
             if not new:
                 names = tuple({path.rpartition("/")[2] for _, _, path in mapped})
-                missing.append(
-                    SelectionError(f"no code is mapped from a library {name!r}; {_expected(name, names)}")
-                )
+                missing.append(SelectionError(f"no code is mapped from a library {name!r}; {_expected(name, names)}"))
         return merged(found) or NOWHERE, missing
 
     # --- selections for translations
@@ -180,9 +176,7 @@ class Selection:
         Raises `SelectionError` for a field that only inline functions have."""
         for name in self.fields:
             if name not in FIELDS:
-                raise SelectionError(
-                    f"field {name!r} is available for inline functions only, not in batches of events"
-                )
+                raise SelectionError(f"field {name!r} is available for inline functions only, not in batches of events")
         return ColumnSet(
             place=number, fields=self.fields, kinds=tuple(sorted(map(int, self.kinds()))),
             mnemonics=tuple(sorted(self.mnemonics)), ranges=ranges, state=0,
@@ -211,9 +205,7 @@ def _range(text: str) -> tuple[int, int]:
     except ValueError:
         found = 0, 0
     if not dash or found[0] >= found[1]:
-        raise SelectionError(
-            f"range {text!r}: expected LOW-HIGH with LOW below HIGH, such as 0x10000-0x12000"
-        )
+        raise SelectionError(f"range {text!r}: expected LOW-HIGH with LOW below HIGH, such as 0x10000-0x12000")
     return found
 
 

@@ -81,9 +81,7 @@ def _wrapper(state: NDArray[Any], fields: Sequence[str]) -> str:
             arguments += array_arguments("%mem", (ADDRESS_SPACE_BYTES,), (1,), 1)
         else:
             arguments.append(f"i64 %f{scalars.index(name)}")
-    parameters = ", ".join(
-        ["ptr %st", "ptr %mem", "ptr %state", *(f"i64 %f{n}" for n in range(len(scalars)))]
-    )
+    parameters = ", ".join(["ptr %st", "ptr %mem", "ptr %state", *(f"i64 %f{n}" for n in range(len(scalars)))])
     keeps_zero = ["store i64 0, ptr %st"] if "registers" in fields else []  # x0
     return "\n".join([
         f"define internal void @NAME({parameters}) alwaysinline nounwind {{",

@@ -30,8 +30,7 @@ def tracefile(test: str, all_lines: Lines, all_functions: Functions, all_branche
         for line, branches in sorted(all_branches.get(name, {}).items()):
             for n, both in enumerate(branches):
                 outcomes += [
-                    (f"BRDA:{line},{n},{outcome},{ran if any(both) else '-'}", ran)
-                    for outcome, ran in enumerate(both)
+                    (f"BRDA:{line},{n},{outcome},{ran if any(both) else '-'}", ran) for outcome, ran in enumerate(both)
                 ]
         parts += [text for text, _ in outcomes]
         if outcomes:

@@ -86,9 +86,7 @@ class Objects:
         return f"({mapped.rpartition('/')[2] if mapped else f'{page:#x}'}..)"
 
     def _owners(self, pc: int) -> list[ElfImage]:
-        unloaded = [
-            image for image in self._libraries.values() if image is not None and image not in self._images
-        ]
+        unloaded = [image for image in self._libraries.values() if image is not None and image not in self._images]
         return [image for image in (*self._images, *unloaded) if image.start <= pc < image.end]
 
     def _files(self) -> list[tuple[int, int, int, str]]:

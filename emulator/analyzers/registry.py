@@ -83,9 +83,7 @@ def _converted(name: str, key: str, text: str, default: object) -> str | int | f
     try:
         number = float(text[:-1] if factor > 1 else text) * factor
     except ValueError:
-        raise AnalyzerError(
-            f"analyzer {name}: got {key}={text}, expected a number such as {default}"
-        ) from None
+        raise AnalyzerError(f"analyzer {name}: got {key}={text}, expected a number such as {default}") from None
     return number if isinstance(default, float) else round(number)
 
 
@@ -109,7 +107,5 @@ def _from_file(name: str) -> type[Analyzer]:
     if not (isinstance(found, type) and issubclass(found, Analyzer)):
         classes = [n for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, Analyzer)]
         names = ", ".join(n for n in classes if n != "Analyzer") or "none"
-        raise AnalyzerError(
-            f"analyzer {name!r}: {path} has no subclass of Analyzer of that name; it has {names}"
-        )
+        raise AnalyzerError(f"analyzer {name!r}: {path} has no subclass of Analyzer of that name; it has {names}")
     return found

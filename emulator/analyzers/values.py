@@ -50,9 +50,7 @@ class ValueLocality(Analyzer):
 
     def __init__(self, entries: int = 1024, depth: int = 16) -> None:
         if entries.bit_count() != 1 or depth < 1:
-            raise EmulatorError(
-                f"values: entries={entries} depth={depth}: expected a power of two, and 1 or more"
-            )
+            raise EmulatorError(f"values: entries={entries} depth={depth}: expected a power of two, and 1 or more")
         self.depth = depth
         self._history = np.zeros((entries, depth), np.uint64)
         self._used = np.zeros(entries, np.int64)

@@ -214,9 +214,7 @@ class BlockCache:
         return _block(number, [i for i in instructions if i is not None], pcs, words)
 
 
-def _block(
-    number: int, instructions: Sequence[Instruction], pcs: Sequence[int], words: Sequence[int]
-) -> Block:
+def _block(number: int, instructions: Sequence[Instruction], pcs: Sequence[int], words: Sequence[int]) -> Block:
     """The `Block` of decoded instructions."""
     last = instructions[-1]
     observed_class, observed_target = _transfer(instructions, pcs)

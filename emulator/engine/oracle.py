@@ -300,9 +300,7 @@ class Oracle:
         return self.hart.frm
 
     def set_fcsr(self, flags: int | None, frm: int | None) -> None:
-        self.hart.fcsr = (self.frm() if frm is None else frm) << 5 | (
-            self.fflags() if flags is None else flags
-        )
+        self.hart.fcsr = (self.frm() if frm is None else frm) << 5 | (self.fflags() if flags is None else flags)
 
     # --- floating-point registers
     def _unboxed(self, fmt: Format, number: int) -> int:

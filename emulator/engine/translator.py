@@ -146,9 +146,7 @@ class Translator:
             return tier
         exact = self._tiers.get((tier.selection, True))
         if exact is None:
-            exact = self._tiers[tier.selection, True] = Tier(
-                tier.selection, tier.interpreter, True, tier.hook
-            )
+            exact = self._tiers[tier.selection, True] = Tier(tier.selection, tier.interpreter, True, tier.hook)
             self.fallbacks.install(exact)
         return exact
 
@@ -366,9 +364,7 @@ class Translator:
             if region.name in planned_before or self.block_table.executions(region.head) >= self._planning_threshold
         }
         entered = [
-            region
-            for region in tier.regions
-            if any(dispatch_table[pc >> 1] == region.address for pc in region.entries)
+            region for region in tier.regions if any(dispatch_table[pc >> 1] == region.address for pc in region.entries)
         ]
         found = regions_to_save(entered, planned, before, tier.pending, self.cache, source)
         if found is not None:

@@ -19,9 +19,7 @@ class Deadlines:
     one.
     """
 
-    def __init__(
-        self, guest: Guest, time: VirtualTime, observers: Observers, limit_instructions: int | None
-    ) -> None:
+    def __init__(self, guest: Guest, time: VirtualTime, observers: Observers, limit_instructions: int | None) -> None:
         self.limit_instructions = limit_instructions
         self.exact_budget: int | None = None
         self._guest = guest

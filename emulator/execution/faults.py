@@ -18,8 +18,7 @@ _KINDS = {READ: "load from", EXEC: "jump to"}
 
 
 def fault_of(fault: MemoryFault, pc: int) -> GuestFault:
-    """The guest fault for a `MemoryFault`, which `GuestMemory` raised in Python code; ``pc``: the guest's instruction.
-    """
+    """The guest fault for a `MemoryFault` that `GuestMemory` raised in Python; ``pc``: the guest's instruction."""
     why = "not allowed there" if fault.mapped else "nothing is mapped there"
     text = f"{_KINDS.get(fault.access, 'store to')} {fault.address:#x}: {why}"
     found = GuestFault(text, Signal.SIGSEGV, pc, fault.address)

@@ -66,9 +66,7 @@ class IntervalWriter:
         self._watcher: IntervalWatcher | None = None
         self._watch: BoundKernel | None = None
 
-    def begin(
-        self, at_most: int, instructions: int, length: int, watcher: IntervalWatcher | None = None
-    ) -> None:
+    def begin(self, at_most: int, instructions: int, length: int, watcher: IntervalWatcher | None = None) -> None:
         """Make room for ``at_most`` intervals; the first ends ``length`` instructions after ``instructions``."""
         from emulator.execution import intervals_kernel as kernel
 

@@ -51,9 +51,7 @@ def recent_lines(
             if times[line] and age <= longest:
                 addresses[found] = line
                 ages[found] = age
-                written[found] = (
-                    np.uint32(np.uint32(now) - writes[line]) if writes[line] else np.uint32(NEVER)
-                )
+                written[found] = np.uint32(np.uint32(now) - writes[line]) if writes[line] else np.uint32(NEVER)
                 found += 1
     return found
 

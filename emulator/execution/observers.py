@@ -47,9 +47,7 @@ class Observers:
     @property
     def is_unobserved(self) -> bool:
         """Whether the guest runs without observers: without record, hooks and inline functions."""
-        return not (
-            self._consumers or self.selection.hooks or self.selection.inline or self.record.is_limited
-        )
+        return not (self._consumers or self.selection.hooks or self.selection.inline or self.record.is_limited)
 
     def observe(self, selection: TraceSelection, consumers: Sequence[Consumer]) -> None:
         """Replace the consumers of the record, and select ``selection`` beside their selections."""

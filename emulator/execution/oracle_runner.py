@@ -26,9 +26,7 @@ from emulator.memory import MemoryFault
 class OracleRunner:
     """Runs the guest on ``oracle``, and gives ``observers`` the same record as translations, to the bit."""
 
-    def __init__(
-        self, guest: Guest, observers: Observers, time: VirtualTime, environment: Environment
-    ) -> None:
+    def __init__(self, guest: Guest, observers: Observers, time: VirtualTime, environment: Environment) -> None:
         self._guest = guest
         self._hart = guest.hart
         self._observers = observers

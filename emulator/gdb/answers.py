@@ -124,9 +124,7 @@ class PacketCommands:
         if int(number, 16) >= target.N_REGISTERS:
             return _ERROR
         raw = bytes.fromhex(value.decode())
-        return self._set(
-            target.with_register(self._registers(), int(number, 16), int.from_bytes(raw, "little"))
-        )
+        return self._set(target.with_register(self._registers(), int(number, 16), int.from_bytes(raw, "little")))
 
     def _set(self, registers: Registers) -> bytes:
         """Set the registers of the chosen thread. Refuses to change the pc after the end of the guest, during a system
@@ -252,12 +250,7 @@ class PacketCommands:
             thread = target.threads(self.machine)[int(name.partition(b",")[2], 16)]
             return (thread.name.decode(errors="replace") or "thread").encode().hex().encode()
         if name.startswith(b"Rcmd,"):
-            return (
-                self._monitor(bytes.fromhex(name.partition(b",")[2].decode()).decode())
-                .encode()
-                .hex()
-                .encode()
-            )
+            return self._monitor(bytes.fromhex(name.partition(b",")[2].decode()).decode()).encode().hex().encode()
         return _UNKNOWN
 
     def _transfer(self, detail: bytes) -> bytes:

@@ -194,11 +194,7 @@ class Debugger(PacketCommands):
         offset = instruction.imm if {"imm12", "simm7"} & row.fields else 0
         address = (int(self.machine.hart.x[instruction.rs1]) + offset) & 0xFFFF_FFFF_FFFF_FFFF
         for one in self.watchpoints:
-            if (
-                one.access & row.access
-                and address < one.start + one.n_bytes
-                and one.start < address + row.access_bytes
-            ):
+            if one.access & row.access and address < one.start + one.n_bytes and one.start < address + row.access_bytes:
                 self._pending = int(Signal.SIGTRAP), f"{one.name}:{max(address, one.start):x};"
                 return
 

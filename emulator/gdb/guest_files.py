@@ -84,9 +84,7 @@ class GuestFiles:
 
     def _link(self, arguments: list[bytes]) -> bytes:
         files = self._files()
-        target = os.fsencode(
-            files.read_link(files.absolute(os.fsdecode(bytes.fromhex(arguments[0].decode()))))
-        )
+        target = os.fsencode(files.read_link(files.absolute(os.fsdecode(bytes.fromhex(arguments[0].decode())))))
         return b"F%x;" % len(target) + target
 
 

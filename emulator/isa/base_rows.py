@@ -39,12 +39,8 @@ shift_row("slli", "000000", "001", OP_IMM, lambda m: m.wx(m.shl(m.rs1(), m.imm()
 shift_row("srli", "000000", "101", OP_IMM, lambda m: m.wx(m.shr_u(m.rs1(), m.imm())))
 shift_row("srai", "010000", "101", OP_IMM, lambda m: m.wx(m.shr_s(m.rs1(), m.imm())))
 shift_row("slliw", "0000000", "001", OP_IMM_32, word(lambda m: m.shl(m.rs1(), m.imm())), "shamt5")
-shift_row(
-    "srliw", "0000000", "101", OP_IMM_32, word(lambda m: m.shr_u(m.zext(m.rs1(), 32), m.imm())), "shamt5"
-)
-shift_row(
-    "sraiw", "0100000", "101", OP_IMM_32, word(lambda m: m.shr_s(m.sext(m.rs1(), 32), m.imm())), "shamt5"
-)
+shift_row("srliw", "0000000", "101", OP_IMM_32, word(lambda m: m.shr_u(m.zext(m.rs1(), 32), m.imm())), "shamt5")
+shift_row("sraiw", "0100000", "101", OP_IMM_32, word(lambda m: m.shr_s(m.sext(m.rs1(), 32), m.imm())), "shamt5")
 
 
 r_row("add", "0000000", "000", OP, lambda m: m.wx(m.add(m.rs1(), m.rs2())))

@@ -61,10 +61,7 @@ def _immediate(row: Row, word: int) -> int:
         return _sext(word & 0xFFFFF000, 32)
     if "jimm20" in fields:
         return _sext(
-            (word >> 31 << 20)
-            | ((word >> 12 & 255) << 12)
-            | ((word >> 20 & 1) << 11)
-            | ((word >> 21 & 1023) << 1),
+            (word >> 31 << 20) | ((word >> 12 & 255) << 12) | ((word >> 20 & 1) << 11) | ((word >> 21 & 1023) << 1),
             21,
         )
     if "shamt6" in fields:
@@ -166,9 +163,7 @@ def _c(mnemonic: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0) -> 
     elif "imm20" in fields:
         word |= imm & 0xFFFFF000
     elif "jimm20" in fields:
-        word |= (
-            (imm >> 20 & 1) << 31 | (imm >> 1 & 1023) << 21 | (imm >> 11 & 1) << 20 | (imm >> 12 & 255) << 12
-        )
+        word |= (imm >> 20 & 1) << 31 | (imm >> 1 & 1023) << 21 | (imm >> 11 & 1) << 20 | (imm >> 12 & 255) << 12
     return word
 
 

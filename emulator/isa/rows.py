@@ -83,9 +83,7 @@ def row(
 ALU = OpClass.INT_ALU
 
 
-def r_row(
-    mnemonic: str, funct7: str, funct3: str, opcode: str, semantics: Semantics, c: OpClass = ALU
-) -> None:
+def r_row(mnemonic: str, funct7: str, funct3: str, opcode: str, semantics: Semantics, c: OpClass = ALU) -> None:
     row(mnemonic, f"{funct7} rs2 rs1 {funct3} rd {opcode}", c, semantics, "xxx-")
 
 
@@ -105,9 +103,7 @@ def word(value: Callable[[Machine], Any]) -> Semantics:
     return lambda m: m.wx(m.sext(value(m), 32))
 
 
-def shift_row(
-    mnemonic: str, top: str, funct3: str, opcode: str, semantics: Semantics, shamt: str = "shamt6"
-) -> None:
+def shift_row(mnemonic: str, top: str, funct3: str, opcode: str, semantics: Semantics, shamt: str = "shamt6") -> None:
     row(mnemonic, f"{top} {shamt} rs1 {funct3} rd {opcode}", ALU, semantics, "xx--")
 
 

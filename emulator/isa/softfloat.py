@@ -170,9 +170,7 @@ def _invalid(fmt: Format) -> tuple[int, int]:
     return fmt.canonical_nan, NV
 
 
-def _exact_sum(
-    fmt: Format, a: tuple[int, int], b: tuple[int, int], zero_sign: int, rm: int
-) -> tuple[int, int]:
+def _exact_sum(fmt: Format, a: tuple[int, int], b: tuple[int, int], zero_sign: int, rm: int) -> tuple[int, int]:
     """Rounded sum of two signed ``(mantissa, exponent)``; ``zero_sign`` is the sign of an exact zero."""
     exponent = min(a[1], b[1])
     total = (a[0] << (a[1] - exponent)) + (b[0] << (b[1] - exponent))

@@ -97,9 +97,7 @@ class ArithmeticEmitter:
 
     def call(self, signature: str, name: str, arguments: str) -> str:
         """Emit a call of a function of LLVM or of the C library; the name of its result."""
-        self.declared.add(
-            f"declare {signature} @{name}({', '.join(one.split()[0] for one in arguments.split(', '))})"
-        )
+        self.declared.add(f"declare {signature} @{name}({', '.join(one.split()[0] for one in arguments.split(', '))})")
         return self.let(f"call {signature} @{name}({arguments})")
 
     # --- conversions
@@ -270,9 +268,7 @@ class ArithmeticEmitter:
             divisor = self.let(f"select i1 {is_minus_one}, i64 1, i64 {b}")
         rest = self.let(f"srem i64 {a}, {divisor}")
         signs = rest if is_positive else self.let(f"xor i64 {rest}, {divisor}")
-        is_off = self.let(
-            f"and i1 {self.let(f'icmp slt i64 {signs}, 0')}, {self.let(f'icmp ne i64 {rest}, 0')}"
-        )
+        is_off = self.let(f"and i1 {self.let(f'icmp slt i64 {signs}, 0')}, {self.let(f'icmp ne i64 {rest}, 0')}")
         if not wants_quotient:  # of 1 and -1 it is 0
             return self.let(f"add i64 {rest}, {self.let(f'select i1 {is_off}, i64 {divisor}, i64 0')}")
         quotient = self.let(f"sdiv i64 {a}, {divisor}")

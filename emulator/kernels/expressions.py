@@ -67,9 +67,7 @@ class ExpressionEmitter:
             self.places[name] = tuple(self.emitter.variable(kind) for kind in kinds)
         if not self.names.is_stable:
             return  # the function is emitted again
-        for kind, part, place in zip(
-            kinds, self.emitter.converted(value, type_).parts, self.places[name], strict=True
-        ):
+        for kind, part, place in zip(kinds, self.emitter.converted(value, type_).parts, self.places[name], strict=True):
             self.emitter.say(f"store {kind} {part}, ptr {place}")
 
     def read_name(self, name: str) -> Value:
@@ -81,8 +79,7 @@ class ExpressionEmitter:
         if name not in self.places:
             self.places[name] = tuple(self.emitter.variable(kind) for kind in kinds)
         parts = [
-            self.emitter.let(f"load {kind}, ptr {place}")
-            for kind, place in zip(kinds, self.places[name], strict=True)
+            self.emitter.let(f"load {kind}, ptr {place}") for kind, place in zip(kinds, self.places[name], strict=True)
         ]
         return Value(type_, tuple(parts))
 
@@ -118,9 +115,7 @@ class ExpressionEmitter:
                 return emitter.inverted(self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Value(Kind.BOOL, (emitter.let(f"xor i1 {self._truth(operand)}, true"),))
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(
-                op, ast.In | ast.NotIn
-            ):
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if not isinstance(op, ast.In | ast.NotIn):
                 return Value(Kind.BOOL, (emitter.compared(op, self.value(left), self.value(right)),))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._chosen(node, test, lambda: self.value(body), lambda: self.value(orelse))
@@ -181,9 +176,7 @@ class ExpressionEmitter:
     ) -> Value:  # fmt: skip
         """The value of ``one`` if ``test`` holds, else of ``other``; ``node`` names the result."""
         name = f"{node.lineno}:{node.col_offset}:{node.end_lineno}:{node.end_col_offset}"
-        self.choose(
-            test, lambda: self.assign_name(name, one()), lambda: self.assign_name(name, other()), strictly
-        )
+        self.choose(test, lambda: self.assign_name(name, one()), lambda: self.assign_name(name, other()), strictly)
         return self.read_name(name)
 
     # --- conditions
@@ -227,9 +220,7 @@ class ExpressionEmitter:
                 items = self.value(right)
                 if not isinstance(items.type, TupleType):
                     raise NotUnderstood(f"in {name_of(items.type)}")
-                members = (
-                    [self.value(item) for item in right.elts] if isinstance(right, ast.Tuple) else items.items
-                )
+                members = [self.value(item) for item in right.elts] if isinstance(right, ast.Tuple) else items.items
                 holds = "false"
                 for item in members:
                     holds = emitter.let(f"or i1 {holds}, {emitter.compared(ast.Eq(), found, item)}")
@@ -301,11 +292,7 @@ class ExpressionEmitter:
         """A new array (np.zeros, np.empty), freed when the function returns."""
         emitter = self.emitter
         kind = np.float64 if len(arguments) == 1 else self.static(arguments[-1])
-        if (
-            self.loops
-            or len(arguments) not in (1, 2)
-            or not (isinstance(kind, type) and issubclass(kind, np.generic))
-        ):
+        if self.loops or len(arguments) not in (1, 2) or not (isinstance(kind, type) and issubclass(kind, np.generic)):
             raise NotUnderstood("an array made in a loop, or of a type that is not numpy's,")
         dtype = np.dtype(kind)
         shape = self.value(arguments[0])
@@ -359,9 +346,7 @@ class ExpressionEmitter:
                     indices = index.elts if isinstance(index, ast.Tuple) else [index]
                     if len(indices) <= ndim:
                         return self._indexed(holder, indices)
-            raise NotUnderstood(
-                f"{ast.unparse(node)}, where {ast.unparse(node.value)} is {name_of(holder.type)},"
-            )
+            raise NotUnderstood(f"{ast.unparse(node)}, where {ast.unparse(node.value)} is {name_of(holder.type)},")
 
     def _indexed(self, array: Value, indices: Sequence[ast.expr]) -> Element | Value:
         """The element or subarray of ``array`` at ``indices``."""

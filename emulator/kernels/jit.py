@@ -124,17 +124,13 @@ class Kernel(KernelFunction):
         try:
             return latest, latest.pack(*words)
         except struct.error:
-            raise TypeError(
-                f"{self.py_func.__name__} was called with a number of more than 64 bits"
-            ) from None
+            raise TypeError(f"{self.py_func.__name__} was called with a number of more than 64 bits") from None
 
     def _compiled(self, types: tuple[Type, ...]) -> _Code:
         """The code for arguments of ``types``, compiled or loaded from disk. Raises `TypeError`."""
         count = self.py_func.__code__.co_argcount
         if len(types) != count:
-            raise TypeError(
-                f"{self.py_func.__name__} was called with {len(types)} arguments, expected {count}"
-            )
+            raise TypeError(f"{self.py_func.__name__} was called with {len(types)} arguments, expected {count}")
         with _compiling:
             if types in self._codes:
                 return self._codes[types]
@@ -142,9 +138,7 @@ class Kernel(KernelFunction):
             key = hashlib.sha256(f"{identity(self)}\0{types}\0{_compiler_identity()}".encode()).hexdigest()
             address, results = _load(key, functools.partial(_text, self, types))
             call = _function(address, results)
-            code = self._codes[types] = _Code(
-                types, call, address, struct.Struct("=" + _format(types)).pack
-            )
+            code = self._codes[types] = _Code(types, call, address, struct.Struct("=" + _format(types)).pack)
             return code
 
     def _type_of(self, argument: Any, place: int) -> Type:

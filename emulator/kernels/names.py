@@ -62,6 +62,4 @@ def _without_parts(type_: Type) -> Value:
 def assigned(definition: ast.FunctionDef) -> set[str]:
     """The local names of a function."""
     own = {argument.arg for argument in definition.args.args}
-    return own | {
-        n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return own | {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

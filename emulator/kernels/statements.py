@@ -161,9 +161,7 @@ class FunctionEmitter(ExpressionEmitter):
         self._count(literal(0), Value(Kind.SIGNED, (size,)), literal(1), copy)
 
     # --- loops
-    def _loop(
-        self, test: Callable[[str, str], None], body: Callable[[], None], step: Callable[[], None]
-    ) -> None:
+    def _loop(self, test: Callable[[str, str], None], body: Callable[[], None], step: Callable[[], None]) -> None:
         """Emit a loop: ``test`` branches to its two labels, ``step`` follows the body."""
         emitter = self.emitter
         head, inside, following, after = emitter.label(), emitter.label(), emitter.label(), emitter.label()

@@ -96,17 +96,13 @@ def _caches(config: MachineConfig) -> dict[int, tuple[int, int, str]]:
     """Sets, ways and replacement policy of each cache and TLB; an absent one has one unused line."""
     shapes: dict[int, tuple[int, int, str]] = {}
     for cache, of_cache in ((layout.L1I, config.l1i), (layout.L1D, config.l1d), (layout.L2, config.l2)):
-        shapes[cache] = (
-            (of_cache.sets, of_cache.associativity, of_cache.replacement) if of_cache else (1, 1, "lru")
-        )
+        shapes[cache] = (of_cache.sets, of_cache.associativity, of_cache.replacement) if of_cache else (1, 1, "lru")
     for cache, of_tlb in ((layout.ITLB, config.itlb), (layout.DTLB, config.dtlb)):
         shapes[cache] = (of_tlb.sets, of_tlb.associativity, of_tlb.replacement) if of_tlb else (1, 1, "lru")
     return shapes
 
 
-def build_core(
-    config: MachineConfig, seed: int, place_pages: bool
-) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+def build_core(config: MachineConfig, seed: int, place_pages: bool) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """``longs`` and ``words`` of a core before the first block; tables of blocks and instructions are empty.
 
     Caches and TLBs are empty, two-bit counters weakly not taken. ``place_pages``: whether virtual pages are

@@ -79,9 +79,7 @@ def first_free_mshr(longs: np.ndarray) -> int:
 
 
 @kernel
-def walk(
-    longs: np.ndarray, words: np.ndarray, block: int, stream: np.ndarray, first_access: int, delayed: int
-) -> None:
+def walk(longs: np.ndarray, words: np.ndarray, block: int, stream: np.ndarray, first_access: int, delayed: int) -> None:
     """Issue the instructions of ``block`` one by one, from cycle S_CYCLE on, with the scoreboard.
 
     ``stream[first_access:]`` holds its effective addresses; ``delayed`` is 1 if the delay arrays hold the

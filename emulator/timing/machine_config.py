@@ -37,9 +37,7 @@ class CacheConfig(_Section):
         default="lru",
         description="Which line of a full set makes room: lru, fifo, or random (seeded). Default lru.",
     )
-    hit_latency_cycles: int = Field(
-        default=1, ge=1, le=255, description="Access time of a hit [cycles]. Default 1."
-    )
+    hit_latency_cycles: int = Field(default=1, ge=1, le=255, description="Access time of a hit [cycles]. Default 1.")
 
     @property
     def sets(self) -> int:
@@ -74,12 +72,8 @@ class TlbConfig(_Section):
     """A translation look-aside buffer."""
 
     entries: int = Field(ge=1, le=65536, description="Number of translations [pages].")
-    associativity: int = Field(
-        ge=1, le=1024, description="Ways of a set; equal to entries: fully associative."
-    )
-    replacement: Replacement = Field(
-        default="lru", description="As for caches: lru, fifo or random. Default lru."
-    )
+    associativity: int = Field(ge=1, le=1024, description="Ways of a set; equal to entries: fully associative.")
+    replacement: Replacement = Field(default="lru", description="As for caches: lru, fifo or random. Default lru.")
     miss_penalty_cycles: int = Field(ge=0, le=65535, description="Time of a page-table walk [cycles].")
 
     @property
@@ -122,9 +116,7 @@ class PredictorConfig(_Section):
         description="Direction predictor: two static ones, two-bit counters by address (bimodal), or by "
         "address xor global history (gshare). Default not_taken.",
     )
-    entries: int = Field(
-        default=2048, ge=2, le=1 << 22, description="Two-bit counters, a power of two. Default 2048."
-    )
+    entries: int = Field(default=2048, ge=2, le=1 << 22, description="Two-bit counters, a power of two. Default 2048.")
     history_bits: int = Field(
         default=0, ge=0, le=22, description="gshare: outcomes in the global history [bits]. Default 0."
     )
@@ -200,9 +192,7 @@ class FunctionalUnits(_Section):
 class PipelineConfig(_Section):
     """The in-order pipeline."""
 
-    issue_width: int = Field(
-        default=1, ge=1, le=4, description="Instructions issued in one cycle, at most. Default 1."
-    )
+    issue_width: int = Field(default=1, ge=1, le=4, description="Instructions issued in one cycle, at most. Default 1.")
     mispredict_penalty_cycles: int = Field(
         ge=0, le=255, description="Empty cycles after a mispredicted control transfer [cycles]."
     )
@@ -281,9 +271,7 @@ class MachineConfig(_Section):
 
     name: str = Field(min_length=1, description="Name of the machine, as reports show it.")
     description: str = Field(default="", description="What it models. Default empty.")
-    clock_hz: int = Field(
-        ge=1_000, le=100_000_000_000, description="Clock [Hz], from which virtual time is derived."
-    )
+    clock_hz: int = Field(ge=1_000, le=100_000_000_000, description="Clock [Hz], from which virtual time is derived.")
     pipeline: PipelineConfig = Field(description="The in-order pipeline.")
     functional_units: FunctionalUnits = Field(
         default_factory=FunctionalUnits, description="Latency and interval of each instruction class."
@@ -293,9 +281,7 @@ class MachineConfig(_Section):
     l2: CacheConfig | None = Field(
         default=None, description="Second-level cache, unified, physically indexed. Default none."
     )
-    itlb: TlbConfig | None = Field(
-        default=None, description="Instruction TLB. Default none: translation is free."
-    )
+    itlb: TlbConfig | None = Field(default=None, description="Instruction TLB. Default none: translation is free.")
     dtlb: TlbConfig | None = Field(default=None, description="Data TLB. Default none: translation is free.")
     memory: MemoryConfig = Field(description="Main memory.")
     branch_predictor: PredictorConfig = Field(
@@ -313,7 +299,6 @@ class MachineConfig(_Section):
             line_bytes = getattr(self, name).line_bytes
             if self.l2 is not None and self.l2.line_bytes < line_bytes:
                 raise ValueError(
-                    f"l2.line_bytes is {self.l2.line_bytes}, expected at least {name}.line_bytes "
-                    f"({line_bytes})"
+                    f"l2.line_bytes is {self.l2.line_bytes}, expected at least {name}.line_bytes ({line_bytes})"
                 )
         return self

@@ -97,8 +97,7 @@ class _History:
     @classmethod
     def of(cls, parts: list[Touched], since: int) -> _History:
         addresses, ages, written = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("addresses", "ages", "written")
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
         )
         n = len(ages)
         made = np.empty(n, np.int64), np.empty(n), np.empty(n)

@@ -171,9 +171,7 @@ def main() -> None:
                         continue  # long, and nothing that another time would improve
                     command = [sys.executable, __file__, "--size", options.size, "--interval", str(options.interval),
                                "--run", way, str(elf)]  # fmt: skip
-                    done = subprocess.run(
-                        command, env=environment, cwd=cache, stdout=subprocess.PIPE, check=True
-                    )
+                    done = subprocess.run(command, env=environment, cwd=cache, stdout=subprocess.PIPE, check=True)
                     told = json.loads(done.stdout)
                     if round_:  # the first one compiles
                         mine[way] = min(mine.get(way, math.inf), told["seconds"])
@@ -216,13 +214,8 @@ def tables(
         "|---|" + "---|" * len(others),
     ]
     for program, mine in best.items():
-        lines.append(
-            f"| {program} | " + " | ".join(f"{mine[way] / mine['plain']:.2f}" for way in others) + " |"
-        )
-    means = (
-        math.exp(sum(math.log(mine[way] / mine["plain"]) for mine in best.values()) / len(best))
-        for way in others
-    )
+        lines.append(f"| {program} | " + " | ".join(f"{mine[way] / mine['plain']:.2f}" for way in others) + " |")
+    means = (math.exp(sum(math.log(mine[way] / mine["plain"]) for mine in best.values()) / len(best)) for way in others)
     lines.append("| **geometric mean** | " + " | ".join(f"**{mean:.2f}**" for mean in means) + " |")
     traces = {
         "predicting": "+ lines", "data": "+ waiting", "roll back": "+ waiting", "two runs": "+ waiting",

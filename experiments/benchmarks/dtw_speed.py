@@ -60,9 +60,7 @@ def aligner(method: str) -> Aligner:
 
         def by_tslearn(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
             radius = int(0.05 * max(len(a), len(b))) if method.endswith("5%") else None
-            return float(
-                dtw_path(normalised_channels(a).T, normalised_channels(b).T, sakoe_chiba_radius=radius)[1]
-            )
+            return float(dtw_path(normalised_channels(a).T, normalised_channels(b).T, sakoe_chiba_radius=radius)[1])
 
         return by_tslearn
     if method == "dtaidistance":

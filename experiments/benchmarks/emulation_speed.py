@@ -197,9 +197,7 @@ def run_unicorn(guest: str, size: str, watch: Callable[[Any], None] = lambda eng
         ctypes.c_void_p(memory.base + PAGE_BYTES),
     )  # fmt: skip
     floating_point_on = 3 << 13
-    engine.reg_write(
-        riscv.UC_RISCV_REG_MSTATUS, engine.reg_read(riscv.UC_RISCV_REG_MSTATUS) | floating_point_on
-    )
+    engine.reg_write(riscv.UC_RISCV_REG_MSTATUS, engine.reg_read(riscv.UC_RISCV_REG_MSTATUS) | floating_point_on)
     engine.reg_write(riscv.UC_RISCV_REG_SP, process.stack_pointer)
     ending: list[int] = []
     arguments = range(10, 18)
@@ -265,9 +263,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="rounds; the best counts (default: 3)")
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
-    parser.add_argument(
-        "--short", nargs=argparse.REMAINDER, metavar="ROOT PROGRAM", help="time this; the last option"
-    )
+    parser.add_argument("--short", nargs=argparse.REMAINDER, metavar="ROOT PROGRAM", help="time this; the last option")
     parser.add_argument("--out", type=Path, help="write the tables as Markdown, too")
     parser.add_argument("--run-steady", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)
     parser.add_argument("--run-unicorn", nargs=2, metavar=("GUEST", "SIZE"), help=argparse.SUPPRESS)

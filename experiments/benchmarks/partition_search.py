@@ -87,18 +87,12 @@ def mean(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     rows: list[tuple[str, Row]] = []
-    print(
-        "mode      n   reference  "
-        + "".join(f"{stage:>15}" for stage in STAGES)
-        + "      end       budget  seconds"
-    )
+    print("mode      n   reference  " + "".join(f"{stage:>15}" for stage in STAGES) + "      end       budget  seconds")
     for mode, sizes in (("exact", SMALL), ("anytime", SMALL + LARGE)):
         for n in sizes:
             found = [search(n, seed, mode == "exact") for seed in range(options.seeds)]
@@ -117,9 +111,7 @@ def main() -> None:
     if options.csv:
         with filling(options.csv) as part, part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(
-                ["mode", "n", "seed", "reference", "groups", "calls", "proof", "at_budget", "seconds"]
-            )
+            writer.writerow(["mode", "n", "seed", "reference", "groups", "calls", "proof", "at_budget", "seconds"])
             for mode, row in rows:
                 writer.writerow(
                     [mode, row.n, row.seed, row.reference, row.groups, row.calls, row.proof, row.at_budget,

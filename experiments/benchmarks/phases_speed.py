@@ -237,9 +237,7 @@ def main() -> None:
         for _ in range(options.rounds):
             for program in WHOLE:
                 for engine in (OURS, SIMPOINT) if simpoint else (OURS,):
-                    whole.setdefault((engine, program), []).append(
-                        run_whole(engine, simpoint, Path(name), program)
-                    )
+                    whole.setdefault((engine, program), []).append(run_whole(engine, simpoint, Path(name), program))
         if options.whole:
             sys.stdout.write("\n".join(whole_table(whole)) + "\n")
             return
@@ -248,9 +246,7 @@ def main() -> None:
             for data in DATA:
                 for engine in engines:
                     command = [sys.executable, __file__, "--one", engine, name, data]
-                    done = subprocess.run(
-                        command, env={**os.environ, **threads}, stdout=subprocess.PIPE, check=True
-                    )
+                    done = subprocess.run(command, env={**os.environ, **threads}, stdout=subprocess.PIPE, check=True)
                     told.setdefault((engine, data), []).append(json.loads(done.stdout))
                 if options.simpoint and round_number == 0:  # a minute's work, and never close
                     told[SIMPOINT, data] = [run_simpoint(options.simpoint.resolve(), Path(name), data)]
@@ -261,10 +257,7 @@ def main() -> None:
         shown = f" --rounds {options.rounds}" + (" --simpoint simpoint" if options.simpoint else "")
         title = f"{INTERVALS:,} intervals, k = 1 to {MAX_K}, {SEEDS} starts, one thread; processor seconds"
         call = f"python experiments/benchmarks/phases_speed.py{shown} --out results.md"
-        write_text(
-            options.out,
-            "\n".join([f"`{call}`", "", f"{title}, best of {options.rounds}.", "", *lines, ""])
-        )
+        write_text(options.out, "\n".join([f"`{call}`", "", f"{title}, best of {options.rounds}.", "", *lines, ""]))
 
 
 if __name__ == "__main__":

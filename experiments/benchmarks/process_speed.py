@@ -40,9 +40,7 @@ SETS: dict[str, dict[str, list[str]]] = {
         "brotli": ["200000", "10"],
     },
 }  # fmt: skip
-Measured = dict[
-    str, dict[str, list[float]]
-]  # program: wall and processor seconds by engine, least of each run
+Measured = dict[str, dict[str, list[float]]]  # program: wall and processor seconds by engine, least of each run
 
 
 def build(name: str, folder: Path) -> tuple[Path, Path | None]:
@@ -95,14 +93,10 @@ def table(measured: Measured, suffix: str) -> list[str]:
             lines.append(f"| {set_name} | {name} | {qemu:.2f} | {cells} |")
         if rows:
             means = [
-                statistics.geometric_mean(
-                    [one[f"ours{suffix}"][n] / one[f"qemu{suffix}"][0] for _, one in rows]
-                )
+                statistics.geometric_mean([one[f"ours{suffix}"][n] / one[f"qemu{suffix}"][0] for _, one in rows])
                 for n in range(RUNS)
             ]
-            lines.append(
-                f"| **{set_name}** | geometric mean | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |"
-            )
+            lines.append(f"| **{set_name}** | geometric mean | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
     return lines
 
 

@@ -45,9 +45,7 @@ def speed(elf: Path, size: str, machine_name: str | None) -> tuple[float, float]
     core = None
     if machine_name is not None:
         core = InOrderCore(load_machine(ROOT / "configs" / "machines" / f"{machine_name}.yaml"), 1)
-    with Machine(
-        elf, [size], core=core, consumers=() if core else (RecordOnly(),), background=False
-    ) as machine:
+    with Machine(elf, [size], core=core, consumers=() if core else (RecordOnly(),), background=False) as machine:
         start = time.perf_counter()
         machine.run()
         seconds = time.perf_counter() - start

@@ -159,20 +159,14 @@ def run(way: str, program: str, size: str, rare_pc: int) -> dict[str, float]:
         seconds = time.perf_counter() - start
         machine.save_translations()
         for analyzer in watching:
-            seen = (
-                int(analyzer.state[0])
-                if isinstance(analyzer, Sum | Columns | Functions)
-                else machine.instructions
-            )
+            seen = int(analyzer.state[0]) if isinstance(analyzer, Sum | Columns | Functions) else machine.instructions
             if seen != machine.instructions:
                 raise SystemExit(f"{way}: {seen} events of {machine.instructions} instructions")
         events = sum(analyzer.events for analyzer in watching if isinstance(analyzer, Rare))
         return {"seconds": seconds, "instructions": machine.instructions, "events": events}
 
 
-def measure(
-    name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path
-) -> Any:
+def measure(name: str, size: str, repeats: int, ways: Sequence[str], plugins: Path | None, folder: Path) -> Any:
     """The best of every way, by its name."""
     _, guest = build(name, folder)
     rare_pc = rare_place(str(guest), size) if "rare" in ways else 0
@@ -200,9 +194,7 @@ def measure(
                 folder,
             )
             told = {"seconds": time.perf_counter() - start, "instructions": found["untraced"]["instructions"]}
-            found["QEMU's caches"] = min(
-                told, found.get("QEMU's caches", told), key=lambda one: one["seconds"]
-            )
+            found["QEMU's caches"] = min(told, found.get("QEMU's caches", told), key=lambda one: one["seconds"])
     return found
 
 
@@ -268,9 +260,7 @@ def main() -> None:
     journal = Journal("tracing-speed", depends, anew=options.anew)
     with tempfile.TemporaryDirectory(prefix="tracing-speed-") as folder:
         for name in options.programs:
-            measuring = partial(
-                measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder)
-            )
+            measuring = partial(measure, name, options.size, options.repeats, ways, options.qemu_plugins, Path(folder))
             results[name] = journal.measured((name,), measuring)
             print(name, {way: round(told["seconds"], 3) for way, told in results[name].items()}, flush=True)
     lines = [f"Size `{options.size}`, best of {options.repeats}. {about}.", "", *table(results)]

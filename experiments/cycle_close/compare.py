@@ -43,9 +43,7 @@ def _time(recorded: Path) -> list[Row]:
         limit = mine.set_index("program").loc[MEAN, "limit_full_over_way"]
         each = ratios.drop(MEAN)
         ours = f"{ratios[MEAN]:.1f} times ({each.min():.1f} to {each.max():.1f}); at most {limit:.1f} by 1/(s + r)"
-        found.append(
-            (f"Figure 2: full simulation over cycle-close, 200k, 25%, {_way(way)}", "312 times", ours)
-        )
+        found.append((f"Figure 2: full simulation over cycle-close, 200k, 25%, {_way(way)}", "312 times", ours))
     return found
 
 

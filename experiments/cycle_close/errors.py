@@ -54,9 +54,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
     means = table[table["program"] == "mean"]
     thresholds = sorted(means["threshold"].unique(), reverse=True)
     ways = list(means["way"].unique())
-    figure, axes = new_figure(
-        9.6, 0.42 * len(ways) + 1.7, 1, len(thresholds), sharey=True, sharex=True, squeeze=False
-    )
+    figure, axes = new_figure(9.6, 0.42 * len(ways) + 1.7, 1, len(thresholds), sharey=True, sharex=True, squeeze=False)
     places = np.arange(len(ways))
     for axis, threshold in zip(axes[0], thresholds, strict=True):
         mine = means[means["threshold"] == threshold].set_index("way").loc[ways]

@@ -37,9 +37,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
                 simulated = float((trace["category"] == "simulated").mean())
                 limit = 1 / (simulated + fast / seconds)
                 mine = trace.attrs["seconds"]
-                rows.append(
-                    (program, way, length, instructions, mine, 100 * simulated, seconds / mine, limit)
-                )
+                rows.append((program, way, length, instructions, mine, 100 * simulated, seconds / mine, limit))
     columns = [
         "program", "way", "interval_instructions", "instructions", "seconds", "simulated_percent", "full_over_way",
         "limit_full_over_way",
@@ -62,9 +60,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
     programs = list(table["program"].unique())
     lengths = sorted(table["interval_instructions"].unique())[1:]
     shades = colormaps["cividis"](np.linspace(0.0, 0.92, len(lengths)))
-    figure, axes = new_figure(
-        9.6, 0.36 * len(programs) + 1.9, 1, len(ways), sharey=True, sharex=True, squeeze=False
-    )
+    figure, axes = new_figure(9.6, 0.36 * len(programs) + 1.9, 1, len(ways), sharey=True, sharex=True, squeeze=False)
     full = table[table["way"] == FULL].set_index("program")["seconds"]
     places = np.arange(len(programs))
     for axis, way in zip(axes[0], ways, strict=True):
@@ -78,9 +74,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
                 seconds.loc[programs], places, s=34, color=shade, edgecolors=INK, linewidths=0.4, zorder=3,
                 label=short_count(length),
             )  # fmt: skip
-        axis.scatter(
-            full.loc[programs], places, s=46, marker="D", color="#d55e00", zorder=3, label="full simulation"
-        )
+        axis.scatter(full.loc[programs], places, s=46, marker="D", color="#d55e00", zorder=3, label="full simulation")
         axis.set_xscale("log")
         axis.set_title({"paper": "the paper's way"}.get(way, way))
         axis.set_xlabel("seconds")

@@ -30,9 +30,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
         "unsampled_percent",
     ]  # fmt: skip
     table = pd.DataFrame(rows, columns=columns)
-    means = (
-        table.groupby(["threshold", "interval_instructions"], sort=False)[columns[3:]].mean().reset_index()
-    )
+    means = table.groupby(["threshold", "interval_instructions"], sort=False)[columns[3:]].mean().reset_index()
     return pd.concat([table, means.assign(program=MEAN)])[columns]
 
 

@@ -47,9 +47,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
     """Two panels a program, as in the paper: above the full simulation, below the trace."""
     programs = list(table["program"].unique())
     heights = [1.0, 1.0] * len(programs)
-    figure, axes = new_figure(
-        9.4, 1.12 * len(heights) + 1.1, len(heights), height_ratios=heights, sharex=False
-    )
+    figure, axes = new_figure(9.4, 1.12 * len(heights) + 1.1, len(heights), height_ratios=heights, sharex=False)
     for number, program in enumerate(programs):
         mine = table[table["program"] == program]
         at = mine["begin_instructions"].to_numpy() / 1e6

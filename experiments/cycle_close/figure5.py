@@ -33,9 +33,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
                 for metric in METRICS:
                     actual, guess = full[metric].to_numpy(), trace[metric].fillna(0.0).to_numpy()
                     parts = [
-                        pointwise_deviation(actual[which], guess[which]) * which.mean()
-                        if which.any()
-                        else 0.0
+                        pointwise_deviation(actual[which], guess[which]) * which.mean() if which.any() else 0.0
                         for which in (~lost, lost)
                     ]
                     rows.append((threshold, way, metric, program, *parts, 100 * lost.mean()))
@@ -61,9 +59,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         axis.bar(places, below, width=0.72, color=VARIANTS[0], label="intervals with a sample of their phase")
         axis.bar(places, above, width=0.72, bottom=below, color=VARIANTS[4], label="unsampled intervals")
         for place, total in zip(places, below + above, strict=True):
-            axis.annotate(
-                f"{total:.1f}", (place, total), (0, 2), textcoords="offset points", ha="center", fontsize=8
-            )
+            axis.annotate(f"{total:.1f}", (place, total), (0, 2), textcoords="offset points", ha="center", fontsize=8)
         axis.set_xticks(places, mine["unsampled_get"], fontsize=8)
         for threshold in mine["threshold"].unique():
             group = places[(mine["threshold"] == threshold).to_numpy()]

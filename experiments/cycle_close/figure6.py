@@ -36,9 +36,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
             for row in deviations(full, trace).to_dict("records"):
                 if row["metric"] in METRICS:
                     values = (row["metric"], row["deviation_percent"], row["whole_run_percent"])
-                    rows.append(
-                        (program, way, *values, simulated, full.attrs["seconds"] / trace.attrs["seconds"])
-                    )
+                    rows.append((program, way, *values, simulated, full.attrs["seconds"] / trace.attrs["seconds"]))
     columns = [
         "program", "way", "metric", "deviation_percent", "whole_run_percent", "simulated_percent", "full_over_way",
     ]  # fmt: skip
@@ -69,9 +67,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         )  # fmt: skip
         axis.set_xscale("log")
         axis.set_xlim(7e-4, 100)
-        axis.set_xticks(
-            [0.001, 0.01, 0.1, 1, 10, 100], ["≤.001", "0.01", "0.1", "1", "10", "100"], fontsize=8
-        )
+        axis.set_xticks([0.001, 0.01, 0.1, 1, 10, 100], ["≤.001", "0.01", "0.1", "1", "10", "100"], fontsize=8)
         axis.set_title(METRICS[metric], fontsize=9.5)
         axis.grid(axis="y", linewidth=0.4)
     axes[0, 0].set_yticks(places, programs)
@@ -87,9 +83,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
 
 
 def _words(way: str) -> str:
-    return {"paper": "the paper's way, threshold of 2L", "of L": "the paper's way, threshold of L"}.get(
-        way, way
-    )
+    return {"paper": "the paper's way, threshold of 2L", "of L": "the paper's way, threshold of L"}.get(way, way)
 
 
 if __name__ == "__main__":

@@ -112,9 +112,7 @@ def full(job: Job, machines: list[Machine]) -> tuple[NDArray[np.int64], dict[Mac
     for machine, mine in counters.items():
         np.savez(files[machine], ends=np.array(ends), events=np.diff(np.array(mine), axis=0))
     found = {machine: np.load(file) for machine, file in files.items()}
-    return found[machines[0]]["ends"], {
-        machine: one["events"].astype(float) for machine, one in found.items()
-    }
+    return found[machines[0]]["ends"], {machine: one["events"].astype(float) for machine, one in found.items()}
 
 
 def row_of(
@@ -126,9 +124,7 @@ def row_of(
     traced = trace_job(replace(job, samples=samples), job.program, config, settings, None)
     table = traced.table
     if table["end_instructions"].tolist() != ends[1:].tolist():
-        raise SystemExit(
-            f"{job.program}: the intervals of the trace are others than those of full simulation"
-        )
+        raise SystemExit(f"{job.program}: the intervals of the trace are others than those of full simulation")
     estimated = table[[event.name.lower() for event in Event]].to_numpy()
     simulated = (table["category"] == "simulated").to_numpy()
     lengths = np.diff(ends)
@@ -160,9 +156,7 @@ def table_of(rows: pd.DataFrame) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     rows = rows.assign(set=np.where(rows["program"].isin(list(HELD_OUT)), "held out", "tuned"))
-    for (name, machine, replacement, way), mine in rows.groupby(
-        ["set", "machine", "replacement", "way"], sort=False
-    ):
+    for (name, machine, replacement, way), mine in rows.groupby(["set", "machine", "replacement", "way"], sort=False):
         deviation, bias = mine["cpi_deviation_percent"], mine["simulated_cpi_bias_percent"]
         energy, worst = mine["energy_error_percent"].abs(), bias.iloc[int(bias.abs().argmax())]
         lines.append(
@@ -175,27 +169,15 @@ def table_of(rows: pd.DataFrame) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--programs", help="names with commas between them, or 'tuned' (default: the held-out ones)"
-    )
+    parser.add_argument("--programs", help="names with commas between them, or 'tuned' (default: the held-out ones)")
     parser.add_argument("--size", help="of the catalogue (default: the held-out programs' own arguments)")
-    parser.add_argument(
-        "--ways", default="default,two runs", help=f"of {', '.join(WAYS)} (default: default,two runs)"
-    )
-    parser.add_argument(
-        "--replacement", action="store_true", help="every replacement policy, not the machines' own"
-    )
+    parser.add_argument("--ways", default="default,two runs", help=f"of {', '.join(WAYS)} (default: default,two runs)")
+    parser.add_argument("--replacement", action="store_true", help="every replacement policy, not the machines' own")
     parser.add_argument("--again", action="store_true", help="measure what is in the table already, too")
     parser.add_argument("--table", action="store_true", help="print what is in the table")
-    parser.add_argument(
-        "--out", type=Path, default=HERE / "held_out.csv", help="(default: held_out.csv beside this)"
-    )
+    parser.add_argument("--out", type=Path, default=HERE / "held_out.csv", help="(default: held_out.csv beside this)")
     options = parser.parse_args()
-    rows = (
-        pd.read_csv(options.out, dtype={"arguments": str})
-        if options.out.exists()
-        else pd.DataFrame(columns=KEY)
-    )
+    rows = pd.read_csv(options.out, dtype={"arguments": str}) if options.out.exists() else pd.DataFrame(columns=KEY)
     if options.table:
         print(table_of(rows))
         return

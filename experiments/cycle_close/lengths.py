@@ -24,9 +24,7 @@ def tabulate(campaign: Reproduction, results: Results) -> pd.DataFrame:
         for length in campaign.interval_instructions:
             for program in campaign.programs:
                 full = results.full(program, length)
-                for row in deviations(full, results.trace(program, length, threshold, way)).to_dict(
-                    "records"
-                ):
+                for row in deviations(full, results.trace(program, length, threshold, way)).to_dict("records"):
                     if row["metric"] in METRICS:
                         values = (row["metric"], row["deviation_percent"], row["whole_run_percent"])
                         rows.append((threshold, length, *values))

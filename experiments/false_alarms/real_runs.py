@@ -42,9 +42,7 @@ noise: {{interrupts: 200k}}
 
 def main() -> None:
     """Run, judge, record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--campaigns", type=int, default=6)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--program", default="chess")
@@ -80,8 +78,7 @@ def main() -> None:
             )
             results = [inner]
             results += [
-                outer_perturbation(baseline, further, metrics, held_out=held_out, seed=1)
-                for held_out in (False, True)
+                outer_perturbation(baseline, further, metrics, held_out=held_out, seed=1) for held_out in (False, True)
             ]
             for result in results:
                 significant = result.p_value <= result.alpha

@@ -71,9 +71,7 @@ def campaign(case: Case, seed: int) -> Outcome:
     runs = [program.run(rng, case.disturbance) for _ in range(case.sizes[1])]
     if case.kind == "inner":
         found = [[spearman(table, program.metrics) for table in tables] for tables in (baseline, runs)]
-        result = inner_perturbation(
-            found[0], found[1], delta=case.delta, n_permutations=PERMUTATIONS, seed=seed
-        )
+        result = inner_perturbation(found[0], found[1], delta=case.delta, n_permutations=PERMUTATIONS, seed=seed)
         return _outcome(result, _out_of_range(*found))
     result = outer_perturbation(
         baseline,
@@ -132,9 +130,7 @@ def cases() -> list[Case]:
     for name, disturbance in (("null", UNDISTURBED), ("effect", EFFECT)):
         for sizes in SIZES:
             rows += [Case("inner", name, sizes, metrics, 300, disturbance) for metrics in (3, 8)]
-            rows += [
-                Case(kind, name, sizes, 4, 150, disturbance) for kind in ("outer-joint", "outer-held-out")
-            ]
+            rows += [Case(kind, name, sizes, 4, 150, disturbance) for kind in ("outer-joint", "outer-held-out")]
     return rows
 
 

@@ -29,18 +29,14 @@ def sampler(table: pd.DataFrame) -> Any:
     """Change of z of every pair, signals instead of ideal sampling, within runs and across them."""
     programs = list(table["program"].unique())
     figure, axes = new_figure(9.0, 3.0, 1, 2, sharey=True)
-    for axis, kind, title in zip(
-        axes, ("within", "across"), ("Within a run", "Across runs (held out)"), strict=True
-    ):
+    for axis, kind, title in zip(axes, ("within", "across"), ("Within a run", "Across runs (held out)"), strict=True):
         axis.axvspan(-DELTA, DELTA, color="#e8f1ec", zorder=0)
         axis.axvline(0, color=MUTED, linewidth=0.8)
         for row, program in enumerate(programs):
             mine = table[(table["program"] == program) & (table["kind"] == kind)]
             for verdict, colour in VERDICTS.items():
                 some = mine[mine["pair_verdict"] == verdict]
-                axis.plot(
-                    some["delta_z"], [row] * len(some), "|", color=colour, markersize=14, markeredgewidth=1.5
-                )
+                axis.plot(some["delta_z"], [row] * len(some), "|", color=colour, markersize=14, markeredgewidth=1.5)
         axis.set_title(title)
         axis.set_xlabel("change of z = atanh(rho)")
         axis.set_ylim(len(programs) - 0.4, -0.6)
@@ -122,9 +118,7 @@ def penalty(table: pd.DataFrame) -> Any:
         mine = table[table["program"] == program]
         errors = mine.groupby("penalty")["error_records"].agg(lambda values: np.exp(np.mean(np.log(values))))
         places = np.arange(len(errors))
-        axes.plot(
-            places, errors, color=LINES[n], marker=MARKERS[n], markersize=5, linewidth=1.3, label=program
-        )
+        axes.plot(places, errors, color=LINES[n], marker=MARKERS[n], markersize=5, linewidth=1.3, label=program)
         axes.set_xticks(places, [f"{value:g}" for value in errors.index])
     axes.axhline(_CHANCE, color=MUTED, linewidth=0.9, linestyle=":")
     axes.set_yscale("log")

@@ -113,9 +113,7 @@ def _software(data: ReportData, truth: GroundTruth) -> list[dict[str, Any]]:
             "software_verdict": one.software.verdict,
             "hidden": one.hidden,
         }
-        for kind, pairs in zip(
-            KINDS, (one.hardware.pairs, one.of_kind(False), one.of_kind(True)), strict=True
-        ):
+        for kind, pairs in zip(KINDS, (one.hardware.pairs, one.of_kind(False), one.of_kind(True)), strict=True):
             row |= {
                 f"{kind}_pairs": len(pairs),
                 f"{kind}_perturbed": sum(pair.verdict == "perturbed" for pair in pairs),
@@ -255,9 +253,7 @@ def _page_rows(folder: Path) -> list[str]:
 
     def mean_error(program: str, algorithm: str, baselines: bool) -> str:
         found = of(alignment, program)
-        found = found[
-            (found["algorithm"] == algorithm) & (found["channels"].isin(["all"]) | found["channels"].isna())
-        ]
+        found = found[(found["algorithm"] == algorithm) & (found["channels"].isin(["all"]) | found["channels"].isna())]
         found = found[(found["group"] == BASELINE) == baselines]
         return f"{found['mean_records'].mean():.2f}"
 
@@ -276,8 +272,7 @@ def _page_rows(folder: Path) -> list[str]:
     row(
         "Signal sampler: added instructions / cycles",
         lambda p: (
-            f"{of(sampler, p)['instructions_percent'].iloc[0]:.2f}% / "
-            f"{of(sampler, p)['cycles_percent'].iloc[0]:.2f}%"
+            f"{of(sampler, p)['instructions_percent'].iloc[0]:.2f}% / {of(sampler, p)['cycles_percent'].iloc[0]:.2f}%"
         ),
     )
     row("Signal sampler: within a run", lambda p: verdict(p, "within"))

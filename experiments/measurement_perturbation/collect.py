@@ -84,8 +84,7 @@ def tabulate(plan: Plan, outcome: Outcome, kept: Path, console: Console) -> dict
             )  # fmt: skip
             rho = spearman(run.trace.columns(hardware), hardware).rho
             tables["inner"] += [
-                (*about, hardware[i], hardware[j], rho[i, j])
-                for i, j in combinations(range(len(hardware)), 2)
+                (*about, hardware[i], hardware[j], rho[i, j]) for i, j in combinations(range(len(hardware)), 2)
             ]
     memo: Memo = {}
     for group, runs in track(
@@ -134,9 +133,7 @@ def _group(runs: Sequence[Run], group: str) -> list[Run]:
     return sorted((run for run in runs if run.spec.variant == group), key=lambda run: run.spec.replicate)
 
 
-def _compare(
-    campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run] | None, memo: Memo
-) -> dict[str, Any]:
+def _compare(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run] | None, memo: Memo) -> dict[str, Any]:
     """Outer correlations with the first baseline (of the other baselines, without ``runs``), and all verdicts."""
     hardware = campaign.hardware_metrics
     values = [run.trace.columns(hardware) for run in baselines]
@@ -147,9 +144,7 @@ def _compare(
             np.tanh(outer_z(values[0], other, hardware, held_out=held_out)) for held_out in (False, True)
         )
         replicate = (baselines[1:] if runs is None else runs)[index].spec.replicate
-        outer += [
-            (replicate, metric, _plain(joint[n]), _plain(held_out[n])) for n, metric in enumerate(hardware)
-        ]
+        outer += [(replicate, metric, _plain(joint[n]), _plain(held_out[n])) for n, metric in enumerate(hardware)]
     if runs is None:
         return {"outer": outer, "verdicts": []}
     settings: Any = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}

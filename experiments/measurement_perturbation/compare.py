@@ -18,9 +18,7 @@ def rows(out: Path) -> list[Row]:
     """What is claimed, the paper's words or numbers, ours."""
     table1, verdicts = pd.read_csv(out / "table1.csv"), pd.read_csv(out / "verdicts.csv")
     inner = verdicts[verdicts["kind"] == "inner"]
-    traces = (
-        f"{table1['traces'].sum()}, {table1['records'].min():,} to {table1['records'].max():,} records each"
-    )
+    traces = f"{table1['traces'].sum()}, {table1['records'].min():,} to {table1['records'].max():,} records each"
     found = [
         ("Traces (Table 1)", "about 700, of about 3,000 records", traces),
         ("Baselines vary little (Figure 3)", "the curve is largely flat", _flatness(out)),
@@ -76,9 +74,7 @@ def _within(out: Path, pairs: pd.DataFrame, inner: pd.DataFrame) -> list[Row]:
     }
     chess = pd.read_csv(out / "figure4.csv")
     for series, said in papers.items():
-        found.append(
-            (f"sjeng, {_named(series)} (Figure 4)", said, _extreme(chess[chess["series"] == series]))
-        )
+        found.append((f"sjeng, {_named(series)} (Figure 4)", said, _extreme(chess[chess["series"] == series])))
     bwtzip = pd.read_csv(out / "figure6.csv")
     for series in papers:
         found.append(
@@ -119,9 +115,7 @@ def _across(out: Path, verdicts: pd.DataFrame) -> list[Row]:
     bwtzip = pd.read_csv(out / "figure8.csv")
     bwtzip = bwtzip[bwtzip["kind"] == "outer-joint"]
     change = bwtzip.groupby("series", sort=False)["rho"].agg(["min", "max"])
-    said = "; ".join(
-        f"{short(str(metric))} {row['min']:.2f} to {row['max']:.2f}" for metric, row in change.iterrows()
-    )
+    said = "; ".join(f"{short(str(metric))} {row['min']:.2f} to {row['max']:.2f}" for metric, row in change.iterrows())
     found.append(("bzip across runs (Figure 8)", "largely unaffected, up to 2.5%", said))
     counts = []
     for program, runs in _kind(verdicts, "joint").groupby("campaign", sort=False):

@@ -34,9 +34,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
 def draw(figure: Figure, table: pd.DataFrame) -> Any:
     """A curve a pair, as in the paper."""
     drawn, axis = new_figure(6.4, 3.2)
-    for (series, mine), colour, marker in zip(
-        table.groupby("series", sort=False), LINES, MARKERS, strict=False
-    ):
+    for (series, mine), colour, marker in zip(table.groupby("series", sort=False), LINES, MARKERS, strict=False):
         label = str(series).replace("PAPI_", "").replace(" ", " - ")
         axis.plot(mine["trace"], mine["rho"], color=colour, marker=marker, ms=3.5, lw=1, label=label)
     axis.set_ylim(LEAST, 1.01)

@@ -44,9 +44,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
         for role, metric in shown.items():
             signal = binned(trace[metric].to_numpy(), BINS)
             about = (campaign, point["order"], point["step"], run, role, metric, point["rho"])
-            rows += [
-                (*about, point["instructions_percent"], place, value) for place, value in enumerate(signal)
-            ]
+            rows += [(*about, point["instructions_percent"], place, value) for place, value in enumerate(signal)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -56,9 +54,7 @@ def largest_step(figure: Figure, results: Results, campaign: str) -> tuple[str, 
     best: tuple[float, Any] = (-1.0, None)
     for a, b in figure.pairs:
         mine = inner[inner["a"].isin((a, b)) & inner["b"].isin((a, b))]
-        points = results.points(campaign).merge(
-            mine[["group", "replicate", "rho"]], on=["group", "replicate"]
-        )
+        points = results.points(campaign).merge(mine[["group", "replicate", "rho"]], on=["group", "replicate"])
         for _, run in points.groupby("order"):
             change = np.abs(np.diff(np.arctanh(run["rho"].clip(-0.99, 0.99))))
             at = int(np.argmax(change))

@@ -75,9 +75,7 @@ def settings_of(figure: Figure, directory: Path) -> dict[tuple[str, str], tuple[
     made = {}
     for path in figure.campaigns:
         campaign, document = load_campaign(path)
-        sets = {
-            name: _chosen(names, tuple(campaign.software_metrics)) for name, names in figure.variants.items()
-        }
+        sets = {name: _chosen(names, tuple(campaign.software_metrics)) for name, names in figure.variants.items()}
         for setting, changes in figure.settings.items():
             data = campaign.model_dump() | {"variants": sets, "cumulative": None}
             keys = _merged(figure.common, changes)

@@ -22,9 +22,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
             percent = runs.groupby("group")["instructions_percent"].mean()
             verdicts = results.table("verdicts", campaign, setting)
             tables.append(
-                verdicts.assign(
-                    campaign=campaign, setting=setting, instructions_percent=verdicts["group"].map(percent)
-                )
+                verdicts.assign(campaign=campaign, setting=setting, instructions_percent=verdicts["group"].map(percent))
             )
     columns = ["campaign", "setting", "group", "instructions_percent", "kind", "a", "b", "baseline_rho", "baseline_sd",
                "run_rho", "delta_z", "low", "high", "p_adjusted", "verdict"]  # fmt: skip

@@ -14,6 +14,4 @@ __all__ = ["draw", "tabulate"]
 
 def draw(figure: Figure, table: pd.DataFrame) -> Any:
     """See `draw_changes`."""
-    return draw_changes(
-        figure, table[table["kind"] == "outer-joint"], "change of z of each metric across runs"
-    )
+    return draw_changes(figure, table[table["kind"] == "outer-joint"], "change of z of each metric across runs")

@@ -111,9 +111,7 @@ def draw_points(table: pd.DataFrame, rows: Sequence[tuple[str, pd.DataFrame]]) -
 
 
 def _draw_series(axis: Any, points: pd.DataFrame, colour: str) -> None:
-    axis.axhspan(
-        points["baseline_low"].iloc[0], points["baseline_high"].iloc[0], color=colour, alpha=0.13, lw=0
-    )
+    axis.axhspan(points["baseline_low"].iloc[0], points["baseline_high"].iloc[0], color=colour, alpha=0.13, lw=0)
     points = points.sort_values("instructions_percent")  # one more metric may well take instructions away
     axis.plot(points["instructions_percent"], points["rho"], color=colour, lw=0.9, alpha=0.8)
     for verdict, marker in VERDICTS.items():
@@ -135,9 +133,7 @@ def _legend(figure: Any, colours: dict[str, str]) -> None:
         for verdict, marker in VERDICTS.items()
     ]  # fmt: skip
     figure.legend(handles=lines, loc="outside lower left", ncols=len(lines), columnspacing=1.2)
-    figure.legend(
-        handles=marks, loc="outside lower right", ncols=len(marks), columnspacing=0.6, handletextpad=0.1
-    )
+    figure.legend(handles=marks, loc="outside lower right", ncols=len(marks), columnspacing=0.6, handletextpad=0.1)
 
 
 def binned(values: np.ndarray, bins: int) -> np.ndarray:

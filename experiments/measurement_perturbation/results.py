@@ -28,9 +28,7 @@ class Results:
         assert name in TABLES
         path = self.place(campaign, setting) / f"{name}.parquet"
         if not path.is_file():
-            raise MeasureError(
-                f"{path}: no such table; `python -m experiments.measurement_perturbation.run` makes it"
-            )
+            raise MeasureError(f"{path}: no such table; `python -m experiments.measurement_perturbation.run` makes it")
         return pd.read_parquet(path)
 
     def place(self, campaign: str, setting: str | None = None) -> Path:

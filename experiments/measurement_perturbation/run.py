@@ -50,9 +50,7 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
             script = importlib.import_module(f"experiments.{FOLDER.name}.{path.stem}")
             if not options.redraw:
                 table = script.tabulate(figure, Results(options.results, figure))
-                write_text_atomically(
-                    out / f"{path.stem}.csv", table.to_csv(index=False, float_format="%.5g")
-                )
+                write_text_atomically(out / f"{path.stem}.csv", table.to_csv(index=False, float_format="%.5g"))
             _draw(script.draw(figure, pd.read_csv(out / f"{path.stem}.csv")), out / path.stem)
         if not options.figures:
             _write_page(out)
@@ -73,9 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("figures", nargs="*", type=Path, help="figures' files (default: all of the folder)")
     parser.add_argument("--workers", type=int, help="runs at a time (default: one a processor)")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results") / FOLDER.name, help="default: %(default)s"
-    )
+    parser.add_argument("--results", type=Path, default=Path("results") / FOLDER.name, help="default: %(default)s")
     parser.add_argument("--out", type=Path, help="where figures and tables go (default: beside their files)")
     parser.add_argument("--redraw", action="store_true", help="draw the recorded tables; runs nothing")
     return parser

@@ -38,9 +38,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
             )  # fmt: skip
     columns = ["campaign", "order", "step", "added", "instructions_percent", "kind", "verdict", "a", "b",
                "baseline_rho", "run_rho", "change_z", "perturbed_pairs", "pairs"]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns).sort_values(
-        ["campaign", "kind", "order", "step"], ignore_index=True
-    )
+    return pd.DataFrame(rows, columns=columns).sort_values(["campaign", "kind", "order", "step"], ignore_index=True)
 
 
 def draw(figure: Figure, table: pd.DataFrame) -> Any:
@@ -53,9 +51,7 @@ def draw(figure: Figure, table: pd.DataFrame) -> Any:
             mine = table[(table["campaign"] == campaign) & (table["kind"] == kind)]
             for _, order in mine.groupby("order"):
                 points = order.sort_values("instructions_percent")
-                axis.plot(
-                    points["instructions_percent"], points["change_z"], color="#b9c2ca", lw=0.7, zorder=1
-                )
+                axis.plot(points["instructions_percent"], points["change_z"], color="#b9c2ca", lw=0.7, zorder=1)
             for verdict, colour in VERDICTS.items():
                 points = mine[mine["verdict"] == verdict]
                 axis.scatter(

@@ -46,9 +46,7 @@ def _ranges(recorded: Path) -> list[Row]:
         low, high = mine["ipc_mean"].quantile([0.05, 0.95])
         few, many = mine["l1d_mpki_mean"].quantile([0.05, 0.95])
         theirs = (
-            "1.2 to 1.7; data misses by almost 10 times"
-            if _THEIRS.get(str(program)) == "gzip"
-            else "not in the text"
+            "1.2 to 1.7; data misses by almost 10 times" if _THEIRS.get(str(program)) == "gzip" else "not in the text"
         )
         ours = f"{low:.2f} to {high:.2f}; data misses {few:.2g} to {many:.2g} per 1,000"
         found.append((f"Figure 1: range of IPC, {_THEIRS.get(str(program), '')} / {program}", theirs, ours))

@@ -51,9 +51,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
                 own["end_instructions"].to_numpy() / unit,
             )
             bars = np.column_stack([begins, ends - begins])
-            axis.broken_barh(
-                bars, (phase - 0.36, 0.72), color=LINES[(phase - 1) % len(LINES)], linewidth=0.25
-            )
+            axis.broken_barh(bars, (phase - 0.36, 0.72), color=LINES[(phase - 1) % len(LINES)], linewidth=0.25)
         points = mine[mine["what"] == "simulation point"]
         axis.scatter(
             points["begin_instructions"] / unit, points["phase"], marker="v", s=42, facecolors="white",
@@ -64,9 +62,7 @@ def draw(campaign: Reproduction, table: pd.DataFrame) -> Any:
         axis.set_xlim(0, mine["end_instructions"].max() / unit)
         axis.set_ylabel("phase")
         axis.set_xlabel(words, color=INK)
-        axis.set_title(
-            f"{program}: {phases} phases of intervals of {short_count(campaign.interval_instructions[0])}"
-        )
+        axis.set_title(f"{program}: {phases} phases of intervals of {short_count(campaign.interval_instructions[0])}")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center")
     return figure

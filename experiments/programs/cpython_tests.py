@@ -49,9 +49,7 @@ _PLACE = re.compile(r"^\w+ \((?P<place>test\.[\w.<>]+)\)(?: [\[(].*)?$")
 _ENDS = {
     "ok": PASSED, "FAIL": FAILED, "ERROR": FAILED, "expected failure": PASSED, "unexpected success": FAILED,
 }  # fmt: skip
-_END = re.compile(
-    r"(?:^|\s)(?P<end>ok|FAIL|ERROR|expected failure|unexpected success|skipped (?P<why>['\"].*['\"]))$"
-)
+_END = re.compile(r"(?:^|\s)(?P<end>ok|FAIL|ERROR|expected failure|unexpected success|skipped (?P<why>['\"].*['\"]))$")
 _REPORT = re.compile(r"^(?:FAIL|ERROR): \w+ \((?P<place>test\.[\w.<>]+)\)")
 _EXCEPTION = re.compile(r"[\w.]+: |\w+(Error|Exception|Expired)$")
 _DONE = re.compile(r"^Ran \d+ tests? in ", re.MULTILINE)
@@ -213,9 +211,7 @@ def _spawn(command: list[str], output: Path, **options: Any) -> subprocess.Popen
 
 def in_guest(root: Path, work: Path) -> Start:
     def start(arguments: list[str], output: Path) -> subprocess.Popen[bytes]:
-        return _spawn(
-            [sys.executable, __file__, "--inside", str(root), str(work), *REGRTEST, *arguments], output
-        )
+        return _spawn([sys.executable, __file__, "--inside", str(root), str(work), *REGRTEST, *arguments], output)
 
     return start
 
@@ -286,9 +282,7 @@ def measured(
 def rows_of(module: str, ours: dict[str, Result], qemu: dict[str, Result]) -> list[Row]:
     nothing = Result(NOT_RUN)
     return [
-        Row(
-            module, test, (a := ours.get(test, nothing)).end, (b := qemu.get(test, nothing)).end, a.why, b.why
-        )
+        Row(module, test, (a := ours.get(test, nothing)).end, (b := qemu.get(test, nothing)).end, a.why, b.why)
         for test in sorted({*ours, *qemu})
     ]
 
@@ -327,9 +321,7 @@ def page(results: dict[str, list[Row]], reasons: dict[str, str]) -> str:
     every = [row for module in MODULES for row in results.get(module, ())]
     only_ours = [row for row in every if row.ours in (FAILED, NO_END)]
     lines += ["", "## What fails in the guest", "", "| test | by QEMU | why |", "|---|---|---|"]
-    lines += [
-        f"| {_short(row)} | {row.qemu} | {_cell(reasons.get(row.test) or row.why)} |" for row in only_ours
-    ]
+    lines += [f"| {_short(row)} | {row.qemu} | {_cell(reasons.get(row.test) or row.why)} |" for row in only_ours]
     skipped = [row for row in every if row.ours == SKIPPED and row.qemu == PASSED]
     lines += ["", "## Skipped in the guest, passed by QEMU", "", "| test | why |", "|---|---|"]
     lines += [f"| {_short(row)} | {_cell(reasons.get(row.test) or row.why)} |" for row in skipped]
@@ -352,9 +344,7 @@ def main() -> None:
         status = inside(sys.argv[4:], Path(sys.argv[2]), Path(sys.argv[3]), [], 1)
         os._exit(max(0, status))  # a translation that is still being compiled is of no use to anyone
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "names", nargs="*", metavar="MODULE", help="such as test_os; default: all without results"
-    )
+    parser.add_argument("names", nargs="*", metavar="MODULE", help="such as test_os; default: all without results")
     parser.add_argument("--seconds", type=float, default=LIMIT_SECONDS, help="time limit of each module")
     parser.add_argument("--guest-only", action="store_true", help="keep the results of QEMU that are there")
     parser.add_argument("--page", action="store_true", help="only write the page from the results")

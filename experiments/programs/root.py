@@ -50,9 +50,7 @@ def _run(command: list[str], environment: dict[str, str] | None = None, cwd: Pat
             command, env={**os.environ, **(environment or {})}, cwd=cwd, capture_output=True, text=True, check=False
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise ProgramError(
-            f"{command[0]} is not there: it is needed to fetch programs for riscv64"
-        ) from error
+        raise ProgramError(f"{command[0]} is not there: it is needed to fetch programs for riscv64") from error
     if done.returncode:
         raise ProgramError(f"{' '.join(command[:3])} failed:\n{(done.stderr or done.stdout).strip()[-2000:]}")
     return done.stdout
@@ -68,9 +66,7 @@ class Apt:
         (folder / "state/status").touch()
         mirror = mirror or self._mirror_of_host()
         if not KEYRING.exists():
-            raise ProgramError(
-                f"{KEYRING} is not there: install debian-archive-keyring, which has Debian's keys"
-            )
+            raise ProgramError(f"{KEYRING} is not there: install debian-archive-keyring, which has Debian's keys")
         source = f"deb [arch={ARCHITECTURE} signed-by={KEYRING}] {mirror} {SUITE} main\n"
         (folder / "etc/sources.list").write_text(source)
         settings = {
@@ -119,9 +115,7 @@ class Apt:
 
 def _download_wheel(archive: Archive, folder: Path) -> None:
     """A `Downloader` for wheels of another platform than the host's."""
-    platform = (
-        archive.file.removesuffix(".whl").split(".")[-1].split("-")[-1]
-    )  # of several, pip prefers the first
+    platform = archive.file.removesuffix(".whl").split(".")[-1].split("-")[-1]  # of several, pip prefers the first
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "-q", "-d", str(folder)]
     wanted = f"{archive.package}=={archive.version}"
     _run([sys.executable, "-m", "pip", "download", *options, "--platform", platform, wanted])
@@ -183,9 +177,7 @@ def ensure_root(mirror: str | None = None) -> Path:
             print(f"{name} {version} ({architecture})", file=sys.stderr)
         for name, package in packages.items():
             registry = "npm" if "npm" in package else "pypi"
-            archive = Archive(
-                registry, package[registry], package["version"], package["file"], package["sha256"]
-            )
+            archive = Archive(registry, package[registry], package["version"], package["file"], package["sha256"])
             download = _download_wheel if registry == "pypi" else None
             unpack = _unpack_wheel if registry == "pypi" else _unpack_npm
             unpack(fetch_archive(archive, download), making / "opt" / name)

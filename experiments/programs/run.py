@@ -107,9 +107,7 @@ def inside(name: str, root: Path, work: Path) -> None:
 
     program = table()[name]
     # The guest sees the folder at the same place on every host, so that its instructions repeat.
-    files = VirtualFiles(
-        root=root, mapped={GUEST_WORK: work}, writable=[GUEST_WORK], stdin=input_of(program, work)
-    )
+    files = VirtualFiles(root=root, mapped={GUEST_WORK: work}, writable=[GUEST_WORK], stdin=input_of(program, work))
     files.working_directory = GUEST_WORK
     first, *arguments = program["command"]
     with Machine(

@@ -35,9 +35,7 @@ class Campaign(BaseModel):
         known = sorted(path.stem for path in WORKLOADS.glob("*.c"))
         for name in names:
             if name not in known:
-                raise ValueError(
-                    f"no program '{name}'{nearest(name, known)}; expected some of {', '.join(known)}"
-                )
+                raise ValueError(f"no program '{name}'{nearest(name, known)}; expected some of {', '.join(known)}")
         return names
 
     @field_validator("size", "slow_size")
@@ -59,9 +57,7 @@ class Campaign(BaseModel):
     def _are_tools(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in TOOLS:
-                raise ValueError(
-                    f"no tool '{name}'{nearest(name, list(TOOLS))}; expected some of {', '.join(TOOLS)}"
-                )
+                raise ValueError(f"no tool '{name}'{nearest(name, list(TOOLS))}; expected some of {', '.join(TOOLS)}")
         return names
 
 

@@ -21,9 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("level", type=int)
     parser.add_argument("report", type=Path)
-    parser.add_argument(
-        "--profile", action="store_true", help="tell where time goes and what translations are"
-    )
+    parser.add_argument("--profile", action="store_true", help="tell where time goes and what translations are")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
@@ -38,9 +36,7 @@ def main() -> None:
 
 def timed(level: int, program: str, arguments: list[str]) -> dict[str, float]:
     """Run with the translations that earlier processes left; ``instructions``, and ``seconds`` without starting up."""
-    with Machine(
-        program, arguments, files=VirtualFiles(stdout=1, stderr=2), keep_translations=True
-    ) as machine:
+    with Machine(program, arguments, files=VirtualFiles(stdout=1, stderr=2), keep_translations=True) as machine:
         session = Session(machine, [LEVELS[level][1]()])
         start = time.perf_counter()
         ending = session.run()

@@ -23,13 +23,9 @@ def draw(title: str, table: pd.DataFrame, paper: Sequence[Sequence[float]]) -> A
     every = table[table["way"].str.startswith("level-") & (table["program"] != MEAN)]
     known = np.arange(len(LEVELS))
     low, high = np.min(paper, axis=0), np.max(paper, axis=0)
-    axes.fill_between(
-        known, low, high, color=BASELINE, alpha=0.18, linewidth=0, label="the paper: Shade, doduc to gcc"
-    )
+    axes.fill_between(known, low, high, color=BASELINE, alpha=0.18, linewidth=0, label="the paper: Shade, doduc to gcc")
     axes.plot(ours["level"], ours["slowdown"], color=VARIANTS[0], linewidth=2, label="ours, geometric mean")
-    axes.scatter(
-        every["level"], every["slowdown"], s=14, color=VARIANTS[0], alpha=0.6, label="ours, a program"
-    )
+    axes.scatter(every["level"], every["slowdown"], s=14, color=VARIANTS[0], alpha=0.6, label="ours, a program")
     others = means[~means["way"].isin(["native"]) & ~means["way"].str.startswith("level-")]
     counts: dict[int, int] = {}
     points = zip(others["way"], others["level"], others["slowdown"], strict=True)

@@ -98,9 +98,7 @@ class TierCost:
 class Watcher:
     """Stands around a translator's work and notes what it takes, by tier: templates, optimised."""
 
-    costs: dict[str, TierCost] = field(
-        default_factory=lambda: {"templates": TierCost(), "optimised": TierCost()}
-    )
+    costs: dict[str, TierCost] = field(default_factory=lambda: {"templates": TierCost(), "optimised": TierCost()})
 
     def watch(self, translator: Translator) -> None:
         compiling, writing = translator._compile, translator._text

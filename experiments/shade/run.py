@@ -119,9 +119,7 @@ class Bench:
         done = subprocess.run(command, env=environment, capture_output=True, cwd=ROOT)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip().splitlines()
-            raise MeasureError(
-                f"{' '.join(command)}: exit status {done.returncode}: {words[-1] if words else ''}"
-            )
+            raise MeasureError(f"{' '.join(command)}: exit status {done.returncode}: {words[-1] if words else ''}")
         return done.stdout
 
 
@@ -171,24 +169,14 @@ def perform(campaign: Campaign, bench: Bench, results: Path, keep: bool) -> None
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.shade.run", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "--qemu-plugins", type=Path, metavar="DIR", help="where libNAME.so of QEMU's plug-ins are"
-    )
-    parser.add_argument(
-        "--programs", nargs="+", metavar="NAME", help="only these; tables then go to the results"
-    )
+    parser = argparse.ArgumentParser(prog="python -m experiments.shade.run", description=__doc__.splitlines()[0])
+    parser.add_argument("--qemu-plugins", type=Path, metavar="DIR", help="where libNAME.so of QEMU's plug-ins are")
+    parser.add_argument("--programs", nargs="+", metavar="NAME", help="only these; tables then go to the results")
     parser.add_argument("--size", help="run all at this size; tables then go to the results")
     parser.add_argument("--rounds", type=int, metavar="N")
     parser.add_argument("--levels", type=int, nargs="+", metavar="N")
-    parser.add_argument(
-        "--keep", action="store_true", help="keep the runs that there are, whatever made them"
-    )
-    parser.add_argument(
-        "--tables", action="store_true", help="run nothing, write the tables from the results"
-    )
+    parser.add_argument("--keep", action="store_true", help="keep the runs that there are, whatever made them")
+    parser.add_argument("--tables", action="store_true", help="run nothing, write the tables from the results")
     parser.add_argument("--results", type=Path, default=Path("results/shade"))
     options = parser.parse_args(arguments)
     try:

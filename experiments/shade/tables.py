@@ -52,9 +52,7 @@ def write_tables(campaign: Campaign, results: Path, out: Path) -> None:
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        write_atomically(
-            out / f"{name}.csv", partial(table.to_csv, index=False, float_format="%.5g")
-        )
+        write_atomically(out / f"{name}.csv", partial(table.to_csv, index=False, float_format="%.5g"))
     redraw(campaign, out)
 
 
@@ -114,20 +112,12 @@ def slowdowns(campaign: Campaign, runs: pd.DataFrame) -> pd.DataFrame:
 
 def level_of(way: str) -> int:
     """The level of tracing that a way of running is at, or stands beside."""
-    return (
-        TOOLS[way].level
-        if way in TOOLS
-        else int(way.removeprefix("level-"))
-        if way.startswith("level-")
-        else 0
-    )
+    return TOOLS[way].level if way in TOOLS else int(way.removeprefix("level-")) if way.startswith("level-") else 0
 
 
 def expansions(profiles: pd.DataFrame) -> pd.DataFrame:
     """Table 2: instructions of a block, bytes of a block and of its translation, weighted by executions."""
-    table = profiles[
-        ["program", "level", "block_instructions", "guest_bytes", "host_bytes", "translated"]
-    ].copy()
+    table = profiles[["program", "level", "block_instructions", "guest_bytes", "host_bytes", "translated"]].copy()
     table["expansion"] = table["host_bytes"] / table["guest_bytes"]
     return table
 
@@ -206,9 +196,7 @@ def _parts(campaign: Campaign, tables: dict[str, pd.DataFrame]) -> Iterator[str]
     for program in campaign.programs:
         for place in (*PLACES, "in the background"):
             found = third[third["program"] == program].set_index("level")[place]
-            rows.append(
-                [f"{program}, {place}", *(_cell(found, level, "{:.0f}") for level in campaign.levels)]
-            )
+            rows.append([f"{program}, {place}", *(_cell(found, level, "{:.0f}") for level in campaign.levels)])
     yield markdown_table(header, rows)
     yield "## Table 4: microseconds of a processor for translating one of the guest's instructions\n"
     fourth = tables["table4"]

@@ -50,9 +50,7 @@ class SamplerConfig:
         if self.interval_nanoseconds < 1:
             raise SpecError(f"a sampling interval of {self.interval_nanoseconds} ns, expected at least 1")
         if not 0 <= self.hardware_counters <= MAX_HARDWARE_COUNTERS:
-            raise SpecError(
-                f"{self.hardware_counters} hardware counters, expected 0 to {MAX_HARDWARE_COUNTERS}"
-            )
+            raise SpecError(f"{self.hardware_counters} hardware counters, expected 0 to {MAX_HARDWARE_COUNTERS}")
         if self.buffer_records < 1:
             raise SpecError(f"a buffer of {self.buffer_records} records, expected at least 1")
 
@@ -117,8 +115,7 @@ def generate(
     """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
     layout = CounterLayout(tuple(metrics), placement, volatile)
     results = {
-        source: rewrite(text, str(source), metrics, layout, target, flags)
-        for source, text in preprocessed.items()
+        source: rewrite(text, str(source), metrics, layout, target, flags) for source, text in preprocessed.items()
     }
     sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
     for metric, spec in metrics.items():
@@ -278,8 +275,14 @@ def generator_digest() -> str:
     """Hash of the sources that generate the C code, so that old builds are not reused after a change."""
     here = PACKAGE / "building"
     return source_digest(
-        [PACKAGE / "find", PACKAGE / "rewrite", PACKAGE / "spec", RUNTIME,
-         here / "program_build.py", here / "toolchain.py"]
+        [
+            PACKAGE / "find",
+            PACKAGE / "rewrite",
+            PACKAGE / "spec",
+            RUNTIME,
+            here / "program_build.py",
+            here / "toolchain.py",
+        ]
     )
 
 

@@ -228,9 +228,7 @@ class _Tree:
         if not self._binary.is_file():
             links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
             made = {Path(each["output"]) for each in links}
-            inside = sorted(
-                str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.exists()
-            )
+            inside = sorted(str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.exists())
             linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
             raise SourceError(
                 f"the build command ended well but left no file '{name}'{linked}. Say in `binary:` what it makes"
@@ -240,9 +238,7 @@ class _Tree:
                 elf = ELFFile(file)
                 machine, kind = elf["e_machine"], elf["e_type"]
         except ELFError:
-            raise SourceError(
-                f"'{name}' is no program (no ELF file): perhaps a script of the build"
-            ) from None
+            raise SourceError(f"'{name}' is no program (no ELF file): perhaps a script of the build") from None
         if machine != "EM_RISCV":
             raise SourceError(
                 f"'{name}' is for {machine.removeprefix('EM_')}, expected RISC-V: the build did not use $CC "
@@ -300,9 +296,7 @@ class _Tree:
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
         return sites, places, list(dict.fromkeys([*warnings, *left_out]))
 
-    def _explain(
-        self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str]
-    ) -> str:
+    def _explain(self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str]) -> str:
         """Why a metric has no site in the program."""
         elsewhere = [each["name"] for each in units if each["instrumented"] and metric in each["sites"]]
         if elsewhere:

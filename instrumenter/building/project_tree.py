@@ -84,9 +84,7 @@ def write_compilers(folder: Path) -> None:
             f"from instrumenter.wrapper.cli import {function}; {function}()"
         )
         script = folder / command
-        script.write_text(
-            f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(code)} "$@"\n', "utf-8"
-        )
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(code)} "$@"\n', "utf-8")
         script.chmod(0o755)
     (folder / "toolchain.cmake").write_text(
         "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR riscv64)\n"

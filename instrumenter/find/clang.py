@@ -54,9 +54,7 @@ def parse_leniently(text: bytes, target: str | None, flags: Sequence[str]) -> tu
     try:
         unit = cindex.Index.create().parse(_FILE, arguments, unsaved_files=[(_FILE, text)])
     except cindex.TranslationUnitLoadError:
-        raise SourceError(
-            f"libclang could not analyse the program with the flags {' '.join(arguments)}"
-        ) from None
+        raise SourceError(f"libclang could not analyse the program with the flags {' '.join(arguments)}") from None
     return list(unit.diagnostics), unit.cursor
 
 

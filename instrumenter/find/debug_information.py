@@ -189,11 +189,7 @@ def _rows(dwarf: Any, unit: Any) -> Iterator[Row]:
         if version >= 5:
             folder = getattr(folder, "DW_LNCT_path", folder)
         names.append(
-            str(
-                PurePath(
-                    folder.decode("utf-8", "surrogateescape"), entry.name.decode("utf-8", "surrogateescape")
-                )
-            )
+            str(PurePath(folder.decode("utf-8", "surrogateescape"), entry.name.decode("utf-8", "surrogateescape")))
         )
     for entry in program.get_entries():
         state = entry.state

@@ -10,8 +10,7 @@ from instrumenter.find import clang
 
 _TYPE_FIRST = (CursorKind.CSTYLE_CAST_EXPR, CursorKind.COMPOUND_LITERAL_EXPR)
 _UNEVALUATING_BUILTINS = frozenset(
-    f"__builtin_{name}"
-    for name in ("constant_p", "object_size", "dynamic_object_size", "classify_type", "assume")
+    f"__builtin_{name}" for name in ("constant_p", "object_size", "dynamic_object_size", "classify_type", "assume")
 )
 
 
@@ -64,7 +63,5 @@ def _array_bounds(declaration: Cursor, text: bytes) -> Iterator[Cursor]:
     for child in declaration.get_children():
         if child.kind.is_expression() and (value is None or child != value):
             start = child.extent.start.offset
-            if child.kind != CursorKind.INTEGER_LITERAL and text[
-                max(0, start - 80) : start
-            ].rstrip().endswith(b"["):
+            if child.kind != CursorKind.INTEGER_LITERAL and text[max(0, start - 80) : start].rstrip().endswith(b"["):
                 yield child

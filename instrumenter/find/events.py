@@ -177,9 +177,7 @@ class _Finder:
             return
         if any(b"naked" in text_of(self.text, child) for child in function.get_children()
                if child.kind == CursorKind.UNEXPOSED_ATTR):  # fmt: skip
-            self._refuse(
-                function, f"'{function.spelling}' is a naked function: only assembly can stand in it"
-            )
+            self._refuse(function, f"'{function.spelling}' is a naked function: only assembly can stand in it")
         entry = self._metrics_at("entry", "", start)
         if entry:
             at = self._after_brace(start)
@@ -356,9 +354,7 @@ class _Finder:
             wanted = self._metrics_at("call", name, offset)
             if name in ALLOCATORS:
                 wanted = wanted + self._metrics_at("alloc", "", offset) + self._metrics_at("alloc_bytes", "", offset)
-            self._warn(
-                wanted, cursor, f"the address of '{name}' is taken here; calls through it are not counted"
-            )
+            self._warn(wanted, cursor, f"the address of '{name}' is taken here; calls through it are not counted")
         elif clang.is_array(referenced) and referenced.type.kind != TypeKind.INVALID:
             wanted = self._metrics_at("write", name, offset)
             self._warn(wanted, cursor, f"'{name}' becomes a pointer here; writes through it are not counted")
@@ -393,9 +389,7 @@ class _Finder:
             records = clang.record_names(part)
             names = {*records, *(alias for record in records for alias in self._aliases.get(record, ()))}
             qualified = [f"{name}.{part.spelling}" for name in sorted(names)]
-            return [
-                m for name in (part.spelling, *qualified) for m in self._metrics_at("write field", name, offset)
-            ]
+            return [m for name in (part.spelling, *qualified) for m in self._metrics_at("write field", name, offset)]
         found = self._metrics_at("write", part.spelling, offset)
         if clang.is_global(part):
             return found
@@ -405,8 +399,6 @@ class _Finder:
         """The offset of the operator, to which debug information assigns the store."""
         start = int(cursor.extent.start.offset)
         if clang.is_increment(cursor):
-            return (
-                start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
-            )
+            return start if self.text[start : start + 1] in (b"+", b"-") else int(cursor.extent.end.offset) - 2
         gap = _BEFORE_ASSIGNMENT.match(self.text, operand.extent.end.offset)
         return gap.end() if gap else start

@@ -36,8 +36,7 @@ def check_expressions(
     names = list(metrics)
     lines = LineMap(rewritten, name)
     spans = [
-        (match.end(), _closing(rewritten, match.end()), names[int(match[1])])
-        for match in _ADDITION.finditer(rewritten)
+        (match.end(), _closing(rewritten, match.end()), names[int(match[1])]) for match in _ADDITION.finditer(rewritten)
     ]
 
     def complain(offset: int, problem: str) -> None:

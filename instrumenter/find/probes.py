@@ -136,16 +136,12 @@ class ProbeFinder:
     def _check_one_body(self, metric: str, unit: UnitInfo, function: str, events: FoundSites) -> None:
         """Refuse a function whose code is not exactly one body, entered by every call."""
         if function in unit.inlined or (self._optimised and function not in unit.functions):
-            raise ProbeError(
-                f"metric '{metric}': '{function}' is inlined; its events have no place of their own"
-            )
+            raise ProbeError(f"metric '{metric}': '{function}' is inlined; its events have no place of their own")
         if not self._optimised:
             return
         clone = next((symbol for symbol in self._debug.symbols if symbol.startswith(f"{function}.")), None)
         if clone is not None:
-            raise ProbeError(
-                f"metric '{metric}': the compiler made a special version of '{function}', '{clone}'"
-            )
+            raise ProbeError(f"metric '{metric}': the compiler made a special version of '{function}', '{clone}'")
         if function in events.recursive:
             raise ProbeError(
                 f"metric '{metric}': '{function}' calls itself, which optimised code may do by a jump; "
@@ -160,11 +156,7 @@ class ProbeFinder:
             raise ProbeError(
                 f"metric '{metric}': optimised functions may leave by a jump to another; build the program with -O0"
             )
-        return [
-            pc
-            for low, high in self._functions(metric)
-            for pc in self._debug.instructions(low, high, _RETURNS)
-        ]
+        return [pc for low, high in self._functions(metric) for pc in self._debug.instructions(low, high, _RETURNS)]
 
     def _callee_entries(self, metric: str, callee: str) -> list[int]:
         bodies = [source for source in self._sources if callee in source.events.functions]
@@ -190,11 +182,7 @@ class ProbeFinder:
             variables |= {*own} or {None}
         ranges = []
         for variable in variables:
-            if (
-                variable is None
-                or variable.store_bytes is None
-                or variable.store_bytes > _LARGEST_STORE_BYTES
-            ):
+            if variable is None or variable.store_bytes is None or variable.store_bytes > _LARGEST_STORE_BYTES:
                 return None
             if self._optimised and not variable.volatile:
                 return None

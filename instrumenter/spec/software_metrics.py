@@ -48,9 +48,7 @@ class MetricSpec(BaseModel):
         None,
         description="Struct field whose writes are counted: `name`, or `struct_tag.name` if several have it",
     )
-    file: str | None = Field(
-        None, description="Count only events in this source file (name without directories)"
-    )
+    file: str | None = Field(None, description="Count only events in this source file (name without directories)")
     line: int | None = Field(None, ge=1, description="Count only events that begin on this source line")
     add: str | None = Field(
         None,

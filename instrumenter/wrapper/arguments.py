@@ -87,9 +87,7 @@ _LEFT_OUT_LINKER = re.compile(
     r"|--hash-style=.*|-?-soname(=.*)?|-O\d?|--enable-new-dtags|--disable-new-dtags|-?-rpath(-link)?(=.*)?"
 )
 _LINKER_WITH_VALUE = re.compile(r"-?-(Map|soname|rpath|rpath-link)")
-_ASKS = re.compile(
-    r"--version|--help|--target-help|-###|-dump(machine|version|fullversion|specs)|--?print-.*"
-)
+_ASKS = re.compile(r"--version|--help|--target-help|-###|-dump(machine|version|fullversion|specs)|--?print-.*")
 
 
 @dataclass(frozen=True)

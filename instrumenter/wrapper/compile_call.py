@@ -164,9 +164,7 @@ class Wrapper:
             path = self.directory / source.words[0]
             return path.read_bytes().decode("utf-8", "surrogateescape")
         words = self.line.words(Kind.PREPROCESSOR, Kind.OTHER)
-        words = [
-            word for word in words if word not in ("-C", "-CC", "-P", "-H") and not word.startswith("-d")
-        ]
+        words = [word for word in words if word not in ("-C", "-CC", "-P", "-H") and not word.startswith("-d")]
         arguments = ["-E", *ALWAYS, *self._prefix_map, *words, *self._input(source)]
         status, out, err = self.toolchain.run(arguments, self.directory, self.driver)
         if status:
@@ -267,9 +265,7 @@ class Wrapper:
             flags = [*RUNTIME_FLAGS, *position, *sampler.defines(layout), f"-I{RUNTIME}"]
             texts["sampler"] = ((RUNTIME / "sampler.c").read_text("utf-8"), flags)
         made = {part: str(self._runtime_object(part, *text)) for part, text in texts.items()}
-        return [made[n] for n in ("layout",) if n in made], [
-            made[n] for n in ("counters", "sampler") if n in made
-        ]
+        return [made[n] for n in ("layout",) if n in made], [made[n] for n in ("counters", "sampler") if n in made]
 
     def _runtime_object(self, part: str, text: str, flags: list[str]) -> Path:
         identity = json.dumps([part, text, flags, compiler_version(), source_digest([RUNTIME])])

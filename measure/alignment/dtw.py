@@ -100,9 +100,7 @@ def normalised_channels(values: ArrayLike, name: str = "trace") -> NDArray[np.fl
     0."""
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or 0 in table.shape:
-        raise AlignmentError(
-            f"{name} has shape {table.shape}: expected (records, channels), at least one of each"
-        )
+        raise AlignmentError(f"{name} has shape {table.shape}: expected (records, channels), at least one of each")
     if not np.isfinite(table).all():
         record, channel = np.argwhere(~np.isfinite(table))[0]
         raise AlignmentError(
@@ -113,9 +111,7 @@ def normalised_channels(values: ArrayLike, name: str = "trace") -> NDArray[np.fl
     spread = centred.std(axis=1)
     # A constant whose mean is rounded leaves tiny differences: compare them with the values themselves.
     constant = spread <= 1e-14 * np.abs(table).max(axis=0)
-    return np.ascontiguousarray(
-        np.where(constant[:, None], 0.0, centred / np.where(constant, 1.0, spread)[:, None])
-    )
+    return np.ascontiguousarray(np.where(constant[:, None], 0.0, centred / np.where(constant, 1.0, spread)[:, None]))
 
 
 def align_normalised(
@@ -192,9 +188,7 @@ def _automatic_method(n: int, m: int, band: float | None) -> Method:
     return "full" if n * m <= FULL_CELLS else "checkpoint"
 
 
-def _banded(
-    reference: NDArray[np.float64], other: NDArray[np.float64], band: float, penalty: float
-) -> Alignment:
+def _banded(reference: NDArray[np.float64], other: NDArray[np.float64], band: float, penalty: float) -> Alignment:
     """Align within a band, which is doubled while the path touches its edge."""
     n, m = reference.shape[1], other.shape[1]
     longest = max(n, m)
@@ -240,9 +234,7 @@ def _by_tslearn(
             f"the {TSLEARN_BYTES / 1e9:.1f} GB allowed; use method 'auto'"
         )
     if penalty:
-        raise AlignmentError(
-            f"tslearn knows no step_penalty, got {penalty}; use method 'auto' or a penalty of 0"
-        )
+        raise AlignmentError(f"tslearn knows no step_penalty, got {penalty}; use method 'auto' or a penalty of 0")
     from tslearn.metrics import dtw_path
 
     radius = None if band is None else int(np.ceil(band * max(n, m)))

@@ -32,9 +32,7 @@ class Counted:
     added_instructions: float
 
 
-def advice(
-    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str
-) -> list[str]:
+def advice(variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str) -> list[str]:
     """Sentences for the smallest perturbed variants: the metrics that cause it, then the command; empty without any.
 
     A variant that adds metrics to a perturbed one is left out, since the smaller one is more specific.
@@ -44,9 +42,7 @@ def advice(
     perturbed = _smallest(all_perturbed)
     sentences = []
     for variant in perturbed:
-        sentences += [
-            f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])
-        ]
+        sentences += [f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])]
     if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
         sentences.append(
             f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "

@@ -30,9 +30,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     hardware = campaign.hardware_metrics
     baselines = _runs_of(outcome.runs, BASELINE)
     if len(baselines) < 2:
-        raise MeasureError(
-            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with"
-        )
+        raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     baseline_values = [run.trace.columns(hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
@@ -161,9 +159,7 @@ def _findings(
     """Sentences, the gravest first, each with the next step."""
     sentences = []
     if not plan.campaign.variant_sets():
-        sentences.append(
-            "No software metrics are given, so there is nothing to compare the baselines with: add some."
-        )
+        sentences.append("No software metrics are given, so there is nothing to compare the baselines with: add some.")
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         sentences.append(
             f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
@@ -199,9 +195,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
             return f"{name} (not installed)"
 
     program = campaign.program
-    source = program.catalogue or ", ".join(
-        p.name for p in ([program.source] if program.source else program.sources)
-    )
+    source = program.catalogue or ", ".join(p.name for p in ([program.source] if program.source else program.sources))
     how = " ".join(program.flags)
     if program.build is not None and program.directory is not None:
         source, how = f"{program.directory.name}/{program.binary}", program.build
@@ -236,8 +230,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
-            {"group": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason}
-            for f in outcome.failures
+            {"group": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
         "findings": [*(one.text for one in data.metric_findings), *data.findings],

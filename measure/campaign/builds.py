@@ -205,9 +205,7 @@ def _project(program: Program) -> Project | None:
     return Project(ensure_project(entry)[0], entry.build.command, entry.build.binary)
 
 
-def _recipe_of_sources(
-    campaign: Campaign, sampler: SamplerConfig | None, notify: Callable[[str], None]
-) -> Recipe:
+def _recipe_of_sources(campaign: Campaign, sampler: SamplerConfig | None, notify: Callable[[str], None]) -> Recipe:
     """The recipe of a program given by its C files or by a catalogue entry with sources."""
     from instrumenter.building.program_build import Recipe, preprocess_all
     from instrumenter.building.toolchain import Toolchain
@@ -224,6 +222,4 @@ def _recipe_of_sources(
     else:
         sources = [program.source] if program.source else list(program.sources)
     preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
-    return Recipe(
-        preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile
-    )
+    return Recipe(preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile)

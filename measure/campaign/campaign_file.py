@@ -34,9 +34,7 @@ def _count(value: Any) -> Any:
 Count = Annotated[
     int,
     BeforeValidator(_count),
-    WithJsonSchema(
-        {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{NUMBER}\s*[kMGT]?\s*$"}]}
-    ),
+    WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{NUMBER}\s*[kMGT]?\s*$"}]}),
 ]
 SHORTEST_INTERVAL = 100
 
@@ -52,9 +50,7 @@ class Program(StrictModel):
 
     source: Path | None = Field(None, description="One C file, relative to the campaign file")
     sources: tuple[Path, ...] = Field((), description="Several C files, relative to the campaign file")
-    catalogue: str | None = Field(
-        None, description="Name of a program in the catalogue (configs/programs.yaml)"
-    )
+    catalogue: str | None = Field(None, description="Name of a program in the catalogue (configs/programs.yaml)")
     catalogue_file: Path | None = Field(
         None, description="The catalogue, relative to the campaign file; default: ../programs.yaml"
     )
@@ -64,9 +60,7 @@ class Program(StrictModel):
         description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC: "
         "`make CC=$CC`",
     )
-    directory: Path | None = Field(
-        None, description="Directory that `build` builds, relative to the campaign file"
-    )
+    directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
     binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")
     flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
     libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
@@ -147,14 +141,10 @@ class Sampling(StrictModel):
 def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
     match = re.fullmatch(rf"({NUMBER}\s*[kMG]?)\s*(cycles|instructions)", text.strip())
     if match is None:
-        raise ValueError(
-            f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'"
-        )
+        raise ValueError(f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'")
     length = parse_count(match[1])
     if length < SHORTEST_INTERVAL:
-        raise ValueError(
-            f"got '{text}', expected at least {SHORTEST_INTERVAL}: a record itself takes that long"
-        )
+        raise ValueError(f"got '{text}', expected at least {SHORTEST_INTERVAL}: a record itself takes that long")
     return length, match[2]  # type: ignore[return-value]
 
 
@@ -170,32 +160,22 @@ class Noise(StrictModel):
     )
     stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower. Default: true")
     heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher. Default: true")
-    environment_size: bool = Field(
-        True, description="Size of the environment, up to 4 KiB larger. Default: true"
-    )
+    environment_size: bool = Field(True, description="Size of the environment, up to 4 KiB larger. Default: true")
     page_placement: bool = Field(True, description="Physical frames of the pages. Default: true")
-    cache_state: bool = Field(
-        True, description="What caches, TLBs and predictors hold at the start. Default: true"
-    )
-    timer_phase: bool = Field(
-        True, description="When the first record is taken, within one interval. Default: true"
-    )
+    cache_state: bool = Field(True, description="What caches, TLBs and predictors hold at the start. Default: true")
+    timer_phase: bool = Field(True, description="When the first record is taken, within one interval. Default: true")
     interrupts: Count = Field(
         0,
         ge=0,
         description="Mean interval between interrupt bursts that evict lines, in cycles; 0: none. Default: 0",
     )
-    interrupt_lines: int = Field(
-        32, ge=1, description="Lines that one burst brings into each cache. Default: 32"
-    )
+    interrupt_lines: int = Field(32, ge=1, description="Lines that one burst brings into each cache. Default: 32")
 
 
 class Limits(StrictModel):
     """When to give up a run."""
 
-    instructions: Count = Field(
-        10_000_000_000, ge=1, description="Instructions that a run may execute. Default: 10G"
-    )
+    instructions: Count = Field(10_000_000_000, ge=1, description="Instructions that a run may execute. Default: 10G")
 
 
 class Cumulative(StrictModel):
@@ -250,8 +230,7 @@ class Campaign(StrictModel):
     )
     volatile: bool = Field(
         True,
-        description="Keep increments where their events happen; without it, -O2 moves them out of loops. "
-        "Default: true",
+        description="Keep increments where their events happen; without it, -O2 moves them out of loops. Default: true",
     )
     baselines: int = Field(
         20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts. Default: 20"
@@ -265,12 +244,8 @@ class Campaign(StrictModel):
         gt=0,
         description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
-    alpha: float = Field(
-        0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05"
-    )
-    outer: bool = Field(
-        True, description="Also align runs with baselines and compare across them. Default: true"
-    )
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    outer: bool = Field(True, description="Also align runs with baselines and compare across them. Default: true")
     ground_truth: bool = Field(
         False,
         description="Also measure what no real machine can: the sampler's perturbation, pairs with software metrics, "

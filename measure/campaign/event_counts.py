@@ -47,8 +47,7 @@ class Counts:
         """Its places in words, those with most sites first."""
         ordered = sorted(self.places.items(), key=lambda item: (-item[1], item[0]))
         shown = [
-            f"{_short(place)}{f' ({number} sites)' if number > 1 else ''}"
-            for place, number in ordered[:_MOST_PLACES]
+            f"{_short(place)}{f' ({number} sites)' if number > 1 else ''}" for place, number in ordered[:_MOST_PLACES]
         ]
         more = len(ordered) - _MOST_PLACES
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
@@ -115,9 +114,7 @@ def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpe
     return specs, twins
 
 
-def _run(
-    campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]
-) -> tuple[dict[str, int], int]:
+def _run(campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]) -> tuple[dict[str, int], int]:
     """The counters' values at the end of a run, and the instructions that it executed."""
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles

@@ -128,11 +128,7 @@ def execute_plan(
         else:
             done[key] = run
     reused = len(done)
-    own = (
-        workers
-        if isinstance(workers, Workers)
-        else Workers(min(len(missing), workers or os.cpu_count() or 1))
-    )
+    own = workers if isinstance(workers, Workers) else Workers(min(len(missing), workers or os.cpu_count() or 1))
     started(len(missing), reused, own.count)
     failures: list[Failure] = []
     if missing:
@@ -181,9 +177,7 @@ def _run_all(
                 successes += 1
             progress()
     except BaseException as error:
-        finished = [
-            (key, future) for future, (key, _) in futures.items() if key not in done and future.done()
-        ]
+        finished = [(key, future) for future, (key, _) in futures.items() if key not in done and future.done()]
         workers.end()
         if isinstance(error, KeyboardInterrupt):
             _keep(finished, store)

@@ -43,8 +43,7 @@ def list_metrics(path: Path) -> Listing:
     available = available_metrics(config)
     used = campaign.hardware_metrics if campaign else ()
     rows = [
-        ("* " if name in used else "  ", name, metric.unit, metric.description)
-        for name, metric in available.items()
+        ("* " if name in used else "  ", name, metric.unit, metric.description) for name, metric in available.items()
     ]
     widths = [max(len(row[column]) for row in rows) for column in (1, 2)]
     lines = [
@@ -91,9 +90,7 @@ def _software(campaign: Campaign) -> list[str]:
     ]
 
 
-def _unavailable(
-    document: YamlDocument, used: Iterable[str], available: Iterable[str], machine: Path
-) -> Iterable[str]:
+def _unavailable(document: YamlDocument, used: Iterable[str], available: Iterable[str], machine: Path) -> Iterable[str]:
     for index, name in enumerate(used):
         if name not in available:
             yield (

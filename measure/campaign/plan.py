@@ -138,9 +138,7 @@ def make_plan(
     order = np.random.default_rng(campaign.seed).permutation(len(specs))
     shuffled = tuple(specs[n] for n in order)
     keys = content_keys(shuffled)
-    return Plan(
-        campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve())
-    )
+    return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve()))
 
 
 def _entropy(seed: int, variant: str, replicate: int) -> list[int]:

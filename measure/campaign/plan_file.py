@@ -28,9 +28,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
-            "runs": [
-                {"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)
-            ],
+            "runs": [{"key": key, "spec": asdict(spec)} for key, spec in zip(plan.keys, plan.specs, strict=True)],
             "builds": {variant: [asdict(one) for one in layouts] for variant, layouts in plan.builds.items()},
         },
         indent=1,
@@ -61,8 +59,7 @@ def load_plan(directory: Path) -> Plan:
             tuple(run["key"] for run in saved["runs"]),
             {
                 variant: tuple(
-                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"]))
-                    for one in layouts
+                    BuildFacts(one["key"], one["static_instructions"], tuple(one["warnings"])) for one in layouts
                 )
                 for variant, layouts in saved["builds"].items()
             },
@@ -73,4 +70,3 @@ def load_plan(directory: Path) -> Plan:
             f"{path} is damaged ({type(error).__name__}); give the campaign file instead: "
             "`measure report CAMPAIGN.yaml --out DIR`"
         ) from None
-

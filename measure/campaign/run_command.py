@@ -138,9 +138,7 @@ def _stored(result: CampaignResult, directory: Path) -> Outcome:
     runs = tuple(run for run, _ in found if run is not None)
     warnings = [f"{damage}; `measure run` makes its run again." for _, damage in found if damage]
     if len(runs) < len(found):
-        warnings.append(
-            f"{len(found) - len(runs)} of {len(found)} runs are missing: `measure run` makes them."
-        )
+        warnings.append(f"{len(found) - len(runs)} of {len(found)} runs are missing: `measure run` makes them.")
     return Outcome(runs, (), len(runs), tuple(warnings))
 
 
@@ -152,9 +150,7 @@ def _plan(
     begin: Callable[[], None] = lambda: None,
 ) -> Plan:
     try:
-        return make_plan(
-            campaign, document, lambda message: console.print(message, style="dim"), target, begin
-        )
+        return make_plan(campaign, document, lambda message: console.print(message, style="dim"), target, begin)
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
 

@@ -67,9 +67,7 @@ class SignatureTable:
             np.zeros((entries, dimensions)), np.full(entries, -1, np.int64), np.zeros(entries, np.int64),
             np.zeros(entries, np.int64), np.zeros(STATE_FIELDS, np.int64), np.zeros(dimensions),
         )  # fmt: skip
-        self.rules = Rules(
-            float(threshold), 1.0 if base == "L" else 2.0, when_full == "closest", update == "mean"
-        )
+        self.rules = Rules(float(threshold), 1.0 if base == "L" else 2.0, when_full == "closest", update == "mean")
 
     @property
     def phases(self) -> int:

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
               help="Base of the threshold: the interval's length, or the largest possible distance.")  # fmt: skip
 @click.option("--dimensions", default=32, show_default=True, type=click.IntRange(1, 65536),
               help="Entries of a signature.")  # fmt: skip
-@click.option(
-    "--entries", default=1024, show_default=True, type=click.IntRange(1), help="Phases in the table."
-)
+@click.option("--entries", default=1024, show_default=True, type=click.IntRange(1), help="Phases in the table.")
 @click.option("--when-full", type=click.Choice(["oldest", "closest"]), default="oldest", show_default=True,
               help="A full table forgets the phase met longest ago, or takes no new ones.")  # fmt: skip
 @click.option("--update", type=click.Choice(["sample", "mean", "never"]), default="sample", show_default=True,
@@ -50,12 +48,8 @@ if TYPE_CHECKING:
               help="Do not predict: emulate a part, go back, and simulate what was new in it.")  # fmt: skip
 @click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
               help="Run the program twice: find the phases first, then simulate each at least N times.")  # fmt: skip
-@click.option(
-    "--validate", is_flag=True, help="Simulate everything, too, and show the deviation of the estimates."
-)
-@click.option(
-    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
-)
+@click.option("--validate", is_flag=True, help="Simulate everything, too, and show the deviation of the estimates.")
+@click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @guest_options
 @click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
 @click.option("--gdb-port", default=0, type=click.IntRange(0, 65535), metavar="PORT",
@@ -113,9 +107,7 @@ def cycleclose(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if roll_back and samples:
-        raise click.UsageError(
-            "--roll-back and --twice both leave nothing unsampled: give one of them"
-        )
+        raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     settings = Settings(
         length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]

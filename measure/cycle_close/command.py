@@ -183,9 +183,7 @@ def run_cycleclose(
     return skipped, traced.ending
 
 
-def _traced(
-    job: Job, elf: Path, config: MachineConfig, settings: Settings, console: Console, gdb_port: int
-) -> Traced:
+def _traced(job: Job, elf: Path, config: MachineConfig, settings: Settings, console: Console, gdb_port: int) -> Traced:
     """Trace the program, and show the trace as it grows."""
     if console.is_terminal:
         with Watch(console, gdb_port=gdb_port) as watch:
@@ -193,10 +191,7 @@ def _traced(
     last: list[Interval] = []
 
     def describe() -> str:
-        where = (
-            f": interval {one.number:,}, {one.end_instructions / 1e6:,.1f} M instructions"
-            for one in last[-1:]
-        )
+        where = (f": interval {one.number:,}, {one.end_instructions / 1e6:,.1f} M instructions" for one in last[-1:])
         return "tracing" + "".join(where)
 
     def show(interval: Interval) -> None:
@@ -273,9 +268,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
             "speedup": full.seconds / traced.seconds,
             "metrics": {
                 row["metric"]: {
-                    name: None if np.isnan(value) else float(value)
-                    for name, value in row.items()
-                    if name != "metric"
+                    name: None if np.isnan(value) else float(value) for name, value in row.items() if name != "metric"
                 }
                 for row in compared.to_dict("records")
             },

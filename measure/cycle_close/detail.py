@@ -33,9 +33,7 @@ class DetailedRun:
         self._shortest = settings.interval_instructions
         self._simulated_until = 0  # [instructions]
         branches, references = settings.warm_branches, settings.warm_references
-        self._window = _INSTRUCTIONS_A_REFERENCE * (
-            branches if self._exact_lines else max(references, branches)
-        )
+        self._window = _INSTRUCTIONS_A_REFERENCE * (branches if self._exact_lines else max(references, branches))
 
     def advance(self, instructions: int) -> None:
         """Emulate up to ``instructions``."""

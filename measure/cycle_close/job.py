@@ -61,9 +61,7 @@ def machine_for(job: Job, elf: Path) -> Machine:
 
     stdin = job.stdin.read_bytes() if job.stdin is not None else b""
     guest = job.guest
-    files = VirtualFiles(
-        root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=stdin, seed=job.seed
-    )
+    files = VirtualFiles(root=guest.root, mapped=guest.mapped, writable=guest.writable, stdin=stdin, seed=job.seed)
     # The name of a compiled C program, which lies on the guest's stack, would contain the cache directory's path.
     program = elf.read_bytes() if job.program.suffix == ".c" else elf
     return Machine(

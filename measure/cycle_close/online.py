@@ -23,9 +23,7 @@ class OnlinePhases:
     range of waiting, 0 if waiting is not looked at.
     """
 
-    def __init__(
-        self, table: SignatureTable, predictor: Predictor, waits: WaitModel, wait_step: float
-    ) -> None:
+    def __init__(self, table: SignatureTable, predictor: Predictor, waits: WaitModel, wait_step: float) -> None:
         self.table = table
         self.schedule = SampleSchedule()
         self.waits = waits
@@ -60,9 +58,7 @@ class OnlinePhases:
         if found.state[0] < n:  # blocks were discovered in the last interval
             self._signatures.extend(facts)
             classify_interval(self._online, self._written, found)
-        return Found(
-            found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.state
-        )
+        return Found(found.signatures[:n], found.waits[:n], found.keys[:n], found.distances[:n], found.state)
 
     @property
     def _online(self) -> Online:

@@ -78,9 +78,7 @@ def add_wait(waits: Waits, end: int, reuse_times: NDArray[np.int64]) -> float:
 
 
 @kernel
-def add_waits(
-    waits: Waits, ends: NDArray[np.int64], reuse_times: NDArray[np.int64], out: NDArray[np.float64]
-) -> None:
+def add_waits(waits: Waits, ends: NDArray[np.int64], reuse_times: NDArray[np.int64], out: NDArray[np.float64]) -> None:
     """`add_wait` of the next intervals: ``ends``, (n,), ``reuse_times``, (n, bins), their waiting ``out``, (n,)."""
     for row in range(len(ends)):
         out[row] = add_wait(waits, ends[row], reuse_times[row : row + 1])
@@ -122,9 +120,7 @@ def add_evictions(
                 at -= 1
             was = fills[at]
             if at < done:
-                was += (fills[at + 1] - was) * min(
-                    max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0
-                )
+                was += (fills[at + 1] - was) * min(max(moment - ends[at], 0.0) / (ends[at + 1] - ends[at]), 1.0)
             before[bin_] = (old - max(was - lines, 0.0)) / lines if moment < begin else 0.0
         never = float(reuse_times[row, bins - 1])
         for _ in range(50):

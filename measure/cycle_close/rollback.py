@@ -92,15 +92,9 @@ class RollBackTracer:
                 else:
                     category = Category.MATCHED
                     with_waits = self.settings.wait_step > 0
-                    sample = (
-                        self._samples.estimate(shares[place], wait)
-                        if with_waits
-                        else self._of_phase[match.phase]
-                    )
+                    sample = self._samples.estimate(shares[place], wait) if with_waits else self._of_phase[match.phase]
                 events = with_static_events(sample.events_each * (end - begin), static[place])
-                yield Interval(
-                    number + place, begin, end, match.phase, category, sample.number, match.distance, events
-                )
+                yield Interval(number + place, begin, end, match.phase, category, sample.number, match.distance, events)
             number += len(found)
 
     def reestimated(self, intervals: list[Interval]) -> list[Interval]:

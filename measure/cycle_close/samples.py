@@ -108,9 +108,7 @@ class Samples:
         least = _LEAST * self._events[places].min(axis=1)
         return np.maximum(events, least), self._numbers[places[:, 0]]
 
-    def typical(
-        self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int
-    ) -> NDArray[np.int64]:
+    def typical(self, shares: NDArray[np.float64], waits: NDArray[np.float64], at_most: int) -> NDArray[np.int64]:
         """Indices of the intervals, (k,) ascending, that would be good samples for all of them.
 
         ``shares``: (n, d) signatures; ``waits``: (n,). k-medoids, by the distance that `estimate` uses.

@@ -49,9 +49,7 @@ class SamplingConfiguration(StrictModel):
     )
     base: Literal["L", "2L"] = Field("2L", description="The interval's length, or twice it. Default: 2L")
     entries: int = Field(1024, ge=1, description="Phases in the table. Default: 1024")
-    when_full: Literal["oldest", "closest"] = Field(
-        "oldest", description="What a full table does. Default: oldest"
-    )
+    when_full: Literal["oldest", "closest"] = Field("oldest", description="What a full table does. Default: oldest")
     update: Literal["sample", "mean", "never"] = Field(
         "sample", description="What a phase's signature becomes. Default: sample"
     )
@@ -67,9 +65,7 @@ class SamplingConfiguration(StrictModel):
     warm_references: Count = Field(
         50_000, ge=0, description="Memory references that warm up before a sample. Default: 50k"
     )
-    warm_branches: Count = Field(
-        50_000, ge=0, description="Branches that warm up before a sample. Default: 50k"
-    )
+    warm_branches: Count = Field(50_000, ge=0, description="Branches that warm up before a sample. Default: 50k")
     wait_step: float = Field(
         0.0,
         ge=0,
@@ -198,9 +194,7 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
     return replace(plan, specs=tuple(specs), keys=content_keys(specs))
 
 
-def _settings(
-    configurations: dict[str, SamplingConfiguration], variant: str
-) -> tuple[tuple[str, Any], ...]:
+def _settings(configurations: dict[str, SamplingConfiguration], variant: str) -> tuple[tuple[str, Any], ...]:
     if variant == BASELINE:
         return (("everything", True),)
     return tuple(sorted(configurations[variant].model_dump(exclude={"every"}).items()))
@@ -265,9 +259,7 @@ def common_intervals(
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """The intervals that all traces have; the k-th trace of ``mine`` lacks the first ``skipped[k]``."""
     begin = max(skipped)
-    end = min(
-        *(len(one) for one in full), *(skip + len(one) for skip, one in zip(skipped, mine, strict=True))
-    )
+    end = min(*(len(one) for one in full), *(skip + len(one) for skip, one in zip(skipped, mine, strict=True)))
     return [one[begin:end] for one in full], [
         one[begin - skip : end - skip] for skip, one in zip(skipped, mine, strict=True)
     ]
@@ -326,6 +318,7 @@ def summary_of(check: SamplingCheck, results: Sequence[SamplingResult], outcome:
 
 def _perturbation(found: Perturbation) -> dict[str, Any]:
     """A perturbation as plain JSON types, nan as null."""
+
     def finite(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None
 

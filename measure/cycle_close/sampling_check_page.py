@@ -64,9 +64,7 @@ def swept(check: SamplingCheck, results: Sequence[SamplingResult]) -> list[str]:
         name, last = setting.replace("_", " "), check.sweep[setting][-1]
         inner, both = found["inner"], found["both"]
         if inner is None:
-            sentences.append(
-                f"{name}: at {last}, the last value tried, not shown to be equivalent within a run."
-            )
+            sentences.append(f"{name}: at {last}, the last value tried, not shown to be equivalent within a run.")
             continue
         across = "not even at the last value" if both is None else f"from {both} on"
         sentences.append(f"{name}: equivalent within a run from {inner} on; across runs, too, {across}.")
@@ -88,9 +86,7 @@ def print_check(console: Console, check: SamplingCheck, results: Sequence[Sampli
     from rich.table import Table
 
     styles = {"perturbed": "bold red", "equivalent": "bold green", "inconclusive": "bold yellow"}
-    table = Table(
-        title=f"{check.name}: sampling against {check.baselines} full simulations", title_justify="left"
-    )
+    table = Table(title=f"{check.name}: sampling against {check.baselines} full simulations", title_justify="left")
     for heading in ("configuration", "verdict", "simulated", "speed-up", "within a run", "across runs"):
         table.add_column(heading, justify="right" if heading in ("simulated", "speed-up") else "left")
     for one in results:

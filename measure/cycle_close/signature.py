@@ -86,9 +86,7 @@ class SignatureMaker:
 
         self.extend(facts)
         out = np.zeros((len(intervals), self.dimensions), np.int64)
-        fill_signatures(
-            intervals.starts, intervals.blocks, intervals.executions, self.entries, self.lengths, out
-        )
+        fill_signatures(intervals.starts, intervals.blocks, intervals.executions, self.entries, self.lengths, out)
         return out
 
     def extend(self, facts: BlockFacts) -> None:

@@ -79,9 +79,7 @@ def distance(row: Doubles, share: Doubles, enough: float) -> float:
     return apart
 
 
-def manhattan(
-    signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def manhattan(signatures: NDArray[np.float64], used: int, signature: NDArray[np.int64]) -> NDArray[np.float64]:
     """Distance of ``signature``, divided by its sum, from each of the first ``used`` rows."""
     out = np.zeros(used)
     fill_distances(signatures, signature, out)

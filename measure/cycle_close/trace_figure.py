@@ -32,9 +32,7 @@ def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str
     shown = [m for m in (*RATES, ENERGY) if m in estimated and estimated[m].notna().any()]
     shown.sort(key=lambda metric: list(_LABELS).index(metric))
     n, height = len(shown), _TOP + len(shown) * (_ROW + _GAP) + _PHASES + _BOTTOM
-    figure, axes = new_figure(
-        _WIDTH, height, n + 1, layout=None, sharex=True, height_ratios=[_ROW] * n + [_PHASES]
-    )
+    figure, axes = new_figure(_WIDTH, height, n + 1, layout=None, sharex=True, height_ratios=[_ROW] * n + [_PHASES])
     figure.subplots_adjust(
         left=_LEFT / _WIDTH, right=1 - _RIGHT / _WIDTH, top=1 - _TOP / height, bottom=_BOTTOM / height,
         hspace=_GAP * (n + 1) / (n * _ROW + _PHASES),

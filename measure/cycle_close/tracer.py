@@ -131,17 +131,13 @@ class Tracer:
         stepwise: bool = False,
     ) -> None:  # fmt: skip
         if settings.interval_instructions < 1000:
-            raise ValueError(
-                f"intervals of {settings.interval_instructions} instructions, expected at least 1000"
-            )
+            raise ValueError(f"intervals of {settings.interval_instructions} instructions, expected at least 1000")
         self.machine = machine
         self.core = core
         self.settings = settings
         self._waits = WaitModel(core.config)
         self.table = table_for(settings)
-        self._phases = OnlinePhases(
-            self.table, predictor_named(settings.predictor), self._waits, settings.wait_step
-        )
+        self._phases = OnlinePhases(self.table, predictor_named(settings.predictor), self._waits, settings.wait_step)
         self._static = StaticEventCounter()
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
@@ -233,9 +229,7 @@ class Tracer:
         self._features.add(shares, found.waits, static)
         self._code.add(begin, ran)
         sample = self._sampled(number, int(ran.ends[0]) - begin, found, shares[0], counted)
-        rows = zip(
-            ran.ends.tolist(), (found.keys // BUCKETS).tolist(), found.distances.tolist(), strict=True
-        )
+        rows = zip(ran.ends.tolist(), (found.keys // BUCKETS).tolist(), found.distances.tolist(), strict=True)
         for row, (end, phase, distance) in enumerate(rows):
             place = number + row, begin, end, phase
             instructions, begin = end - begin, end
@@ -246,9 +240,7 @@ class Tracer:
             if sample is None and self._deferred:
                 yield Interval(*place, category, -1, distance, self._unknown)
                 continue
-            estimate = sample or self._estimate(
-                phase, found.signatures[row], shares[row], float(found.waits[row])
-            )
+            estimate = sample or self._estimate(phase, found.signatures[row], shares[row], float(found.waits[row]))
             if estimate is None:
                 yield Interval(*place, category, -1, distance, self._unknown)
                 continue
@@ -352,7 +344,13 @@ def reestimate(
         one
         if one.category is Category.SIMULATED or one.category in keep
         else Interval(
-            one.number, one.begin_instructions, one.end_instructions, one.phase, one.category, source, one.distance,
+            one.number,
+            one.begin_instructions,
+            one.end_instructions,
+            one.phase,
+            one.category,
+            source,
+            one.distance,
             each,
         )
         for one, each, source in zip(intervals, events, sources.tolist(), strict=True)

@@ -102,15 +102,11 @@ class Watch:
         text = self.describe(machine, interval, config)
         key = self._keys.pressed()
         if key in ("p", " "):
-            self._live.update(
-                f"{text}\npaused: any key continues, g attaches gdb, q ends the trace", refresh=True
-            )
+            self._live.update(f"{text}\npaused: any key continues, g attaches gdb, q ends the trace", refresh=True)
             key = self._keys.pressed(wait=True)
         if key == "g" and self._debugger is None:
             key = self._wait_for_gdb(machine, text)
-        what = (
-            "gdb is attached: Ctrl-C in gdb stops the program" if self._debugger else "p pauses, g attaches gdb"
-        )
+        what = "gdb is attached: Ctrl-C in gdb stops the program" if self._debugger else "p pauses, g attaches gdb"
         self._live.update(f"{text}\n{self._problem}{what}, q ends the trace")
         return key != "q"
 
@@ -130,9 +126,7 @@ class Watch:
         try:
             with Listener(self._gdb_port) as listener:
                 command = f"gdb-multiarch -ex 'target remote {LOOPBACK}:{listener.port}'"
-                self._live.update(
-                    f"{text}\npaused, waiting for gdb: {command}; any key continues", refresh=True
-                )
+                self._live.update(f"{text}\npaused, waiting for gdb: {command}; any key continues", refresh=True)
                 connection = listener.accept(self._keys.descriptor)
         except EmulatorError as error:
             self._problem = f"{error}\n"

@@ -54,9 +54,7 @@ class _SeveralFiles(click.Command):
 @click.option("--align/--no-align", default=True, show_default=True,
               help="Compare across aligned runs (outer perturbation), too.")  # fmt: skip
 @click.option("--metrics", metavar="A,B,...", help="Compare these only. Default: all that every trace has.")
-@click.option(
-    "--format", "format_", type=click.Choice(_FORMATS), help="Default: recognised by each file's content."
-)
+@click.option("--format", "format_", type=click.Choice(_FORMATS), help="Default: recognised by each file's content.")
 @click.option("--delta", default=0.2, show_default=True, type=click.FloatRange(0, min_open=True),
               help="The change of z = atanh(rho) that still counts as none.")  # fmt: skip
 @click.option("--alpha", default=0.05, show_default=True,

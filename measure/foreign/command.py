@@ -33,9 +33,7 @@ def run_perturb(
     paths = [path for pattern in baseline for path in matching(pattern)]
     with Status(console, "reading traces") as status:
         gathered = gather(paths, grouped(runs), metrics=metrics, format=format)
-        data = compare(
-            gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}")
-        )
+        data = compare(gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}"))
         text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")

@@ -108,9 +108,7 @@ def summary_of(data: ReportData, gathered: Gathered) -> dict[str, Any]:
     document = summary(data, Outcome((), (), 0, ()))
     document["runs"] = {"done": len(gathered.traces), "reused": 0, "failed": 0}
     document["files"] = {
-        group: [
-            {"path": str(trace.path), "format": trace.format, "records": trace.n_records} for trace in traces
-        ]
+        group: [{"path": str(trace.path), "format": trace.format, "records": trace.n_records} for trace in traces]
         for group, traces in (("baseline", gathered.baseline_traces), *gathered.variant_traces.items())
     }
     document["warnings"] = list(gathered.warnings)
@@ -184,6 +182,7 @@ def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[st
 
 def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ...]:
     """Pairs of name and text: files, formats, units, levels and software versions."""
+
     def installed(name: str) -> str:
         try:
             return f"{name} {version(name)}"

@@ -90,9 +90,7 @@ def gather(
     seen: set[Path] = set()
     for path in (*baseline, *(path for paths in runs.values() for path in paths)):
         if path.resolve() in seen:
-            raise TraceFileError(
-                f"{path} is given twice: expected each run's trace once, as baseline or as run"
-            )
+            raise TraceFileError(f"{path} is given twice: expected each run's trace once, as baseline or as run")
         seen.add(path.resolve())
     if len(baseline) < 2:
         raise TraceFileError(
@@ -174,9 +172,9 @@ def _common(
         for metric in union:
             if metric not in every:
                 count = sum(metric in have[id(trace)] for trace in everything)
-                warnings[
-                    f"{metric} was measured in {count} of {len(everything)} traces only: it is not compared."
-                ] = None
+                warnings[f"{metric} was measured in {count} of {len(everything)} traces only: it is not compared."] = (
+                    None
+                )
     chosen = tuple(asked) if asked else tuple(m for m in before[0].metrics if m in every)
     chosen = tuple(dict.fromkeys(chosen))
     if len(chosen) < 2:

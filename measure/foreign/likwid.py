@@ -24,9 +24,7 @@ from measure.foreign.trace import (
     whole_until,
 )
 
-HEADER = re.compile(
-    r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE
-)
+HEADER = re.compile(r"^#?\s*GID\s*[|,]\s*(?P<kind>Metrics|Event)s?Count\s*[|,]\s*CpuCount\s*[|,]", re.IGNORECASE)
 _LINE = re.compile(r"^\s*\d+[\s,|]+\d+[\s,|]+\d+[\s,|]+\d+(\.\d*)?(e[-+]?\d+)?[\s,|]", re.IGNORECASE)
 _FIXED = 4  # columns before the metrics
 
@@ -63,9 +61,7 @@ def read_likwid(path: Path) -> ForeignTrace:
                 f"expected {len(names)} metrics as the header says and a value for each thread; is the line whole?"
             )
         if group not in ("", fields[0]):
-            raise TraceFileError(
-                f"{path}:{at}: got group {fields[0]}, expected {group} as before: give it a file"
-            )
+            raise TraceFileError(f"{path}:{at}: got group {fields[0]}, expected {group} as before: give it a file")
         group = fields[0]
         times.append(number(fields[3], path, at, "time"))
         row = [number(text, path, at, names[n // threads]) for n, text in enumerate(fields[_FIXED:])]

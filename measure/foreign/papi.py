@@ -47,9 +47,7 @@ def read_papi(path: Path) -> ForeignTrace:
                 f"{path}: threads or ranks of {len(sequence)} and {len(records)} records whose regions differ "
                 "cannot be added up: expected the same regions in the same order; give one rank's file"
             )
-    metrics = tuple(
-        dict.fromkeys(event for records in everything for _, events in records for event in events)
-    )
+    metrics = tuple(dict.fromkeys(event for records in everything for _, events in records for event in events))
     missing = float("nan")
     values = np.sum(
         [[[events.get(m, missing) for m in metrics] for _, events in records] for records in everything],
@@ -74,14 +72,10 @@ def _threads(path: Path) -> Iterator[dict[int, Records]]:
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise TraceFileError(
-            f"{path}:{error.lineno}: {error.msg}: expected JSON; is the file whole?"
-        ) from None
+        raise TraceFileError(f"{path}:{error.lineno}: {error.msg}: expected JSON; is the file whole?") from None
     threads = document.get("threads") if isinstance(document, dict) else None
     if not isinstance(threads, dict):
-        raise TraceFileError(
-            f"{path}: no object `threads`: expected the output of PAPI's high-level API, version 6 on"
-        )
+        raise TraceFileError(f"{path}: no object `threads`: expected the output of PAPI's high-level API, version 6 on")
     instant = {
         name
         for name, definition in (document.get("event_definitions") or {}).items()
@@ -110,9 +104,7 @@ def _level(region: dict[str, Any], regions: dict[str, Any], where: str) -> int:
     while parent != "-1":
         level += 1
         if parent not in regions or level > len(regions):
-            raise TraceFileError(
-                f"{where}: parent_region_id: got {parent!r}, expected the number of another region"
-            )
+            raise TraceFileError(f"{where}: parent_region_id: got {parent!r}, expected the number of another region")
         parent = str(regions[parent].get("parent_region_id", "-1"))
     return level
 
@@ -138,8 +130,7 @@ def _records(region: dict[str, Any], instant: set[str], where: str) -> Records:
     if len(lengths) != 1:
         raise TraceFileError(f"{where}: got events read {sorted(lengths)} times, expected all equally often")
     return [
-        (str(region["name"]), {event: column[n] for event, column in columns.items()})
-        for n in range(lengths.pop())
+        (str(region["name"]), {event: column[n] for event, column in columns.items()}) for n in range(lengths.pop())
     ]
 
 

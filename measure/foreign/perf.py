@@ -76,9 +76,7 @@ class _Counts:
         metrics = tuple(dict.fromkeys(event for _, event in self.counts))
         times = tuple(self.times)
         missing = float("nan")
-        values = np.array(
-            [[self.counts.get((time, m), missing) for m in metrics] for time in times], np.float64
-        )
+        values = np.array([[self.counts.get((time, m), missing) for m in metrics] for time in times], np.float64)
         never = [m for n, m in enumerate(metrics) if np.isnan(values[:, n]).all()]
         warnings = tuple(f"{m} is {self.unmeasured.get(m, 'not there')} in every interval." for m in never)
         whole = whole_until(times)
@@ -135,11 +133,7 @@ def _joined(fields: list[str], separator: str) -> list[str]:
 def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator: str) -> None:
     """Parse a line without its time: [where [, CPUs]], count, unit, event [, control group], run time, percent, ..."""
     end = next(
-        (
-            n
-            for n in range(3, len(fields) - 1)
-            if _RUN_TIME.match(fields[n]) and _PERCENT.match(fields[n + 1])
-        ),
+        (n for n in range(3, len(fields) - 1) if _RUN_TIME.match(fields[n]) and _PERCENT.match(fields[n + 1])),
         None,
     )
     if end is None:
@@ -151,9 +145,7 @@ def _add_line(read: _Counts, at: int, time: float, fields: list[str], separator:
         )
     begin = next((n for n in (0, 1, 2) if n <= end - 3 and _is_count_before_unit(fields, n, end)), None)
     if begin is None:
-        raise TraceFileError(
-            f"{read.path}:{at}: got {fields[0]!r}, expected a count or {' or '.join(NOT_A_COUNT)}"
-        )
+        raise TraceFileError(f"{read.path}:{at}: got {fields[0]!r}, expected a count or {' or '.join(NOT_A_COUNT)}")
     text, unit, event = fields[begin : begin + 3]
     group = fields[begin + 3 : end]
     if not event:

@@ -83,9 +83,7 @@ def read_parquet(path: Path) -> ForeignTrace:
     columns = [table.column(heading).cast("float64", safe=False).to_numpy() for heading in chosen]
     for heading, column in zip(chosen, columns, strict=True):
         if np.isinf(column).any():
-            raise TraceFileError(
-                f"{path}: column {heading!r}: row {int(np.isinf(column).argmax())} is infinite"
-            )
+            raise TraceFileError(f"{path}: column {heading!r}: row {int(np.isinf(column).argmax())} is infinite")
     named = [name_and_unit(heading) for heading in chosen]
     units = {name: unit for name, unit in named if unit}
     values = np.column_stack(columns)
@@ -111,9 +109,7 @@ def _check_headings(headings: Sequence[str], where: str) -> None:
     metrics = [name_and_unit(heading)[0] for heading in headings if not is_boundary(heading)]
     twice = sorted({name for name in metrics if metrics.count(name) > 1})
     if twice:
-        raise TraceFileError(
-            f"{where}: {', '.join(twice)} named more than once: expected one column a metric"
-        )
+        raise TraceFileError(f"{where}: {', '.join(twice)} named more than once: expected one column a metric")
     if not metrics:
         raise TraceFileError(
             f"{where}: no column holds a metric (got {', '.join(headings) or 'none'}): expected names of metrics"

@@ -69,8 +69,7 @@ def read_text(path: Path) -> str:
         raise TraceFileError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise TraceFileError(
-            f"{path} is neither text (byte {error.start} is no UTF-8) nor Parquet: expected a trace of a known "
-            "format"
+            f"{path} is neither text (byte {error.start} is no UTF-8) nor Parquet: expected a trace of a known format"
         ) from None
 
 

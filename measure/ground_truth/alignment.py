@@ -54,9 +54,7 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
     ):  # fmt: skip
         means = part[_ERRORS].mean()
         errors.append(
-            AlignmentError(
-                str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist()
-            )
+            AlignmentError(str(group), str(algorithm), str(channels), len(part), *means.astype(float).tolist())
         )
     # The channels are chosen on some pairs and judged on others with another reference; both have all groups.
     training = _interleaved(reference, by_group, curve)[:PAIRS_PER_CHOICE]
@@ -128,14 +126,7 @@ def _first_runs(runs: Sequence[Run], group: str, most: int) -> list[Run]:
     return [run for run in runs if run.spec.variant == group][:most]
 
 
-def _interleaved(
-    reference: Run, groups: dict[str, list[Run]], curve: EventCurve
-) -> list[tuple[Run, Run, EventCurve]]:
+def _interleaved(reference: Run, groups: dict[str, list[Run]], curve: EventCurve) -> list[tuple[Run, Run, EventCurve]]:
     """Pairs taken in turn: the first run of each group, then the second of each, and so on."""
     longest = max(len(members) for members in groups.values())
-    return [
-        (reference, members[n], curve)
-        for n in range(longest)
-        for members in groups.values()
-        if n < len(members)
-    ]
+    return [(reference, members[n], curve) for n in range(longest) for members in groups.values() if n < len(members)]

@@ -41,9 +41,7 @@ _JSON_KEYS = {"reference_events": "anchors"}
 """Keys of summary.json that differ from the names of `GroundTruth`'s fields."""
 
 
-def assess(
-    prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], None] = lambda what: None
-) -> GroundTruth:
+def assess(prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], None] = lambda what: None) -> GroundTruth:
     """The ground truth that the ``runs`` of ``prepared`` show.
 
     Raises `MeasureError` with fewer than two baselines or without an instrumented run.
@@ -78,8 +76,7 @@ def assess(
     some = [*baselines[:RUNS_READ], *(run for run in instrumented if run.spec.replicate < RUNS_READ)]
     errors = transfer_error(some, calibration, tuple(campaign.software_metrics), exact)
     sources = tuple(
-        MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric])
-        for metric in campaign.software_metrics
+        MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric]) for metric in campaign.software_metrics
     )
     progress("ground truth: errors of alignments")
     alignment = assess_alignment(baselines, instrumented, calibration.curve)
@@ -120,8 +117,7 @@ def with_ground_truth(
     )  # fmt: skip
     campaign, exact = prepared.plan.campaign, frozenset(prepared.exact)
     software = [
-        software_column(first, metric, prepared.calibration, metric in exact)
-        for metric in campaign.software_metrics
+        software_column(first, metric, prepared.calibration, metric in exact) for metric in campaign.software_metrics
     ]
     values = np.column_stack([first.trace.columns(campaign.hardware_metrics), *software])
     names = (*campaign.hardware_metrics, *campaign.software_metrics)
@@ -144,9 +140,7 @@ def _software(
     levels: dict[str, Any] = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
     all_pairs = inner_perturbation(before, after, concerning=metrics, **levels)
     h = len(hardware)
-    hardware_pairs = inner_perturbation(
-        [_first(one, h) for one in before], [_first(one, h) for one in after], **levels
-    )
+    hardware_pairs = inner_perturbation([_first(one, h) for one in before], [_first(one, h) for one in after], **levels)
     return SoftwareTruth(name, metrics, hardware_pairs, all_pairs)
 
 
@@ -192,14 +186,10 @@ def _software_findings(software: Sequence[SoftwareTruth], sources: Sequence[Metr
     if inconclusive:
         findings.append(f"Pairs with software metrics are undecided in {', '.join(inconclusive)}: add runs.")
     both = [
-        one.variant
-        for one in software
-        if one.software.verdict == "perturbed" and one.hardware.verdict == "perturbed"
+        one.variant for one in software if one.software.verdict == "perturbed" and one.hardware.verdict == "perturbed"
     ]
     if both:
-        findings.append(
-            f"Both hardware pairs and pairs with software metrics are perturbed in {', '.join(both)}."
-        )
+        findings.append(f"Both hardware pairs and pairs with software metrics are perturbed in {', '.join(both)}.")
     without = [source for source in sources if source.why_not]
     if without:
         findings.append(
@@ -259,9 +249,7 @@ def _control_findings(checked: Sequence[Control]) -> list[str]:
     return [f"Control: counter and probe agree in every record{exception} for {named} ({events:,} events)."]
 
 
-def _reference_event_findings(
-    prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]
-) -> list[str]:
+def _reference_event_findings(prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]) -> list[str]:
     """Warnings that true positions are rough or not to be trusted."""
     calibration = prepared.calibration
     findings = []

@@ -114,9 +114,7 @@ def load_prepared(directory: Path, plan: Plan) -> Prepared | None:
         saved = json.loads(path.read_text(encoding="utf-8"))
         if saved["format"] not in _FORMATS:
             raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
-        specs = tuple(
-            RunSpec.from_json(spec) for spec in saved["sampler"]
-        )
+        specs = tuple(RunSpec.from_json(spec) for spec in saved["sampler"])
         return Prepared(
             plan, specs, tuple(saved["sampler_keys"]), saved["sampler_why_not"],
             load_calibration(directory / saved["calibration"]), tuple(saved["exact"]), saved["refused"],
@@ -156,4 +154,3 @@ def _everything(campaign: Campaign) -> Campaign:
         "replicates": 1,
     }
     return campaign.model_copy(update=changes)
-

@@ -120,9 +120,7 @@ def find_metric_probes(campaign: Campaign, plain: RunSpec, calibration: Calibrat
             refused.pop(metric, None)
         else:
             del named[metric]
-            refused.setdefault(
-                metric, f"its probe counts {probed:,} events, its counter {counted:,}"
-            )
+            refused.setdefault(metric, f"its probe counts {probed:,} events, its counter {counted:,}")
     return MetricProbes(named, refused)
 
 
@@ -136,11 +134,7 @@ def _symbolic_probe(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[
     def place(address: int, is_function: bool) -> tuple[str, int]:
         for symbol in image.symbols:
             end = symbol.address + max(symbol.size_bytes, 1)
-            if (
-                symbol.is_function == is_function
-                and symbol.address <= address < end
-                and symbol.name in unique
-            ):
+            if symbol.is_function == is_function and symbol.address <= address < end and symbol.name in unique:
                 return symbol.name, address - symbol.address
         raise LookupError(f"address {address:#x} lies in no symbol with a unique name")
 

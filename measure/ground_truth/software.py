@@ -60,9 +60,7 @@ def controls(runs: Sequence[Run]) -> tuple[Control, ...]:
                 counted = run.trace.values[:, run.trace.metrics.index(name)]
                 probed = run.trace.values[:, run.trace.metrics.index(f"{PROBE}{name}")]
                 gap = probed - counted
-                found.setdefault(name, []).append(
-                    (int(counted.sum()), int(gap.sum()), int(np.abs(gap).max(initial=0)))
-                )
+                found.setdefault(name, []).append((int(counted.sum()), int(gap.sum()), int(np.abs(gap).max(initial=0))))
     return tuple(
         Control(
             name,

@@ -133,8 +133,7 @@ def _result(finished: Finished) -> Result:
     plan = finished.result.plan
     compared = {BASELINE, *plan.campaign.variant_sets()}
     failures = tuple(
-        f"{failure.spec.variant}/{failure.spec.replicate}: {failure.reason}"
-        for failure in finished.outcome.failures
+        f"{failure.spec.variant}/{failure.spec.replicate}: {failure.reason}" for failure in finished.outcome.failures
     )
     sums = {
         name: "bytes" if metric.event == "alloc_bytes" else f"sum of {metric.add}"

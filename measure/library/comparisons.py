@@ -200,8 +200,7 @@ def compare(
     groups = dict(runs) if isinstance(runs, Mapping) else {DEFAULT_VARIANT: runs}
     before = [_trace(frame, f"baseline[{n}]") for n, frame in enumerate(baseline)]
     after = {
-        str(name): [_trace(frame, f"{name}[{n}]") for n, frame in enumerate(frames)]
-        for name, frames in groups.items()
+        str(name): [_trace(frame, f"{name}[{n}]") for n, frame in enumerate(frames)] for name, frames in groups.items()
     }
     gathered = gather_traces(before, after, metrics=metrics)
     return Comparison(compare_gathered(gathered, Levels(delta, alpha, seed, align), title))
@@ -225,9 +224,7 @@ def _trace(frame: Any, name: str) -> ForeignTrace:
     for n in chosen:
         column = frame.iloc[:, n]
         if not pd.api.types.is_numeric_dtype(column):
-            raise TraceFileError(
-                f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers"
-            )
+            raise TraceFileError(f"{name}: column {headings[n]!r}: got values of type {column.dtype}, expected numbers")
         columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
     values = np.column_stack(columns) if columns else np.zeros((len(frame), 0))
     if np.isinf(values).any():

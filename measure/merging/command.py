@@ -94,9 +94,7 @@ def _verdicts(directory: Path) -> dict[str, str]:
 def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) -> None:
     """Print each metric's run, the quality of that run's alignment, and the warnings; fits 80 columns."""
     trace = merged.baseline.trace
-    title = (
-        f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
-    )
+    title = f"{len(merged.metrics)} metrics on the {trace.n_records:,} records of {merged.metadata()['baseline']}"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("metric", "run"):
         table.add_column(heading, overflow="fold")
@@ -105,9 +103,7 @@ def print_merged(console: Console, merged: Merged, warnings: tuple[str, ...]) ->
         table.add_column(heading, justify="right", no_wrap=True)
     for source in merged.sources:
         if source.run is None:
-            table.add_row(
-                escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", ""
-            )
+            table.add_row(escape(source.metric), merged.metadata()["baseline"], "", f"{source.total:,}", "", "", "")
             continue
         aligned = merged.runs[source.run]
         cost = "" if aligned.align == "progress" else f"{aligned.cost:.3g}"

@@ -112,9 +112,7 @@ class Merged:
             for n, aligned in enumerate(self.runs)
             if self.verdict_of(aligned) == "perturbed"
         ]
-        stretched = [
-            self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)
-        ]
+        stretched = [self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)]
         silent = [source.metric for source in self.sources if not source.total]
         nothing = [f"{', '.join(silent)} counted no event: nothing can be said about it"] if silent else []
         return (*nothing, *perturbed, *stretched)
@@ -197,9 +195,7 @@ def merge_runs(
     baseline_metrics = set(_metrics(baseline))
     candidates = [run for run in runs if set(_metrics(run)) - baseline_metrics]
     if not candidates:
-        raise MergeError(
-            f"none of the {len(runs)} runs has a metric that {_name(baseline)} lacks: nothing to merge"
-        )
+        raise MergeError(f"none of the {len(runs)} runs has a metric that {_name(baseline)} lacks: nothing to merge")
     aligned = [
         align_run(
             baseline,
@@ -258,9 +254,7 @@ def align_run(
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost = float("nan")
     if align == "dtw":
-        alignment = align_normalised(
-            first, second, method=method, band=band, step_penalty=step_penalty * len(names)
-        )
+        alignment = align_normalised(first, second, method=method, band=band, step_penalty=step_penalty * len(names))
         spread, cost = spread_of_path(alignment.path), alignment.cost
     else:
         spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
@@ -315,9 +309,7 @@ def _channels(baseline: Run, run: Run, channels: Sequence[str] | None) -> tuple[
         if metric in baseline.trace.metrics and metric in run.trace.metrics
     )
     if not shared:
-        raise MergeError(
-            f"{_name(run)} and {_name(baseline)} have no hardware metric in common: nothing to align on"
-        )
+        raise MergeError(f"{_name(run)} and {_name(baseline)} have no hardware metric in common: nothing to align on")
     if channels is None:
         return shared
     unknown = [channel for channel in channels if channel not in shared]

@@ -199,9 +199,7 @@ class _SearchSetup:
             seconds = search.seconds_of(len(runs), baselines + sum(runs), self._at_once) if runs else 0.0
             return VALIDATION_MARGIN * seconds
 
-        return SessionOracles(
-            oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put
-        )
+        return SessionOracles(oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put)
 
 
 def _outcome(

@@ -102,9 +102,7 @@ def counting_everything(machine: Path, directory: Path) -> Path:
     from emulator.timing.machine_config import PmuConfig
     from measure.campaign.store import write_text_atomically
 
-    most = next(
-        one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le")
-    )
+    most = next(one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le"))
     data = yaml.safe_load(machine.read_text(encoding="utf-8"))
     data["pmu"] = (data.get("pmu") or {}) | {"programmable_counters": most}
     about = f"# {machine.name} with counters for all events at once, for the search.\n"

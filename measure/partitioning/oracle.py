@@ -262,9 +262,7 @@ class CampaignOracle:
         return with_caveat(verdict, [run.trace.columns(metrics) for run in one.runs], metrics)
 
 
-def with_caveat(
-    verdict: Verdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]
-) -> Verdict:
+def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]) -> Verdict:
     """``verdict`` with the number of ``metrics`` that counted no event in its reason: silent metrics perturb nothing.
 
     ``counted``: events per record of each run, ``(n_i, m)``. Metrics are not named, because campaigns that share the
@@ -279,9 +277,7 @@ def with_caveat(
     )
 
 
-def decide(
-    found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int
-) -> Verdict | None:
+def decide(found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int) -> Verdict | None:
     """The verdict on a group from its analyses; None: open, and more runs may be made.
 
     ``found``: the inner perturbation and, if ``outer``, the outer one, unless the inner one was open before the

@@ -34,9 +34,7 @@ img { max-width: 100%; }
 
 def render_page(outcome: PartitionResult) -> str:
     """The report as one self-contained page."""
-    chosen = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows()
-    )
+    chosen = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows())
     rejected = "".join(
         f"<tr><td>{escape(', '.join(outcome.names(group)))}</td>"
         f'<td class="{verdict.state}">{verdict.state}</td><td>{escape(verdict.reason)}</td></tr>'
@@ -119,9 +117,7 @@ def tested_groups(outcome: PartitionResult) -> Any:
         axes.plot(*place, "o", markersize=10, markerfacecolor="none", color=INK)
     axes.set_xlabel("software metrics in the group; circled: chosen")
     axes.set_ylabel("largest |change of z|")
-    axes.set_title(
-        f"Shaded: up to {outcome.delta:g} counts as none", color=MUTED, fontsize=8.5, fontweight="normal"
-    )
+    axes.set_title(f"Shaded: up to {outcome.delta:g} counts as none", color=MUTED, fontsize=8.5, fontweight="normal")
     axes.set_ylim(bottom=0)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(title="verdict of its runs", title_fontsize=8.5)

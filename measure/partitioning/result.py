@@ -251,9 +251,7 @@ def write_campaigns(
             "machine": _relative(campaign.machine, directory),
             "hardware_metrics": list(hardware),
             "software_metrics": {
-                metric: document.data["software_metrics"][metric]
-                for metric in outcome.metrics
-                if metric in needed
+                metric: document.data["software_metrics"][metric] for metric in outcome.metrics if metric in needed
             },
             "variants": {name: variants[name] for name in mine},
         }

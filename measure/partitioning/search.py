@@ -228,8 +228,7 @@ class PartitionSearch:
             pairs = [
                 (self._suspicion.between(a, b), len(a | b), a, b)
                 for a, b in combinations(current, 2)
-                if (a | b not in self.tested or self.tested[a | b].good)
-                and not self._suspicion.hopeless(a, b)
+                if (a | b not in self.tested or self.tested[a | b].good) and not self._suspicion.hopeless(a, b)
             ]
             if not pairs:
                 return

@@ -18,19 +18,14 @@ class SyntheticOracle:
     that are good beside some third metric, which makes the oracle not monotone in either direction.
     """
 
-    def __init__(
-        self, n: int, seed: int, *, planted: int, pairs: float, triples: int = 0, cured: int = 0
-    ) -> None:
+    def __init__(self, n: int, seed: int, *, planted: int, pairs: float, triples: int = 0, cured: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.n = n
         self.calls = 0
         classes = rng.integers(planted, size=n)
         self.planted = len(set(classes.tolist()))
         self.pairs: set[Group] = {
-            frozenset({a, b})
-            for a in range(n)
-            for b in range(a)
-            if classes[a] != classes[b] and rng.random() < pairs
+            frozenset({a, b}) for a in range(n) for b in range(a) if classes[a] != classes[b] and rng.random() < pairs
         }
         self.triples: set[Group] = set()
         for _ in range(triples):

@@ -65,9 +65,7 @@ class Memory:
 
     def get(self, group: Group) -> Verdict | None:
         """The stored verdict on a group, None without one."""
-        query = (
-            "select state, reason, worst, change, kind, runs from verdicts where context = ? and metrics = ?"
-        )
+        query = "select state, reason, worst, change, kind, runs from verdicts where context = ? and metrics = ?"
         try:
             row = self._database.execute(query, (self._context, self._key(group))).fetchone()
         except sqlite3.Error as error:

@@ -8,9 +8,7 @@ from measure.perturbation.analysis_types import FEWEST_BASELINES, Pair, Perturba
 from measure.perturbation.wording import p_number, p_text
 
 SHOWN_PAIRS = 3
-INNER_ADVICE = (
-    "Do not reason about these pairs within such a run; spread the software metrics over several runs."
-)
+INNER_ADVICE = "Do not reason about these pairs within such a run; spread the software metrics over several runs."
 OUTER_ADVICE = "Do not join these runs with others; collect fewer or other metrics in one run and try again."
 
 
@@ -103,9 +101,7 @@ def _rises(result: Perturbation) -> list[str]:
     risen = [pair.name for pair in result.pairs if pair.ci[0] > 0 and pair.delta_z > result.delta]
     if not risen:
         return []
-    return [
-        f"The runs are more alike with the baselines than these are among themselves in {_listed(risen)}."
-    ]
+    return [f"The runs are more alike with the baselines than these are among themselves in {_listed(risen)}."]
 
 
 def _detectable(result: Perturbation) -> list[float]:

@@ -98,9 +98,7 @@ def outer_perturbation(
     _check_held_out(metrics, held_out)
     lengths = {one.values.shape[1] for one in prepared}
     if aligned and len(lengths) > 1:
-        raise ValueError(
-            f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all"
-        )
+        raise ValueError(f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all")
     identical = len(baseline) > 1 and all(
         np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
     )
@@ -167,9 +165,7 @@ def outer_z(
 
 def _check_held_out(metrics: Sequence[str], held_out: bool) -> None:
     if held_out and len(metrics) < 2:
-        raise ValueError(
-            "aligning on the other metrics needs at least two metrics, got one; use held_out=False"
-        )
+        raise ValueError("aligning on the other metrics needs at least two metrics, got one; use held_out=False")
 
 
 def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
@@ -178,9 +174,7 @@ def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if len(table) < MIN_RECORDS:
-        raise ValueError(
-            f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate"
-        )
+        raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
     columns = np.ascontiguousarray(table.T)
     ranks = np.array([standard_ranks(column)[0] for column in columns])
     digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()

@@ -79,9 +79,7 @@ def inner_perturbation(
     kept = concerned[first] | concerned[second]
     first, second = first[kept], second[kept]
     if not len(first):
-        raise ValueError(
-            f"no pair of {', '.join(metrics)} has one of {', '.join(concerning or ()) or 'no metrics'}"
-        )
+        raise ValueError(f"no pair of {', '.join(metrics)} has one of {', '.join(concerning or ()) or 'no metrics'}")
     couples = list(zip(first.tolist(), second.tolist(), strict=True))
     everything = [*baseline, *runs]
     rho = np.array([one.rho[first, second] for one in everything])
@@ -121,9 +119,7 @@ def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlation
                     "baseline has; compare the metrics that all runs share, in one order"
                 )
     if len(metrics) < 2:
-        raise ValueError(
-            f"inner perturbation needs at least two metrics, got {len(metrics)}: {', '.join(metrics)}"
-        )
+        raise ValueError(f"inner perturbation needs at least two metrics, got {len(metrics)}: {', '.join(metrics)}")
     return metrics
 
 
@@ -132,9 +128,7 @@ def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
 
 
 def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
-    tied = [
-        f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED
-    ]
+    tied = [f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED]
     return ", ".join(tied)
 
 

@@ -104,9 +104,7 @@ def judge(evidence: Evidence, *, delta: float, alpha: float) -> Perturbation:
     extra = None
     if overall == "inconclusive":
         extra = _extra_runs(pairs, estimates, n_baseline, n_runs, delta, alpha, evidence.losses_only)
-    ordered = tuple(
-        sorted(pairs, key=lambda pair: (_ORDER[pair.verdict], -_badness(pair, evidence.losses_only)))
-    )
+    ordered = tuple(sorted(pairs, key=lambda pair: (_ORDER[pair.verdict], -_badness(pair, evidence.losses_only))))
     result = Perturbation(
         kind=evidence.kind,
         verdict=overall,
@@ -146,9 +144,7 @@ def _test(evidence: Evidence, kept: NDArray[np.intp]) -> tuple[MaxT, NDArray[np.
     flags = mean_differences(undefined[:, sometimes].astype(np.float64), evidence.labels.labels)
     losses = np.repeat([evidence.losses_only, False], [n_pairs, len(sometimes)])
     test = max_t(np.hstack([evidence.statistics[:, kept], flags]), losses_only=losses)
-    statistic, p_adjusted, p_raw = (
-        values[:n_pairs].copy() for values in (test.statistic, test.p_adjusted, test.p_raw)
-    )
+    statistic, p_adjusted, p_raw = (values[:n_pairs].copy() for values in (test.statistic, test.p_adjusted, test.p_raw))
     by_flag = np.zeros(n_pairs, np.bool_)
     change = np.abs(undefined[n_baseline:].mean(axis=0) - undefined[:n_baseline].mean(axis=0))
     for pair, flag in zip(sometimes, range(n_pairs, len(losses)), strict=True):

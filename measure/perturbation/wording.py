@@ -43,11 +43,7 @@ def in_words(perturbation: Perturbation) -> str:
     if perturbation.verdict == "perturbed":
         meaning = "changed by more than delta"
     elif perturbation.verdict == "equivalent":
-        meaning = (
-            "changed measurably, by less than delta"
-            if measurable
-            else "no measurable change, less than delta"
-        )
+        meaning = "changed measurably, by less than delta" if measurable else "no measurable change, less than delta"
     elif measurable:
         meaning = "changed measurably, perhaps by more than delta"
     else:

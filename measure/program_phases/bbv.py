@@ -32,17 +32,10 @@ class BasicBlockVectors:
         if len(self.data) != len(self.indices):
             raise ValueError(f"got {len(self.data)} counts for {len(self.indices)} indices, expected as many")
         steps = np.diff(self.indptr)
-        if (
-            len(self.indptr) < 1
-            or self.indptr[0] != 0
-            or self.indptr[-1] != len(self.data)
-            or (steps < 0).any()
-        ):
+        if len(self.indptr) < 1 or self.indptr[0] != 0 or self.indptr[-1] != len(self.data) or (steps < 0).any():
             raise ValueError(f"got row starts that do not run from 0 up to {len(self.data)} entries")
         if len(self.block_ids) != self.n_dims or (np.diff(self.block_ids) <= 0).any():
-            raise ValueError(
-                f"got {len(self.block_ids)} block numbers, expected {self.n_dims} ascending ones"
-            )
+            raise ValueError(f"got {len(self.block_ids)} block numbers, expected {self.n_dims} ascending ones")
         if len(self.indices) and not 0 <= self.indices.min() <= self.indices.max() < self.n_dims:
             raise ValueError(f"got a dimension outside 0 to {self.n_dims - 1}")
 
@@ -61,9 +54,7 @@ class BasicBlockVectors:
         sums = self.instructions
         if (sums <= 0).any():
             empty = int(np.flatnonzero(sums <= 0)[0])
-            raise ValueError(
-                f"interval {empty} executed nothing, so that its vector has no direction; leave it out"
-            )
+            raise ValueError(f"interval {empty} executed nothing, so that its vector has no direction; leave it out")
         return self.data / np.repeat(sums, np.diff(self.indptr))
 
 

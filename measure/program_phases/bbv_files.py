@@ -175,9 +175,7 @@ def read_points(simpoints: Path | str, weights: Path | str) -> SimulationPoints:
     for path, numbers in ((simpoints, phases), (weights, of_phases)):
         repeated, times = np.unique(numbers, return_counts=True)
         if (times > 1).any():
-            raise PhaseFileError(
-                f"{path}: got phase {repeated[times > 1][0]} more than once, expected each phase once"
-            )
+            raise PhaseFileError(f"{path}: got phase {repeated[times > 1][0]} more than once, expected each phase once")
     unmatched = np.setxor1d(phases, of_phases)
     if len(unmatched):
         raise PhaseFileError(
@@ -192,9 +190,7 @@ def read_points(simpoints: Path | str, weights: Path | str) -> SimulationPoints:
 
 def read_labels(path: Path | str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(n,) each interval's phase and (n,) its distance from the centre. Raises `PhaseFileError`."""
-    labels, distances = _read_pairs(
-        Path(path), _whole, _not_negative, "a phase and a distance, such as '0 0.013'"
-    )
+    labels, distances = _read_pairs(Path(path), _whole, _not_negative, "a phase and a distance, such as '0 0.013'")
     return np.array(labels, np.int64), np.array(distances, np.float64)
 
 

@@ -22,19 +22,13 @@ Points that another tool found, against full simulation:
   measure phases --points p.simpoints --weights p.weights --interval 1M --machine M.yaml PROGRAM"""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, epilog=_EPILOG
-)
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, epilog=_EPILOG)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate everything on this machine, too, and compare.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
-@click.option(
-    "--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions]."
-)
-@click.option(
-    "--max-k", default=30, show_default=True, type=click.IntRange(1), metavar="K", help="Most phases to try."
-)
+@click.option("--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions].")
+@click.option("--max-k", default=30, show_default=True, type=click.IntRange(1), metavar="K", help="Most phases to try.")
 @click.option("--k", type=click.IntRange(1), metavar="K", help="Exactly so many phases, without a search.")
 @click.option("--search", type=click.Choice(["all", "bisect"]),
               help="Try every k up to --max-k, or find it by bisection: faster, and it may choose a larger k. "
@@ -66,12 +60,8 @@ Points that another tool found, against full simulation:
 )
 @click.option("--points", type=click.Path(path_type=Path), metavar="FILE.simpoints",
               help="Use these simulation points, do not search. Needs --weights and --machine.")  # fmt: skip
-@click.option(
-    "--weights", type=click.Path(path_type=Path), metavar="FILE.weights", help="The weights of --points."
-)
-@click.option(
-    "--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input."
-)
+@click.option("--weights", type=click.Path(path_type=Path), metavar="FILE.weights", help="The weights of --points.")
+@click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @guest_options
 @click.option("--picture/--no-picture", default=None,
               help="Draw phases.png (similarity matrix, metrics over time, phases). Default: for programs, not for "
@@ -114,9 +104,7 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     if compat and given["start_method"] == "kmeans++":
         raise click.UsageError("SimPoint 3.2 has no kmeans++: give --start-method sample or furthest")
     if (points is None) != (weights is None):
-        raise click.UsageError(
-            "--points and --weights go together: which intervals, and how much each stands for"
-        )
+        raise click.UsageError("--points and --weights go together: which intervals, and how much each stands for")
     for share in ("threshold", "coverage", "wait_step"):
         given[share] /= 100
     if machine is None or compat:

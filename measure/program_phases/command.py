@@ -90,9 +90,7 @@ def is_vectors_file(program: Path) -> bool:
     return ".bb" in program.suffixes
 
 
-def phases_of(
-    vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None
-) -> Phases:
+def phases_of(vectors: BasicBlockVectors, options: Options, waits: NDArray[np.float64] | None = None) -> Phases:
     """The phases of the vectors, cut by ``waits`` if given.
 
     Raises `CampaignError` for options out of range.
@@ -106,9 +104,7 @@ def phases_of(
             if options.seed is not None:
                 arguments["seed_kmeans"] = options.seed
             fixed = options.fixed_length is not False
-            return find_phases_simpoint32(
-                vectors, dimensions=options.dimensions, fixed_length=fixed, **arguments
-            )
+            return find_phases_simpoint32(vectors, dimensions=options.dimensions, fixed_length=fixed, **arguments)
         seed = 1 if options.seed is None else options.seed
         length = np.ones(vectors.n_intervals) if options.fixed_length else vectors.instructions.astype(float)
         points = project(vectors, options.dimensions, seed)
@@ -118,9 +114,7 @@ def phases_of(
         raise CampaignError(str(error)) from None
 
 
-def run_phases(
-    job: Job, machine: Path | None, options: Options, directory: Path, console: Console
-) -> str | None:
+def run_phases(job: Job, machine: Path | None, options: Options, directory: Path, console: Console) -> str | None:
     """Find the phases of a program or of a file of vectors, write the results to ``directory``, and print them.
 
     Returns why the guest failed, None if it did not.
@@ -175,9 +169,7 @@ def run_points(
         check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
-    _write_summary(
-        directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
-    )
+    _write_summary(directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)})
     print_estimates(console, estimated)
     console.print(f"Results: {directory}", style="dim")
     return ending

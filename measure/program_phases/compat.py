@@ -35,9 +35,7 @@ def random_numbers(seed: int, count: int) -> NDArray[np.float64]:
     `ValueError` for seed 1, which leaves the original's table unset, and for seeds beyond 32 bits.
     """
     if seed == 1 or not -(2**31) < seed < 2**31:
-        raise ValueError(
-            f"got the seed {seed}, expected 32 bits and not 1, for which SimPoint 3.2 defines no numbers"
-        )
+        raise ValueError(f"got the seed {seed}, expected 32 bits and not 1, for which SimPoint 3.2 defines no numbers")
     first = second = max(1, abs(seed))
     table = [0] * 32
     for slot in range(39, -1, -1):
@@ -115,9 +113,7 @@ def find_phases_simpoint32(
     return Phases(run.labels, len(run.centres), run.centres, distances, run.mass, finite)
 
 
-def project_simpoint32(
-    vectors: BasicBlockVectors, dimensions: int = 15, seed: int = 2042712918
-) -> NDArray[np.float64]:
+def project_simpoint32(vectors: BasicBlockVectors, dimensions: int = 15, seed: int = 2042712918) -> NDArray[np.float64]:
     """(n_intervals, dimensions): SimPoint 3.2's projection; one matrix row for every block number."""
     if dimensions < 1:
         raise ValueError(f"got {dimensions} dimensions to project to, expected at least 1")
@@ -169,9 +165,7 @@ def _cluster(
     from measure.program_phases.kmeans_kernel import lloyd
     from measure.program_phases.nearest_kernel import nearest_centres
 
-    _, centres, mass, before, mass_before, _, converged = lloyd(
-        points, weights, blocks, starts, max_iterations, False
-    )
+    _, centres, mass, before, mass_before, _, converged = lloyd(points, weights, blocks, starts, max_iterations, False)
     if not converged:
         centres, mass = before, mass_before
     labels, squares = nearest_centres(points, blocks, centres)

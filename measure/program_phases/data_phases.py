@@ -43,10 +43,6 @@ def split_by_waits(
     k = len(first)
     coordinates = np.column_stack([points, scale])
     shares = np.bincount(labels, weights=weights, minlength=k)
-    centres = np.stack(
-        [np.bincount(labels, weights * column, k) / shares for column in coordinates.T], axis=1
-    )
+    centres = np.stack([np.bincount(labels, weights * column, k) / shares for column in coordinates.T], axis=1)
     distances = np.sqrt(((coordinates - centres[labels]) ** 2).sum(axis=1))
-    return replace(
-        found, labels=labels, k=k, centres=centres, distances=distances, weights=shares / shares.sum()
-    )
+    return replace(found, labels=labels, k=k, centres=centres, distances=distances, weights=shares / shares.sum())

@@ -71,9 +71,7 @@ def _metrics(table: pd.DataFrame, points: SimulationPoints) -> dict[str, float]:
     found = {}
     for name, (above, below, complement) in RATES.items():
         if table[name].notna().any():
-            rate = estimate_rate(
-                table[above.name.lower()], table[below.name.lower()], table["instructions"], points
-            )
+            rate = estimate_rate(table[above.name.lower()], table[below.name.lower()], table["instructions"], points)
             found[name] = 1 - rate if complement else rate
     if ENERGY in table:
         found[ENERGY] = float(estimate(table[ENERGY], points))

@@ -103,9 +103,7 @@ def checked(points: ArrayLike, weights: ArrayLike | None) -> tuple[NDArray[np.fl
     """Points (n, d) and weights (n,) as contiguous floats. Raises `ValueError` for values that cannot be clustered."""
     table = np.ascontiguousarray(points, dtype=np.float64)
     if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(
-            f"got points of shape {table.shape}, expected (intervals, dimensions), at least one of each"
-        )
+        raise ValueError(f"got points of shape {table.shape}, expected (intervals, dimensions), at least one of each")
     mass = np.ones(len(table)) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
     if mass.shape != (len(table),):
         raise ValueError(f"got weights of shape {mass.shape}, expected ({len(table)},)")
@@ -115,7 +113,5 @@ def checked(points: ArrayLike, weights: ArrayLike | None) -> tuple[NDArray[np.fl
                 f"got {name} that are not finite (interval {int(np.argwhere(~np.isfinite(values))[0, 0])})"
             )
     if (mass <= 0).any():
-        raise ValueError(
-            f"got weight {mass.min()} (interval {int(mass.argmin())}), expected positive weights"
-        )
+        raise ValueError(f"got weight {mass.min()} (interval {int(mass.argmin())}), expected positive weights")
     return table, mass

@@ -97,9 +97,7 @@ def squares_to(points: Floats, centres: Floats, labels: Labels) -> Floats:
 
 
 @kernel
-def _fill_blocks(
-    points: Floats, exact: Floats, rough: Singles, squares: Singles, shift: Floats, about: Floats
-) -> None:
+def _fill_blocks(points: Floats, exact: Floats, rough: Singles, squares: Singles, shift: Floats, about: Floats) -> None:
     """Fill the arrays of `Blocks` from ``points``; ``about`` gets scale and reach."""
     n, dimensions = points.shape
     for i in range(n):
@@ -139,21 +137,13 @@ def dot(x: Singles, c: tuple[float, ...], i: int) -> float:
     """Dot product of ``_CHUNK`` dimensions of the point at ``i`` and of a centre; three sums that are independent."""
     w = WIDTH
     r = x[i] * c[0] + x[w + i] * c[1] + x[2 * w + i] * c[2] + x[3 * w + i] * c[3] + x[4 * w + i] * c[4]
-    s = (
-        x[5 * w + i] * c[5]
-        + x[6 * w + i] * c[6]
-        + x[7 * w + i] * c[7]
-        + x[8 * w + i] * c[8]
-        + x[9 * w + i] * c[9]
-    )
+    s = x[5 * w + i] * c[5] + x[6 * w + i] * c[6] + x[7 * w + i] * c[7] + x[8 * w + i] * c[8] + x[9 * w + i] * c[9]
     t = x[10 * w + i] * c[10] + x[11 * w + i] * c[11] + x[12 * w + i] * c[12] + x[13 * w + i] * c[13]
     return r + s + (t + x[14 * w + i] * c[14])
 
 
 @relaxed_kernel
-def estimate(
-    block: Singles, centres: Singles, halves: Singles, scores: Singles, near: Singles, best: Labels
-) -> None:
+def estimate(block: Singles, centres: Singles, halves: Singles, scores: Singles, near: Singles, best: Labels) -> None:
     """Half the squared distance to the nearest and to the second nearest centre, less half the point's own square.
 
     ``block`` (padded d x WIDTH,), ``centres`` (k, padded d), ``halves`` (k,): half of their squares. Sets ``near``

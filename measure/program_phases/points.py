@@ -77,17 +77,13 @@ def first_n(n_intervals: int, count: int, instructions: ArrayLike | None = None)
     return skip_then_n(n_intervals, 0, count, instructions)
 
 
-def skip_then_n(
-    n_intervals: int, skip: int, count: int, instructions: ArrayLike | None = None
-) -> SimulationPoints:
+def skip_then_n(n_intervals: int, skip: int, count: int, instructions: ArrayLike | None = None) -> SimulationPoints:
     """``count`` intervals after ``skip`` others, weighted by ``instructions`` (n,), or equally without.
 
     Raises `ValueError` if the run has too few intervals.
     """
     if skip < 0 or count < 1 or skip + count > n_intervals:
-        raise ValueError(
-            f"got {count} intervals after {skip}, expected at least 1 and all of them among {n_intervals}"
-        )
+        raise ValueError(f"got {count} intervals after {skip}, expected at least 1 and all of them among {n_intervals}")
     intervals = np.arange(skip, skip + count)
     mass = np.ones(count) if instructions is None else np.asarray(instructions, np.float64)[intervals]
     return SimulationPoints(intervals, np.zeros(count, np.int64), mass / mass.sum())

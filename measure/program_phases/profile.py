@@ -25,9 +25,7 @@ class BlockProfile:
     waits: NDArray[np.float64] | None
 
 
-def profile_blocks(
-    machine: Machine, interval_instructions: int, model: WaitModel | None = None
-) -> BlockProfile:
+def profile_blocks(machine: Machine, interval_instructions: int, model: WaitModel | None = None) -> BlockProfile:
     """Run ``machine`` to its end; with ``model``, count reuse times, too.
 
     An entry of a vector is in instructions: executions of the block times its length. Intervals end at the first block

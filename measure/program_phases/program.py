@@ -102,9 +102,7 @@ def points_by_warm_up(
     try:
         elf, config = program_file(job.program, console), load_machine(machine)
         with Status(console, "simulating the points with warm-up"):
-            found = simulate_warmed(
-                lambda: machine_for(job, elf), config, job.seed, Bounds(begins, ends), warm_up
-            )
+            found = simulate_warmed(lambda: machine_for(job, elf), config, job.seed, Bounds(begins, ends), warm_up)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     energy = config.energy.picojoules() if config.energy is not None else None

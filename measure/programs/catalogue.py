@@ -118,9 +118,7 @@ class ProgramSpec(BaseModel):
     defines: dict[str, _Text | None] = Field(default={}, description="Macros; empty for a bare -D.")
     flags: tuple[str, ...] = Field(default=(), description="Further compiler flags.")
     libraries: tuple[str, ...] = Field(default=(), description="Libraries to link, without -l.")
-    arguments: dict[str, _Arguments] = Field(
-        description="Program arguments by size; 'medium' is the default."
-    )
+    arguments: dict[str, _Arguments] = Field(description="Program arguments by size; 'medium' is the default.")
     stdin: Path | None = Field(default=None, description="Standard input, relative to the catalogue.")
     instructions: dict[str, Annotated[int, Field(gt=0)]] = Field(
         default={}, description="RISC-V instructions executed by size, about (compiled with zig cc -O2)."
@@ -159,9 +157,7 @@ class ProgramSpec(BaseModel):
 
     def _check_build(self) -> None:
         if self.package is None or self.package.sources or self.package.include_dirs:
-            raise ValueError(
-                "'build' needs a 'package' without 'sources' and 'include_dirs': it compiles them"
-            )
+            raise ValueError("'build' needs a 'package' without 'sources' and 'include_dirs': it compiles them")
         unused = [key for key in ("sources", "defines", "flags", "libraries") if getattr(self, key)]
         if unused:
             raise ValueError(f"'{unused[0]}' means nothing beside 'build': say it in the command")
@@ -169,16 +165,12 @@ class ProgramSpec(BaseModel):
     def arguments_for(self, size: str = DEFAULT_SIZE) -> tuple[str, ...]:
         """Arguments of a named size. Raises `ProgramError` for an unknown size."""
         if size not in self.arguments:
-            raise ProgramError(
-                f"{self.name}: got the size '{size}', expected one of: {', '.join(self.arguments)}"
-            )
+            raise ProgramError(f"{self.name}: got the size '{size}', expected one of: {', '.join(self.arguments)}")
         return self.arguments[size]
 
     def compiler_flags(self) -> list[str]:
         """``-I``, ``-D`` and further flags; include folders exist after `ensure_sources`."""
-        folders = (
-            [self.package.directory / path for path in self.package.include_dirs] if self.package else []
-        )
+        folders = [self.package.directory / path for path in self.package.include_dirs] if self.package else []
         defines = [f"-D{key}" if value is None else f"-D{key}={value}" for key, value in self.defines.items()]
         return [*(f"-I{folder}" for folder in folders), *defines, *self.flags]
 

@@ -79,9 +79,7 @@ def heat_maps(data: ReportData, variant: VariantReport) -> Any:
                 text = "–" if np.isnan(value) else f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
                 dark = abs(value) > 0.6 * limit
                 axis.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if dark else INK)
-        axis.set_xticks(
-            range(m - 1), names[:-1], rotation=60, ha="right", rotation_mode="anchor", fontsize=7.5
-        )
+        axis.set_xticks(range(m - 1), names[:-1], rotation=60, ha="right", rotation_mode="anchor", fontsize=7.5)
         axis.set_yticks(range(1, m), names[1:], fontsize=7.5)
         axis.set_xlim(-0.5, m - 1.5)
         axis.set_ylim(m - 0.5, 0.5)
@@ -200,9 +198,7 @@ def good_and_perturbed(data: ReportData, variant: VariantReport, pair: Pair) -> 
     software metrics collected in the latter."""
     software = [name for name in variant.example.metrics if name in variant.software_metrics][:3]
     rows = [pair.a, pair.b, *software]
-    figure, axes = new_figure(
-        10.5, 1.35 * len(rows) + 0.6, len(rows), 2, sharex="col", sharey="row", squeeze=False
-    )
+    figure, axes = new_figure(10.5, 1.35 * len(rows) + 0.6, len(rows), 2, sharex="col", sharey="row", squeeze=False)
     for column, (signals, title) in enumerate(
         ((data.baseline_example, f"Baseline: rho = {pair.baseline_rho:.2f}"),
          (variant.example, f"{variant.name}: rho = {pair.run_rho:.2f}"))
@@ -212,9 +208,7 @@ def good_and_perturbed(data: ReportData, variant: VariantReport, pair: Pair) -> 
             if metric in signals.metrics:
                 _draw_signal(axis, signals, metric, VARIANTS[0] if row < 2 else VARIANTS[2])
             else:
-                axis.text(
-                    0.5, 0.5, "not measured", ha="center", va="center", color=MUTED, transform=axis.transAxes
-                )
+                axis.text(0.5, 0.5, "not measured", ha="center", va="center", color=MUTED, transform=axis.transAxes)
                 axis.grid(False)
             if column == 0:
                 axis.set_ylabel(short(metric), fontsize=8.5)
@@ -255,19 +249,14 @@ def traces(data: ReportData) -> Any:
     rows = -(-len(metrics) // columns)
     figure, axes = new_figure(10.5, 1.25 * rows + 0.6, rows, columns, squeeze=False)
     runs = [(data.baseline_example, "baseline", BASELINE)]
-    runs += [
-        (variant.example, variant.name, VARIANTS[n % len(VARIANTS)])
-        for n, variant in enumerate(data.variants)
-    ]
+    runs += [(variant.example, variant.name, VARIANTS[n % len(VARIANTS)]) for n, variant in enumerate(data.variants)]
     for n, metric in enumerate(metrics):
         axis = axes[n // columns][n % columns]
         for signals, label, colour in runs:
             series = signals.series(metric)
             width = max(1, len(series) // 400)
             usable = series[: len(series) // width * width].reshape(-1, width).mean(axis=1)
-            axis.plot(
-                np.arange(len(usable)) * width, usable, color=colour, linewidth=0.8, alpha=0.85, label=label
-            )
+            axis.plot(np.arange(len(usable)) * width, usable, color=colour, linewidth=0.8, alpha=0.85, label=label)
         axis.set_ylabel(short(metric), fontsize=8)
         axis.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
         axis.set_ylim(bottom=0)

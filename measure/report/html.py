@@ -77,9 +77,7 @@ def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | No
     if perturbation is None:
         return _markup('<td class="text">-</td>')
     words = variant.in_words(perturbation) if variant is not None else in_words(perturbation)
-    return _markup(
-        f'<td class="word {perturbation.verdict}">{perturbation.verdict}: <span>{escape(words)}</span></td>'
-    )
+    return _markup(f'<td class="word {perturbation.verdict}">{perturbation.verdict}: <span>{escape(words)}</span></td>')
 
 
 def _number(value: float, sign: bool = False) -> str:

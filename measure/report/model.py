@@ -98,9 +98,7 @@ class SoftwareTruth:
     def of_kind(self, both_software: bool) -> tuple[Pair, ...]:
         """The pairs of two software metrics, or those of one with a hardware metric."""
         return tuple(
-            pair
-            for pair in self.software.pairs
-            if (pair.a in self.metrics and pair.b in self.metrics) == both_software
+            pair for pair in self.software.pairs if (pair.a in self.metrics and pair.b in self.metrics) == both_software
         )
 
 

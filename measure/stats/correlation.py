@@ -99,9 +99,7 @@ def finite_table(values: ArrayLike, metrics: Sequence[str]) -> NDArray[np.float6
     """``values`` as float64 ``(n, m)``; ValueError when it does not fit the metrics or is not finite."""
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or table.shape[1] != len(metrics):
-        raise ValueError(
-            f"values have shape {table.shape}: expected (records, {len(metrics)}), one column a metric"
-        )
+        raise ValueError(f"values have shape {table.shape}: expected (records, {len(metrics)}), one column a metric")
     if not np.isfinite(table).all():
         record, column = np.argwhere(~np.isfinite(table))[0]
         raise ValueError(
@@ -182,9 +180,7 @@ def automatic_block_records(series: NDArray[np.float64]) -> float:
         return 1.0
     bound = 2 * np.sqrt(np.log10(n) / n)
     small = np.abs(covariance[1:] / covariance[0]) < bound
-    cutoff = next(
-        (lag for lag in range(last_lag - run_length + 1) if small[lag : lag + run_length].all()), None
-    )
+    cutoff = next((lag for lag in range(last_lag - run_length + 1) if small[lag : lag + run_length].all()), None)
     if cutoff is None:  # never settles: up to the last significant lag
         cutoff = int(np.flatnonzero(~small[:last_lag])[-1]) + 1
     window = min(2 * max(cutoff, 1), lags)

@@ -56,9 +56,7 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
     return Difference(delta, delta - half, delta + half, *spreads, own_spread)
 
 
-def extra_runs_for(
-    estimate: Difference, n_baseline: int, n_runs: int, *, margin: float, tail: float
-) -> int | None:
+def extra_runs_for(estimate: Difference, n_baseline: int, n_runs: int, *, margin: float, tail: float) -> int | None:
     """Number of additional runs *of each kind* that distinguish the estimate from a value ``margin`` (in z) away.
 
     Significance at one-sided level ``tail`` in 80% of repetitions, if effect and spreads stay as they are. To
@@ -81,9 +79,7 @@ def extra_runs_for(
     return int(extra[enough[0]]) if len(enough) else None
 
 
-def detectable_change(
-    estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, tail: float
-) -> float:
+def detectable_change(estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, tail: float) -> float:
     """The change (in z) that is found in 80% of campaigns: significant, and estimated to be beyond ``delta``.
 
     ``tail``: one-sided level for one pair. The spread is that of ``estimate``. A single run is compared with the

@@ -43,9 +43,7 @@ class CycleCloseTarget:
         def make() -> Machine:
             layout, _ = layout_of(spec, np.random.default_rng([spec.seed, 7]))
             stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
-            files = VirtualFiles(
-                mapped={guest: Path(host) for guest, host in spec.files}, stdin=stdin, seed=spec.seed
-            )
+            files = VirtualFiles(mapped={guest: Path(host) for guest, host in spec.files}, stdin=stdin, seed=spec.seed)
             # Virtual time is a cycle an instruction: the program does the same whatever is simulated.
             machines.append(
                 Machine(
@@ -85,9 +83,7 @@ def _trace(intervals: list[Interval], spec: RunSpec, config: Any) -> tuple[Trace
         )
     events = np.array([one.events for one in whole])
     metrics = select_metrics(spec.hardware_metrics, config)
-    values = np.array(
-        [sum(events[:, event] * factor for event, factor in metric.terms) for metric in metrics]
-    )
+    values = np.array([sum(events[:, event] * factor for event, factor in metric.terms) for metric in metrics])
     cycles = np.concatenate([[0.0], np.cumsum(events[:, Event.CYCLES])])
     boundaries = [whole[0].begin_instructions, *(one.end_instructions for one in whole)]
     simulated = sum(one.instructions for one in intervals if one.category is Category.SIMULATED)

@@ -55,9 +55,7 @@ class EmulatedTarget:
         stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
         mapped = {guest: Path(host) for guest, host in spec.files}
         signal_mode = spec.sampling_mode == "signal"
-        files = VirtualFiles(
-            mapped=mapped, capture={TRACE_PATH} if signal_mode else (), stdin=stdin, seed=spec.seed
-        )
+        files = VirtualFiles(mapped=mapped, capture={TRACE_PATH} if signal_mode else (), stdin=stdin, seed=spec.seed)
         probes = _Probes(spec, pmu)
         machine = Machine(
             program_of(spec), spec.arguments, files=files, layout=layout, core=core,

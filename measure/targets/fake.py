@@ -45,7 +45,5 @@ class FakeTarget:
         software = rng.poisson(means, (_RECORDS, len(means)))
         boundaries = np.arange(_RECORDS + 1, dtype=np.int64) * spec.interval
         total = int(boundaries[-1]) + 1000 * len(spec.counters)
-        trace = spec.trace(
-            boundaries, boundaries.copy(), hardware=hardware.round().astype(np.int64), software=software
-        )
+        trace = spec.trace(boundaries, boundaries.copy(), hardware=hardware.round().astype(np.int64), software=software)
         return Run(spec, trace, total, total, 0.001, "")

@@ -64,9 +64,7 @@ def test_what_is_used_stays(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_never_more_than_the_limit(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(kept.LIMIT_VARIABLE, "256k")
     for number in range(200):
-        write_checked(
-            path_of(directory, number, (OBJECTS, PROGRAMS)[number % 2]), bytes(100 * (number % 150))
-        )
+        write_checked(path_of(directory, number, (OBJECTS, PROGRAMS)[number % 2]), bytes(100 * (number % 150)))
         assert total(directory) <= 256 << 10
     assert total(directory) > 128 << 10
 
@@ -200,12 +198,8 @@ def command() -> object:
     import click
 
     @click.command()
-    @click.option(
-        "--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=cache_command.show_cache
-    )
-    @click.option(
-        "--cache-clear", is_flag=True, is_eager=True, expose_value=False, callback=cache_command.clear_cache
-    )
+    @click.option("--cache-stats", is_flag=True, is_eager=True, expose_value=False, callback=cache_command.show_cache)
+    @click.option("--cache-clear", is_flag=True, is_eager=True, expose_value=False, callback=cache_command.clear_cache)
     @click.argument("program")
     def main(program: str) -> None:
         click.echo(program)

@@ -30,16 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("suite", choices=list(SUITES))
     parser.add_argument("path", type=Path, help="a copy of the suite; its submodules are not needed")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="tests by name, such as 'rv64ui/*'")
-    parser.add_argument(
-        "--engine", action="append", choices=[engine.name for engine in ENGINES], help="default: all"
-    )
+    parser.add_argument("--engine", action="append", choices=[engine.name for engine in ENGINES], help="default: all")
     parser.add_argument(
         "--reference", metavar="COMMAND", help="another emulator of user mode, such as qemu-riscv64, that says what"
         " signatures are right where the suite does not",
     )  # fmt: skip
-    parser.add_argument(
-        "--built", type=Path, metavar="DIR", help="keep programs here, and take those that are there"
-    )
+    parser.add_argument("--built", type=Path, metavar="DIR", help="keep programs here, and take those that are there")
     options = parser.parse_args(arguments)
     engines = [engine for engine in ENGINES if not options.engine or engine.name in options.engine]
     try:
@@ -77,9 +73,7 @@ def run_all(
     return failures
 
 
-def check(
-    suite: Suite, test: Test, engines: list[Engine], reference: list[str] | None, folder: Path
-) -> list[Failure]:
+def check(suite: Suite, test: Test, engines: list[Engine], reference: list[str] | None, folder: Path) -> list[Failure]:
     """What is wrong with one test."""
     try:
         program = build(test.source, folder)
@@ -134,8 +128,7 @@ def report(suite: Suite, tests: list[Test], engines: list[Engine], failures: lis
     for group, count in sorted(groups.items()):
         members = [test.name for test in tests if test.name.rpartition("/")[0] == group]
         passed = [
-            sum(name not in broken and (name, engine.name) not in failed for name in members)
-            for engine in engines
+            sum(name not in broken and (name, engine.name) not in failed for name in members) for engine in engines
         ]
         print(f"{group:<16}{count:>7}" + "".join(f"{number:>13}" for number in passed))
     for why, count in sorted(suite.left_out.items()):

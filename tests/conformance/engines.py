@@ -53,9 +53,7 @@ def run(program: bytes, engine: Engine) -> Outcome:
             ending = machine.run()
         except EmulatorError as error:
             return Outcome(1, str(error), ())
-        return Outcome(
-            ending.status, ending.message or "", _in_rounds(machine.files.output(1), engine.rounds)
-        )
+        return Outcome(ending.status, ending.message or "", _in_rounds(machine.files.output(1), engine.rounds))
 
 
 def run_command(command: list[str], program: Path) -> Outcome:

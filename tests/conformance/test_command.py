@@ -90,9 +90,7 @@ def with_signatures(tmp_path: Path) -> Path:
         (sources / f"{name}.S").write_text(ARCH_TEST)
         (references / f"{name}.reference_output").write_text(reference)
     (sources / "other-01.S").write_text(ARCH_TEST.replace(".*64.*", ".*Zfh.*"))
-    (sources / "machine-01.S").write_text(
-        ARCH_TEST.replace("def TEST", "def rvtest_mtrap_routine=True; def TEST")
-    )
+    (sources / "machine-01.S").write_text(ARCH_TEST.replace("def TEST", "def rvtest_mtrap_routine=True; def TEST"))
     return tmp_path
 
 
@@ -169,9 +167,7 @@ def test_mistakes_are_told(with_signatures: Path, tmp_path: Path, capsys: pytest
         path.unlink()
     with pytest.raises(SystemExit, match="2"):
         main(["riscv-arch-test", str(with_signatures)])
-    assert (
-        "2 tests, such as rv64i_m/I/right-01, come without a reference signature" in capsys.readouterr().err
-    )
+    assert "2 tests, such as rv64i_m/I/right-01, come without a reference signature" in capsys.readouterr().err
 
 
 def test_a_reference_command_says_what_is_right(with_signatures: Path, tmp_path: Path) -> None:

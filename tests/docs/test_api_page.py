@@ -71,9 +71,7 @@ def results(folder: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), EXAMPLES, ids=[name for name, _ in EXAMPLES])
-def test_an_example_runs(
-    name: str, code: str, folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_runs(name: str, code: str, folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     namespace: dict[str, Any] = {"__name__": "example"}
     exec(compile(code, f"example of {name}", "exec"), namespace)

@@ -49,9 +49,7 @@ def test_counts_are_those_of_a_naive_walk(seed: int) -> None:
     for _ in range(4):  # blocks become known while it counts; they overlap
         for _ in range(int(rng.integers(1, 6))):
             start = 0x1000 + 4 * int(rng.integers(0, 8))
-            access = rng.choice(
-                [0, ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD | ACCESS_STORE], rng.integers(1, 9)
-            )
+            access = rng.choice([0, ACCESS_LOAD, ACCESS_STORE, ACCESS_LOAD | ACCESS_STORE], rng.integers(1, 9))
             rows: Any = [instruction(start + 4 * n, int(one)) for n, one in enumerate(access)]
             facts.append(rows, None)
         words: list[int] = []
@@ -85,6 +83,4 @@ def test_agrees_with_the_other_probes() -> None:
     )
     for one in (counter, blocks, watch):
         one.consume(facts, stream)
-    assert (
-        counter.totals().tolist() == [blocks.executions_by_pc(facts)[0x1004], int(watch.counts[0])] == [3, 1]
-    )
+    assert counter.totals().tolist() == [blocks.executions_by_pc(facts)[0x1004], int(watch.counts[0])] == [3, 1]

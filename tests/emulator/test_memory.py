@@ -159,9 +159,7 @@ def test_protecting_a_hole_is_refused(memory: GuestMemory) -> None:
     assert memory.perm[0x10] == READ | MAPPED
 
 
-@pytest.mark.parametrize(
-    ("address", "length"), [(1, 4096), (4096, 0), (4096, 5), (0x7FFFF000, 8192), (-4096, 4096)]
-)
+@pytest.mark.parametrize(("address", "length"), [(1, 4096), (4096, 0), (4096, 5), (0x7FFFF000, 8192), (-4096, 4096)])
 def test_ranges_that_are_not_pages_of_the_space_are_refused(memory: GuestMemory, address: int, length: int) -> None:
     with pytest.raises(ValueError, match="expected"):
         memory.map(address, length, READ)

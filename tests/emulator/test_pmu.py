@@ -84,9 +84,7 @@ def test_budget_of_programmable_counters() -> None:
     # Cycles and instructions have counters of their own; hits need accesses and misses, which are shared.
     chosen = ["PAPI_TOT_CYC", "PAPI_TOT_INS", "PAPI_L1_DCH", "PAPI_L1_DCM"]
     assert [metric.name for metric in select_metrics(chosen, machine)] == chosen
-    with pytest.raises(
-        PmuError, match=r"counts 2 events at once .* need 3 \(L1D_ACCESSES, BRANCHES_MISPREDICTED, L1D"
-    ):
+    with pytest.raises(PmuError, match=r"counts 2 events at once .* need 3 \(L1D_ACCESSES, BRANCHES_MISPREDICTED, L1D"):
         select_metrics([*chosen, "PAPI_BR_MSP"], machine)
     with pytest.raises(PmuError, match="metrics given twice: PAPI_TOT_CYC"):
         select_metrics(["PAPI_TOT_CYC", "PAPI_TOT_CYC"], machine)

@@ -27,9 +27,7 @@ def test_qemu_is_found_under_both_names(tmp_path: Path, monkeypatch: pytest.Monk
     assert host.qemu_version() == "qemu-riscv64 version 9.9"
 
 
-def test_a_page_names_the_processor_and_goes_without_qemu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_names_the_processor_and_goes_without_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "processors (" in host.described()
     assert " to LLVM)" in host.described()

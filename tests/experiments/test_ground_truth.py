@@ -41,9 +41,7 @@ def test_what_stays_hidden_with_fewer_counters() -> None:
     found = tables.hidden_by_counters(pairs).set_index("counters")
     assert found.loc[[2], ["choices", "perturbed", "hidden"]].to_numpy().tolist() == [[3, 2, 2]]  # A C and B C
     assert found.loc[[3], ["choices", "perturbed", "hidden"]].to_numpy().tolist() == [[1, 1, 0]]
-    both = pd.concat(
-        [pairs, pairs.iloc[-1:].assign(kind="software-software", a="s", b="t", verdict="perturbed")]
-    )
+    both = pd.concat([pairs, pairs.iloc[-1:].assign(kind="software-software", a="s", b="t", verdict="perturbed")])
     assert tables.hidden_by_counters(both).set_index("counters").loc[2, "hidden"] == 2
 
 

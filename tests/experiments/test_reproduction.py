@@ -125,9 +125,7 @@ def test_one_full_simulation_serves_every_length() -> None:
             np.testing.assert_allclose(table[name], alone[name], rtol=0, atol=1e-6)
 
 
-def test_runner_keeps_results_resumes_and_notices_other_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runner_keeps_results_resumes_and_notices_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign, directory = tiny(tmp_path), tmp_path / "results"
     tasks = tasks_of([campaign])
     performed: list[Task] = []

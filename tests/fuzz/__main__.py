@@ -44,9 +44,7 @@ FOUND = 3  # exit status of a batch that has found something
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long (default: 1)")
-    parser.add_argument(
-        "--seed", type=int, default=int(time.time()), help="the first seed (default: the time)"
-    )
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="the first seed (default: the time)")
     parser.add_argument(
         "--only",
         choices=sorted(BATCH),

@@ -74,9 +74,7 @@ def run(program: Program, engine: str) -> Outcome:
         try:
             ending = machine.run()
             # What an atomic operation failed in is told one way by the oracle, and the other by the host.
-            message = (
-                (ending.message or "").replace("store to", "access to").replace("load from", "access to")
-            )
+            message = (ending.message or "").replace("store to", "access to").replace("load from", "access to")
             said, faulted = f"{ending.status} {message}", ending.signal is not None
         except InstructionLimit:
             said, faulted = "limit", True

@@ -118,9 +118,7 @@ class Surroundings:
 def run(program: bytes, files: VirtualFiles | None = None) -> tuple[str, bytes]:
     """How it went, and what the guest had in its smaller areas of memory. Raises what must not be raised."""
     try:
-        with Machine(
-            program, files=files, background=False, limit_instructions=LIMIT_INSTRUCTIONS
-        ) as machine:
+        with Machine(program, files=files, background=False, limit_instructions=LIMIT_INSTRUCTIONS) as machine:
             try:
                 ending = machine.run()
                 said = f"status {ending.status} {ending.message or ''}"
@@ -177,9 +175,7 @@ def calling_program(seed: int) -> bytes:
         texts.append(DATA + position)
         position += len(path) + 1
     for n in range(64):  # pointers in the buffers: iovec, argv, times
-        struct.pack_into(
-            "<QQ", data, _BUFFERS + 16 * n, _argument(rng, texts), EDGES[rng.integers(len(EDGES))]
-        )
+        struct.pack_into("<QQ", data, _BUFFERS + 16 * n, _argument(rng, texts), EDGES[rng.integers(len(EDGES))])
     for n in range(N_CALLS):
         struct.pack_into("<7Q", data, _CALL_BYTES * n, *_call(rng, texts))
     code = [

@@ -52,13 +52,9 @@ def _float_item(rng: np.random.Generator) -> Item:
     draw, skip = rng.random(), int(rng.integers(4))
     if draw < 0.30:
         name = _LOADS[rng.integers(len(_LOADS))]
-        return Item(
-            "code", assemble(name, int(rng.integers(32)), WINDOW, imm=4 * int(rng.integers(-500, 500)))
-        )
+        return Item("code", assemble(name, int(rng.integers(32)), WINDOW, imm=4 * int(rng.integers(-500, 500))))
     if draw < 0.36:
-        word = (
-            ROWS["csrrw"].match | free_register(rng) << 7 | _FFLAGS << 20
-        )  # the flags so far, which are cleared
+        word = ROWS["csrrw"].match | free_register(rng) << 7 | _FFLAGS << 20  # the flags so far, which are cleared
         return Item("code", word)
     if draw < 0.42:
         mode = int(rng.integers(5)) if rng.random() < 0.98 else int(rng.integers(8))

@@ -291,9 +291,7 @@ def _access(rng: np.random.Generator, floating: float, wild: float) -> int:
     base = int(rng.integers(32)) if rng.random() < wild else WINDOW
     offset = int(rng.integers(-256, 256)) * (1 if rng.random() < 0.3 else 8)
     rd = free_register(rng) if row.register_kinds[0] != "f" else int(rng.integers(32))
-    word = assemble(
-        row.mnemonic, rd, base, int(rng.integers(32)), offset if {"imm12", "simm7"} & row.fields else 0
-    )
+    word = assemble(row.mnemonic, rd, base, int(rng.integers(32)), offset if {"imm12", "simm7"} & row.fields else 0)
     if "aq" in row.fields:
         word |= int(rng.integers(4)) << 25
     return word

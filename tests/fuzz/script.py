@@ -112,9 +112,7 @@ class Script:
     def _far(name: str, register: int, address: int) -> list[int]:
         high, low = address + 0x800 & ~0xFFF, (address + 0x800 & 0xFFF) - 0x800
         access = (
-            assemble(name, register, _T0, register, low)
-            if name[0] == "l"
-            else assemble(name, 0, _T0, register, low)
+            assemble(name, register, _T0, register, low) if name[0] == "l" else assemble(name, 0, _T0, register, low)
         )
         return [assemble("lui", _T0, imm=high), access]
 
@@ -130,9 +128,7 @@ class Script:
 
     def program(self) -> bytes:
         end = [assemble("addi", A0), assemble("addi", A7, 0, imm=NUMBERS["exit_group"]), assemble("ecall")]
-        self.data[_POOL - DATA : _POOL - DATA + 8 * len(self.pool)] = struct.pack(
-            f"<{len(self.pool)}Q", *self.pool
-        )
+        self.data[_POOL - DATA : _POOL - DATA + 8 * len(self.pool)] = struct.pack(f"<{len(self.pool)}Q", *self.pool)
         handler = [assemble("jalr", 0, 1)]
         code = b"".join(word.to_bytes(4, "little") for word in (*handler, *self.words, *end))
         whole = bytearray(elf(code, bytes(self.data)))

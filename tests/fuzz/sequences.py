@@ -63,11 +63,7 @@ def file_story(s: Script) -> Iterator[None]:
         yield
     s.call("read", fd, memory, 50)
     yield
-    other = (
-        s.call("dup3", fd, s.pick(9, 10, 11), s.pick(0, 0o2000000))
-        if s.rng.random() < 0.4
-        else s.call("dup", fd)
-    )
+    other = s.call("dup3", fd, s.pick(9, 10, 11), s.pick(0, 0o2000000)) if s.rng.random() < 0.4 else s.call("dup", fd)
     s.call("close", fd)
     yield
     s.call("write", other, memory, s.pick(8, 64))
@@ -168,9 +164,7 @@ def event_story(s: Script) -> Iterator[None]:
 
 
 def signal_story(s: Script) -> Iterator[None]:
-    action = s.buffer(
-        struct.pack("<3Q", s.pick(CODE, CODE, 1, 0x10), s.pick(0, 4, 0x10000000, 0x40000000), 0)
-    )
+    action = s.buffer(struct.pack("<3Q", s.pick(CODE, CODE, 1, 0x10), s.pick(0, 4, 0x10000000, 0x40000000), 0))
     s.call("rt_sigaction", _HANDLED, action, s.buffer(), 8)
     own = s.call("getpid")
     yield

@@ -49,9 +49,7 @@ def every_metric(source: Path, text: str, target: str | None) -> dict[str, Metri
             metrics[f"{event}.{function}"] = MetricSpec(event=event, function=function)
         metrics[f"alloc.{function}"] = MetricSpec(event="alloc", function=function)
     # Names in system headers only are left out.
-    own = "".join(
-        part for file, part in _parts(text) if not file.startswith(("/usr/", "<")) and "ziglang" not in file
-    )
+    own = "".join(part for file, part in _parts(text) if not file.startswith(("/usr/", "<")) and "ziglang" not in file)
     mentioned = set(re.findall(r"\w+", own))
     for name in sorted(names.callees & mentioned):
         metrics[f"call.{name}"] = MetricSpec(event="call", callee=name)

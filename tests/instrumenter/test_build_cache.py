@@ -41,9 +41,7 @@ def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def source(tmp_path: Path) -> Path:
     """A small program."""
     path = tmp_path / "program.c"
-    path.write_text(
-        "int main(void) { volatile int n = 0; for (int i = 0; i < 3; i++) n += i; return n - 3; }\n"
-    )
+    path.write_text("int main(void) { volatile int n = 0; for (int i = 0; i < 3; i++) n += i; return n - 3; }\n")
     return path
 
 
@@ -77,9 +75,7 @@ def test_the_same_content_is_built_once(builds: Path, source: Path, monkeypatch:
     source.write_text(source.read_text().replace("i < 3", "i < 3 + 0"))
     others.append(build_program([source], ["-O1"], METRICS, target=None))
     assert len({first.key, *(other.key for other in others)}) == 1 + len(others) == len(links)
-    assert sorted(path.name for path in builds.iterdir()) == sorted(
-        [first.key, *(other.key for other in others)]
-    )
+    assert sorted(path.name for path in builds.iterdir()) == sorted([first.key, *(other.key for other in others)])
 
 
 def test_rebuilt_programs_are_the_same_bytes(
@@ -145,9 +141,7 @@ def test_a_killed_builder_leaves_no_build(builds: Path, source: Path, tmp_path: 
     """)
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(build_module.__file__).parents[2])}
-    with subprocess.Popen(
-        [sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([sys.executable, script], env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "linked\n"
         process.send_signal(signal.SIGKILL)
@@ -165,9 +159,7 @@ def code(program: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("target", ["riscv64-linux-musl", None])
-def test_without_metrics_the_code_is_that_of_the_plain_build(
-    builds: Path, tmp_path: Path, target: str | None
-) -> None:
+def test_without_metrics_the_code_is_that_of_the_plain_build(builds: Path, tmp_path: Path, target: str | None) -> None:
     source = Path(__file__).parents[2] / "experiments/workloads/nbody.c"
     flags = ["-O2", "-DNOTHING=1", "-I", str(tmp_path)]
     ours = build_program([source], flags, libraries=["-lm"], target=target)

@@ -51,10 +51,7 @@ def test_writes_sources_counters_and_how_to_compile(folder: Path) -> None:
     assert sorted(os.listdir(folder / "out")) == [
         "0_program.c", "compile.sh", "counters.txt", "measure_counters.c",
     ]  # fmt: skip
-    assert (
-        "(__measure_counters[1]++, n = (__measure_counters[0]++, f(2)))"
-        in (folder / "out/0_program.c").read_text()
-    )
+    assert "(__measure_counters[1]++, n = (__measure_counters[0]++, f(2)))" in (folder / "out/0_program.c").read_text()
     assert (folder / "out/counters.txt").read_text() == (
         "metric\tsymbol\toffset_bytes\ncalls\t__measure_counters\t0\nwrites\t__measure_counters\t8\n"
     )

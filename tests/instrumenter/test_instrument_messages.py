@@ -179,9 +179,7 @@ def test_compile_errors_are_at_the_users_lines(tmp_path: Path) -> None:
     source.write_text('#include "missing.h"\nint main(void) { return 0; }\n')
     with pytest.raises(SourceError) as caught:
         preprocess_all([source], [], Toolchain(None))
-    assert str(caught.value) == (
-        f"{source} cannot be preprocessed:\n  {source}:1: 'missing.h' file not found"
-    )
+    assert str(caught.value) == (f"{source} cannot be preprocessed:\n  {source}:1: 'missing.h' file not found")
     source.write_text("int f(void);\n\nint main(void) { return f(1) + g; }\n")
     with pytest.raises(SourceError) as caught:
         build_program([source], ["-O0"], target=None)

@@ -66,16 +66,12 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finder(source: Path, flags: list[str], **metrics: dict[str, object]) -> tuple[ProbeFinder, Path]:
     plain = build_program([source], flags)
     specs = {name: MetricSpec.model_validate(spec) for name, spec in metrics.items()}
-    return ProbeFinder(
-        plain.elf_path, preprocess_all([source], flags, Toolchain()), flags, specs
-    ), plain.elf_path
+    return ProbeFinder(plain.elf_path, preprocess_all([source], flags, Toolchain()), flags, specs), plain.elf_path
 
 
 def count(program: Path, probe: Probe) -> int:
     blocks, watch = BlockCounter(with_addresses=True), StoreWatch(probe.store_ranges)
-    with Machine(
-        program, consumers=[blocks, watch], limit_instructions=1_000_000, background=False
-    ) as machine:
+    with Machine(program, consumers=[blocks, watch], limit_instructions=1_000_000, background=False) as machine:
         assert machine.run().status == 0
         executions = blocks.executions_by_pc(machine.facts)
     return sum(executions.get(pc, 0) for pc in probe.pcs) + int(watch.counts.sum())
@@ -170,9 +166,7 @@ def test_lines_that_repeat_are_refused(tmp_path: Path) -> None:
     """Generated programs say ``#line`` more than once with the same number."""
     source = tmp_path / "generated.c"
     body = "\n#line 10\nvoid {}(void) {{ f(); }}"
-    source.write_text(
-        "void f(void) {}" + body.format("a") + body.format("b") + "\nint main(void) { a(); b(); }\n"
-    )
+    source.write_text("void f(void) {}" + body.format("a") + body.format("b") + "\nint main(void) { a(); b(); }\n")
     found, _ = finder(source, ["-O0"], f={"event": "call", "callee": "f", "function": "a"})
     with pytest.raises(ProbeError) as caught:
         found.probe_for("f")
@@ -184,9 +178,7 @@ def test_lines_that_repeat_are_refused(tmp_path: Path) -> None:
 def test_static_functions_and_variables_of_the_same_name(tmp_path: Path) -> None:
     sources = [tmp_path / "one.c", tmp_path / "two.c"]
     text = "static int n; static void same(void) {{ n += {}; }} void {}(void) {{ same(); {} }}"
-    sources[0].write_text(
-        text.format(1, "one", "n++;") + " void two(void); int main(void) { one(); two(); return 0; }"
-    )
+    sources[0].write_text(text.format(1, "one", "n++;") + " void two(void); int main(void) { one(); two(); return 0; }")
     sources[1].write_text(text.format(2, "two", "same();"))
     plain = build_program(sources, ["-O0"])
     metrics = {
@@ -261,9 +253,7 @@ int main(void)
         expected = int(machine.files.output(1))
     assert expected == 10 + sum(7 * i + 3 * i for i in range(1, 20)) + 100
     source.write_text(program)
-    build = build_program(
-        [source], ["-O1"], {"bytes": MetricSpec(event="alloc_bytes"), "n": MetricSpec(event="alloc")}
-    )
+    build = build_program([source], ["-O1"], {"bytes": MetricSpec(event="alloc_bytes"), "n": MetricSpec(event="alloc")})
     with Machine(build.elf_path) as machine:
         assert machine.run().status == 0
         symbol = machine.image.find_symbol("__measure_counters")

@@ -74,9 +74,7 @@ def find_probes(
     return plain.elf_path, probes, refused
 
 
-def compare(
-    source: Path, flags: list[str]
-) -> tuple[dict[str, MetricSpec], dict[str, Probe], dict[str, str], int]:
+def compare(source: Path, flags: list[str]) -> tuple[dict[str, MetricSpec], dict[str, Probe], dict[str, str], int]:
     metrics = every_metric(source, Toolchain().preprocess(source, flags), GUEST_TARGET)
     plain, probes, refused = find_probes(source, flags, metrics)
     ranges = sorted({each for probe in probes.values() for each in probe.store_ranges})
@@ -87,9 +85,7 @@ def compare(
         symbol = machine.image.find_symbol("__measure_counters")
     assert symbol is not None
     places = {metric: symbol.address + at.offset_bytes for metric, at in instrumented.counters.items()}
-    seen = run(
-        instrumented.elf_path, [(place, place + 8) for place in places.values()], list(places.values())
-    )
+    seen = run(instrumented.elf_path, [(place, place + 8) for place in places.values()], list(places.values()))
 
     assert seen.output == truth.output != b""
     counted = {metric: seen.words[place] for metric, place in places.items()}

@@ -202,9 +202,7 @@ class Assign:
 
     def run(self, model: Model) -> None:
         right = self.right.value(model)
-        model.write(
-            self.name, operate(self.operator, model.values[self.name], right) if self.operator else right
-        )
+        model.write(self.name, operate(self.operator, model.values[self.name], right) if self.operator else right)
 
 
 @dataclass(frozen=True)
@@ -407,9 +405,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
-@settings(
-    max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 12), level=st.sampled_from(["-O0", "-O2"]))
 def test_counts_are_those_of_the_model(folder: Path, seed: int, size: int, level: str) -> None:
     functions = Generator(seed, size).program()

@@ -170,9 +170,7 @@ def counts_of_sources(directory: Path) -> tuple[dict[str, int], dict[str, int]]:
     plain = build_program(sources, flags)
     finder = ProbeFinder(plain.elf_path, preprocess_all(sources, flags, Toolchain()), flags, METRICS)
     blocks = BlockCounter(with_addresses=True)
-    with Machine(
-        plain.elf_path, consumers=[blocks], limit_instructions=10_000_000, background=False
-    ) as machine:
+    with Machine(plain.elf_path, consumers=[blocks], limit_instructions=10_000_000, background=False) as machine:
         machine.run()
         executions = blocks.executions_by_pc(machine.facts)
     probed = {m: sum(executions.get(pc, 0) for pc in finder.probe_for(m).pcs) for m in METRICS}

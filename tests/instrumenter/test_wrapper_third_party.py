@@ -27,9 +27,7 @@ def execute(build: Build, program: ProgramSpec) -> tuple[bytes, list[int]]:
     assert program.stdin is not None
     files = VirtualFiles(stdin=program.stdin.read_bytes())
     arguments = program.arguments_for("small")
-    with Machine(
-        build.elf_path, arguments, files=files, limit_instructions=100_000_000, background=False
-    ) as machine:
+    with Machine(build.elf_path, arguments, files=files, limit_instructions=100_000_000, background=False) as machine:
         assert machine.run().status == 0
         counters = []
         for at in build.counters.values():

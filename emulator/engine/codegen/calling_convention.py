@@ -15,6 +15,4 @@ PARAMETERS = ", ".join(["ptr %st", "ptr %mem", "i64 %budget", "ptr %rec", *(f"i6
 
 def arguments(budget: str, record: str, pinned: dict[int, str]) -> str:
     """The argument list of a tail call."""
-    return ", ".join(
-        ["ptr %st", "ptr %mem", f"i64 {budget}", f"ptr {record}", *(f"i64 {pinned[n]}" for n in PINNED)]
-    )
+    return ", ".join(["ptr %st", "ptr %mem", f"i64 {budget}", f"ptr {record}", *(f"i64 {pinned[n]}" for n in PINNED)])

@@ -204,9 +204,7 @@ class LoadedCode:
         _protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC)
         for image, base in zip(images, self.bases, strict=True):
             if image.has_data:
-                _protect(
-                    base + image.data_at, len(image.code) - image.data_at, mmap.PROT_READ | mmap.PROT_WRITE
-                )
+                _protect(base + image.data_at, len(image.code) - image.data_at, mmap.PROT_READ | mmap.PROT_WRITE)
 
     def close(self) -> None:
         """Give the memory back."""

@@ -61,8 +61,7 @@ class _Unlocked:
         return module
 
     def optimise(self, module: llvm.ModuleRef, machine: llvm.TargetMachine, inline: bool) -> None:
-        """Run few passes, for guest code has been optimised by its compiler. ``inline``: the module has user functions.
-        """
+        """Run few passes: the guest's compiler has optimised its code. ``inline``: the module has user functions."""
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         builder = llvm.create_pass_builder(machine, options)
         if inline:
@@ -96,9 +95,7 @@ class _Unlocked:
             if not buffer:
                 raise RuntimeError(f"LLVM cannot generate code: {problem}")
         try:
-            return ctypes.string_at(
-                ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
-            )
+            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
         finally:
             ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
@@ -124,8 +121,7 @@ _of_thread = _ThreadState()
 
 
 def object_of(text: str, *, is_kernel: bool = False) -> bytes:
-    """The relocatable object of IR ``text``; thread-safe. ``is_kernel``: optimise it as a kernel, not as a translation.
-    """
+    """Relocatable object of IR ``text``; thread-safe. ``is_kernel``: optimise as for a kernel, not a translation."""
     mine = _of_thread
     module = mine.unlocked.parse(text, mine.context)
     module.triple = llvm.get_default_triple()

@@ -49,9 +49,7 @@ class InternedBlocks:
         facts = self._facts
         number = int(self.latest[pc >> 1]) - 1
         while number >= 0:
-            first, count = (
-                int(facts.blocks[number][name]) for name in ("first_instruction", "n_instructions")
-            )
+            first, count = (int(facts.blocks[number][name]) for name in ("first_instruction", "n_instructions"))
             if facts.instructions["word"][first : first + count].tolist() == [*words]:
                 return number
             number = int(self.older[number]) - 1

@@ -224,9 +224,7 @@ class BlockTable:
         self.ready = None
         return np.concatenate(found)
 
-    def discover_near(
-        self, pc: int, tier: Tier, fallback: int, threshold: int, at_most: int
-    ) -> NDArray[np.int64]:
+    def discover_near(self, pc: int, tier: Tier, fallback: int, threshold: int, at_most: int) -> NDArray[np.int64]:
         """Discover the block at ``pc`` and the blocks that control may reach from it before an indirect jump, about
         ``at_most`` in all. Gives the numbers of the new blocks: none where the kernel cannot discover the first one."""
         kernel = self._kernel

@@ -40,16 +40,12 @@ _JUMPS = {"jal": k.JAL, "jalr": k.JALR, "auipc": k.AUIPC}
 # Places of the words of the job, and of the addresses in the kernel's argument, which is a table of the addresses of
 # all its arrays.
 _WORD = {name: place for place, name in enumerate(k.JOB_DTYPE.names or ())}
-_PC, _FALLBACK, _THRESHOLD, _OPERATIONS_AT = (
-    _WORD[name] for name in ("pc", "fallback", "threshold", "operations_at")
-)
+_PC, _FALLBACK, _THRESHOLD, _OPERATIONS_AT = (_WORD[name] for name in ("pc", "fallback", "threshold", "operations_at"))
 _N_BLOCKS, _N_INSTRUCTIONS, _N_OPERATIONS, _N_DESCRIPTORS = (
     _WORD[name] for name in ("n_blocks", "n_instructions", "n_operations", "n_descriptors")
 )
 _STRUCTURES = (k.GuestCode, k.BlockTables, k.InstructionSet, k.Interned, k.Shadow)
-_PLACE = {
-    name: place for place, name in enumerate(["job", *(name for one in _STRUCTURES for name in one._fields)])
-}
+_PLACE = {name: place for place, name in enumerate(["job", *(name for one in _STRUCTURES for name in one._fields)])}
 
 
 class Pages(NamedTuple):

@@ -61,9 +61,7 @@ KNOWN, AMBIGUOUS, NEW_PAGES = 0xFFFF, 1 << 19, 2 << 19  # of `CodeShadow`
 ASK_PYTHON = 0xFFFFFFFF  # in ``block_index``: a dispatch miss at this address returns to Python
 N_REGISTERS = 32
 
-_BRANCH, _JUMP, _CALL, _RETURN = (
-    int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN)
-)
+_BRANCH, _JUMP, _CALL, _RETURN = (int(one) for one in (OpClass.BRANCH, OpClass.JUMP, OpClass.CALL, OpClass.RETURN))
 _INDIRECT_CALL, _INDIRECT_JUMP = int(OpClass.INDIRECT_CALL), int(OpClass.INDIRECT_JUMP)
 
 

@@ -43,9 +43,7 @@ def registers_of(instruction: Instruction) -> tuple[tuple[int, ...], int | None]
 def writes_nan_boxed(instruction: Instruction) -> bool:
     """Whether the instruction's result is a single, which is NaN-boxed in its register."""
     name = instruction.row.mnemonic
-    return name in ("flw", "fmv.w.x") or (
-        instruction.row.register_kinds[0] == "f" and name.split(".")[1:2] == ["s"]
-    )
+    return name in ("flw", "fmv.w.x") or (instruction.row.register_kinds[0] == "f" and name.split(".")[1:2] == ["s"])
 
 
 def nan_boxed_read(instruction: Instruction) -> list[int]:

@@ -250,9 +250,7 @@ class Emitter:
         self._copy = (self._copy + 1) % REUSE_COPIES
         offset = REUSE_OFFSET + 8 * REUSE_BINS * self._copy
         histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
-        self.count_at(
-            self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}")
-        )
+        self.count_at(self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}"))
 
     def time_before(self, budget: V) -> str:
         """The time (an i32) of the instruction at which ``budget`` instructions may still run."""
@@ -301,11 +299,7 @@ class Emitter:
         pointer = self.let(f"getelementptr i8, ptr %mem, i64 {address}")
         bits = 8 * size_bytes
         if size_bytes < 8:
-            value = (
-                value & ((1 << bits) - 1)
-                if isinstance(value, int)
-                else self.let(f"trunc i64 {value} to i{bits}")
-            )
+            value = value & ((1 << bits) - 1) if isinstance(value, int) else self.let(f"trunc i64 {value} to i{bits}")
         self.say(f"store {self.volatile}i{bits} {value}, ptr {pointer}, align 1")
 
     def reservation(self) -> V:

@@ -186,9 +186,7 @@ class FloatEmitter(Emitter):
     def _arithmetic(self, operation: str, fmt: Format, *operands: V) -> V:
         kind, suffix = _fp_type(fmt)
         arguments = ", ".join(f"{kind} {operand}" for operand in operands)
-        return self.let(
-            f"call {kind} @llvm.experimental.constrained.{operation}.{suffix}({arguments}, {_STRICT}"
-        )
+        return self.let(f"call {kind} @llvm.experimental.constrained.{operation}.{suffix}({arguments}, {_STRICT}")
 
     def fadd(self, fmt: Format, a: V, b: V) -> V:
         return self.canonical(fmt, self._arithmetic("fadd", fmt, a, b))
@@ -274,9 +272,7 @@ class FloatEmitter(Emitter):
         negative = self.ne(self.and_(bits, sign_bit), 0)
         # Bit numbers from -inf (0) up to +inf (7), symmetric about zero; then signalling (8) and quiet NaN (9).
         number = self.select(negative, 1, 6)  # normal
-        number = self.select(
-            self.lt_u(magnitude, 1 << mantissa_bits), self.select(negative, 2, 5), number
-        )  # subnormal
+        number = self.select(self.lt_u(magnitude, 1 << mantissa_bits), self.select(negative, 2, 5), number)  # subnormal
         number = self.select(self.eq(magnitude, 0), self.select(negative, 3, 4), number)
         number = self.select(self.eq(magnitude, infinity), self.select(negative, 0, 7), number)
         number = self.select(self.lt_u(infinity, magnitude), 8, number)
@@ -375,9 +371,7 @@ class FloatEmitter(Emitter):
         whole = self._converted(fmt, self.add(kept, self.flag(up)))
         unit = self.from_bits(fmt, self.shl(self.add(shift, fmt.bias), fmt.fraction_bits))
         product = self._arithmetic("fmul", fmt, whole, unit)
-        signed_product = self.let(
-            f"select i1 {negative}, {kind} {self._negate(fmt, product)}, {kind} {product}"
-        )
+        signed_product = self.let(f"select i1 {negative}, {kind} {self._negate(fmt, product)}, {kind} {product}")
         self.raise_flags(self.flag(inexact))
         self.say(f"br label %{join}")
         self.start(join)
@@ -385,9 +379,7 @@ class FloatEmitter(Emitter):
 
     def _converted(self, fmt: Format, value: V) -> V:
         kind, suffix = _fp_type(fmt)
-        return self.let(
-            f"call {kind} @llvm.experimental.constrained.sitofp.{suffix}.i64(i64 {value}, {_STRICT}"
-        )
+        return self.let(f"call {kind} @llvm.experimental.constrained.sitofp.{suffix}.i64(i64 {value}, {_STRICT}")
 
     def _int_to_fp_dynamic_rounding(self, fmt: Format, value: V, bits: int, signed: bool) -> V:
         if signed or bits == 32:

@@ -283,10 +283,7 @@ class InterpreterEmitter(FloatEmitter):
         self.say(f"br i1 {unknown}, label %miss, label %translated, {RARELY}")
         self.start("translated")
         self.state_store("pc", pc)
-        pinned = {
-            n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}")
-            for n in PINNED
-        }
+        pinned = {n: self.let(f"load i64, ptr {self.let(f'getelementptr i8, ptr %st, i64 {8 * n}')}") for n in PINNED}
         budget, record = self.let("load i64, ptr %vb"), self.let("load ptr, ptr %vr")
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
         self.say("ret void")
@@ -427,9 +424,7 @@ class InterpreterEmitter(FloatEmitter):
             note, on = self.fresh_label("note"), self.fresh_label("on")
             self.say(f"br i1 {is_timestamped}, label %{note}, label %{on}")
             self.start(note)
-            later = self.let(
-                f"add i32 {self.let('load i32, ptr %vt')}, {self.let(f'trunc i64 {place} to i32')}"
-            )
+            later = self.let(f"add i32 {self.let('load i32, ptr %vt')}, {self.let(f'trunc i64 {place} to i32')}")
             is_store = bool(self._row.access & ACCESS_STORE)
             self.touch(address, self.let(f"sub i32 {later}, 1"), is_store, self.selection)
             self.say(f"br label %{on}")

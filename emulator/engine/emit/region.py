@@ -99,9 +99,7 @@ class RegionEmitter(InlineCallEmitter):
     def _number(self, what: str, block: Block) -> str:
         """The symbol of a number that `numbers_of` gives for the block; filled in when the code is loaded."""
         name = f"@{what}.{block.pc:x}"
-        self._constants.append(
-            f"{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n"
-        )
+        self._constants.append(f"{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n")
         return name
 
     def _mark_accesses(self, first_line: int) -> None:
@@ -211,9 +209,7 @@ class RegionEmitter(InlineCallEmitter):
         inline = calls_of(self.selection.inline, block) if self.selection.inline else []
         self._begin_columns(block, instructions, inline)
         volatile = volatile_loads(block.instructions)
-        for self._place_in_block, (self._pc, self.instruction) in enumerate(
-            zip(block.pcs, instructions, strict=False)
-        ):
+        for self._place_in_block, (self._pc, self.instruction) in enumerate(zip(block.pcs, instructions, strict=False)):
             self.rm = self.instruction.rm
             if self._exact_faults and self.instruction.row.access:
                 self._sync_state()
@@ -256,9 +252,7 @@ class RegionEmitter(InlineCallEmitter):
             self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
         elif self.unsuitable is not False:
             leave = self._label_of_return(block.end_pc, Exit.ROUNDING, self._dataflow.dirty_out[block.pc])
-            self.say(
-                f"br i1 {self.unsuitable}, label %{leave}, label %{self._goto(block, block.end_pc)}, {RARELY}"
-            )
+            self.say(f"br i1 {self.unsuitable}, label %{leave}, label %{self._goto(block, block.end_pc)}, {RARELY}")
         elif self._target is None:
             self.say(f"br label %{self._goto(block, block.end_pc)}")
         elif isinstance(self._target, int):

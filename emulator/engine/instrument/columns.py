@@ -208,12 +208,8 @@ class BlockColumns:
         """A pointer to field ``name`` of the block's event number ``event``."""
         size = _size(name)
         if size not in self._first:
-            self._first[size] = self._emitter.let(
-                f"getelementptr i{8 * size}, ptr {self._base}, i64 {self._n}"
-            )
-        return self._emitter.let(
-            f"getelementptr i8, ptr {self._first[size]}, i64 {self._layout[name] + size * event}"
-        )
+            self._first[size] = self._emitter.let(f"getelementptr i{8 * size}, ptr {self._base}, i64 {self._n}")
+        return self._emitter.let(f"getelementptr i8, ptr {self._first[size]}, i64 {self._layout[name] + size * event}")
 
     def _write_static(self, name: str, values: list[int | None]) -> None:
         """Write the static values of a field; a vector store puts 0 at events without one and beyond the last one."""

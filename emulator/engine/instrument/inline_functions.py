@@ -65,9 +65,7 @@ class InlineFunction:
 
     def _thunk(self, name: str, guard: bool) -> str:
         """IR of a function that calls this one; ``guard``: with the host's MXCSR in force."""
-        arguments = ", ".join(
-            ["ptr %st", "ptr %mem", "ptr %state", *(f"i64 %f{n}" for n in range(self.n_fields))]
-        )
+        arguments = ", ".join(["ptr %st", "ptr %mem", "ptr %state", *(f"i64 %f{n}" for n in range(self.n_fields))])
         lines = [f"define void @{name}({arguments}) nounwind {{"]
         if guard:
             for side in ("guest", "host"):
@@ -215,9 +213,7 @@ def execute(oracle: Oracle, instruction: Instruction, op_class: int, word: int, 
             if isinstance(call, InlineCall) and call.after == after:
                 arguments = [known.get(name, 0) for name in call.fields if name not in POINTERS]
                 function = FUNCTIONS[call.function]
-                prototype = ctypes.CFUNCTYPE(
-                    None, *[ctypes.c_void_p] * 3, *[ctypes.c_uint64] * len(arguments)
-                )
+                prototype = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_uint64] * len(arguments))
                 address = function.address(compiler, False)
                 prototype(address)(hart.address, memory, call.state, *arguments)
 

@@ -79,9 +79,7 @@ class PendingTranslations:
 
     def _is_unchanged(self, places: set[int]) -> bool:
         """Whether ranges that were equal when they were compared are equal still."""
-        return all(
-            self._source.peek(self._code[n][0], len(self._code[n][1])) == self._code[n][1] for n in places
-        )
+        return all(self._source.peek(self._code[n][0], len(self._code[n][1])) == self._code[n][1] for n in places)
 
     def unmapped(self) -> tuple[list[SavedRegion], list[tuple[int, bytes]]]:
         """The regions still pending, in libraries that this process has not mapped, and their code."""
@@ -126,11 +124,7 @@ def code_ranges(spans: NDArray[np.int64], source: CodeSource) -> list[tuple[int,
         n_known = np.concatenate([[0], np.cumsum(known)])
         is_known = n_known[highs] - n_known[lows] == highs - lows
         whole = source.peek(start, n_bytes)
-        if (
-            whole is not None
-            and is_known.all()
-            and not (known & (code != np.frombuffer(whole, np.uint16))).any()
-        ):
+        if whole is not None and is_known.all() and not (known & (code != np.frombuffer(whole, np.uint16))).any():
             found.append((start, whole))
         else:
             found += [

@@ -98,9 +98,7 @@ class StencilEmitter(InterpreterEmitter):
             f"@{name} = external dso_local global i8, !absolute_symbol !{{i64 {low}, i64 {high}}}"
             for name, (low, high) in _RANGES.items()
         ]
-        declared += [
-            f"declare {CONVENTION} void @{name}({PARAMETERS})" for name in ("next", "exit_stub", "fault_stub")
-        ]
+        declared += [f"declare {CONVENTION} void @{name}({PARAMETERS})" for name in ("next", "exit_stub", "fault_stub")]
         return "\n".join([DECLARATIONS, *declared, *self._functions, METADATA])
 
     # --- functions

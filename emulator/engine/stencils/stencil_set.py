@@ -16,15 +16,11 @@ from emulator.engine.persist.translation_store import sources_identity
 from emulator.engine.stencils.stencil_compiler import HOLES, N_STENCILS, StencilEmitter
 from emulator.events import TraceSelection
 
-STENCIL_DTYPE = np.dtype(
-    [("offset", "u4"), ("size", "u4"), ("first_hole", "u4"), ("end_hole", "u4"), ("kind", "u8")]
-)
+STENCIL_DTYPE = np.dtype([("offset", "u4"), ("size", "u4"), ("first_hole", "u4"), ("end_hole", "u4"), ("kind", "u8")])
 # ``kind`` of a stencil: absent (the host's code would call a library function), followed by more code, or at the end.
 ABSENT, GOES_ON, ENDS = 0, 1, 2
 PADDING_BYTES = 8
-HOLE_DTYPE = np.dtype(
-    [("offset", "u4"), ("value", "u2"), ("wide", "u1"), ("relative", "u1"), ("addend", "i8")]
-)
+HOLE_DTYPE = np.dtype([("offset", "u4"), ("value", "u2"), ("wide", "u1"), ("relative", "u1"), ("addend", "i8")])
 
 
 class StencilSet(NamedTuple):
@@ -90,19 +86,11 @@ def _read(image: bytes) -> StencilSet:
         start, size = int(symbol["value"]), int(symbol["size"])
         low, high = np.searchsorted(relocations["offset"], [start, start + size])
         mine = relocations[low:high]
-        if (
-            not np.isin(mine["type"], (R_64, R_PC32, R_PLT32, R_32, R_32S)).all()
-            or (meaning[mine["symbol"]] < 0).any()
-        ):
+        if not np.isin(mine["type"], (R_64, R_PC32, R_PLT32, R_32, R_32S)).all() or (meaning[mine["symbol"]] < 0).any():
             continue  # absent: it calls a library function
         goes_on = meaning[mine["symbol"]] == HOLES["next"]
         last = size - 4
-        if (
-            len(mine)
-            and goes_on[-1]
-            and int(mine[-1]["offset"]) - start == last
-            and code[start + last - 1] == 0xE9
-        ):
+        if len(mine) and goes_on[-1] and int(mine[-1]["offset"]) - start == last and code[start + last - 1] == 0xE9:
             mine, size = mine[:-1], last - 1  # drop the jump at the end: the next stencil is copied behind it
         made = np.zeros(len(mine), HOLE_DTYPE)
         made["offset"] = mine["offset"] - start

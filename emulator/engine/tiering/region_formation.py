@@ -101,8 +101,7 @@ class RegionFormer:
         return blocks
 
     def _cases(self, start: int, end: int, accepts: Callable[[int], bool]) -> list[int]:
-        """The accepted blocks of a function that only computed jumps lead to; none where cases and jumps are too many.
-        """
+        """The accepted blocks of a function that only computed jumps lead to; none if cases and jumps are too many."""
         blocks = self._cache.facts.blocks
         pcs, n_jumps = cases_among(blocks[(blocks["pc"] >= start) & (blocks["pc"] < end)])
         cases = [pc for pc in pcs.tolist() if pc != start and accepts(pc)]
@@ -112,9 +111,7 @@ class RegionFormer:
         """The accepted blocks of the small functions that ``blocks`` call."""
         found: dict[int, Block] = {}
         room = MAX_CALLEES_INSTRUCTIONS
-        for start in sorted(
-            {block.call_target for block in blocks.values() if block.call_target is not None}
-        ):
+        for start in sorted({block.call_target for block in blocks.values() if block.call_target is not None}):
             callee = self._callee_blocks(start, accepts)
             new = {pc: block for pc, block in callee.items() if pc not in found and pc not in blocks}
             size = sum(len(block.instructions) for block in new.values())

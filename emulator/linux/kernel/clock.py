@@ -122,9 +122,7 @@ class Timers:
     def next_wakeup(self) -> int | None:
         """Elapsed time of the first timer that can wake a sleeping guest; timers of processor time cannot. None without
         one."""
-        deadlines = [
-            t.deadline for t in self._timers if t.deadline is not None and t.base is TimeBase.ELAPSED
-        ]
+        deadlines = [t.deadline for t in self._timers if t.deadline is not None and t.base is TimeBase.ELAPSED]
         return min(deadlines, default=None)
 
     def fire(self) -> None:

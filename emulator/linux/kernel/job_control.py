@@ -85,10 +85,7 @@ def is_orphaned(scheduler: Scheduler, group: int, without: Process | None = None
     return not any(
         process.parent.group != group and process.parent.session == process.session
         for process in members(scheduler, group)
-        if process is not without
-        and process.status is None
-        and process.parent is not None
-        and not process.is_adopted
+        if process is not without and process.status is None and process.parent is not None and not process.is_adopted
     )
 
 

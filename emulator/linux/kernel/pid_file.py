@@ -14,9 +14,7 @@ class PidFile(OpenFile):
     """A pidfd of ``process``."""
 
     def __init__(self, process: Process, flags: int) -> None:
-        super().__init__(
-            "anon_inode:[pidfd]", flags | os.O_RDWR, partial(FileStatus, stat.S_IFREG | 0o600, 0, 1)
-        )
+        super().__init__("anon_inode:[pidfd]", flags | os.O_RDWR, partial(FileStatus, stat.S_IFREG | 0o600, 0, 1))
         self.process = process
 
     def poll(self) -> int:

@@ -45,9 +45,7 @@ class ProcessTimers:
 
     def __init__(self, timers: Timers, signals: SignalState) -> None:
         self._timers = timers
-        self.interval = [
-            timers.add(Timer(base, partial(_send, signals, signal))) for base, signal in _INTERVAL_TIMERS
-        ]
+        self.interval = [timers.add(Timer(base, partial(_send, signals, signal))) for base, signal in _INTERVAL_TIMERS]
         self.posix: dict[int, PosixTimer] = {}
 
     def add_posix(self, posix: PosixTimer, base: TimeBase) -> None:

@@ -165,17 +165,13 @@ class ProcFs:
         return thread.process.program.auxiliary
 
     def _cmdline(self, thread: Thread) -> bytes:
-        return b"".join(
-            text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.arguments
-        )
+        return b"".join(text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.arguments)
 
     def _comm(self, thread: Thread) -> bytes:
         return thread.name + b"\n"
 
     def _environ(self, thread: Thread) -> bytes:
-        return b"".join(
-            text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.environment
-        )
+        return b"".join(text.encode(errors="surrogateescape") + b"\0" for text in thread.process.program.environment)
 
     def _maps(self, thread: Thread) -> bytes:
         process = thread.process

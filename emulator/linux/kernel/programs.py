@@ -26,9 +26,7 @@ def command_name(program: ProcessImage) -> bytes:
     return name.rsplit("/", 1)[-1].encode(errors="replace")[:_NAME_BYTES]
 
 
-def start_first_process(
-    system: System, memory: GuestMemory, program: ProcessImage, files: VirtualFiles
-) -> Process:
+def start_first_process(system: System, memory: GuestMemory, program: ProcessImage, files: VirtualFiles) -> Process:
     """Make the first process of a guest and its thread, which gets the hart."""
     process = Process(PID, None, PID, PID)
     system.scheduler.processes[system.scheduler.new_pid()] = process

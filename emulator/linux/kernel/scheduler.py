@@ -68,9 +68,7 @@ class Scheduler:
     def new_pid(self) -> int:
         """A new pid or tid; a number is reused only after all others were used."""
         taken = {thread.tid for process in self.processes.values() for thread in process.threads}
-        taken |= {
-            number for process in self.processes.values() for number in (process.group, process.session)
-        }
+        taken |= {number for process in self.processes.values() for number in (process.group, process.session)}
         while self._next_pid in taken or self._next_pid in self.processes:
             self._next_pid += 1
         found = self._next_pid
@@ -350,11 +348,7 @@ class Scheduler:
             if process.stopped
         )
         if not waits:
-            why = (
-                f"{stopped}, and no running process can continue it"
-                if stopped
-                else "no thread is left to run"
-            )
+            why = f"{stopped}, and no running process can continue it" if stopped else "no thread is left to run"
             return f"the guest waits for ever: {why}"
         others = "" if len(waits) == 1 else f" ({len(waits)} threads wait, none for an event that can happen)"
         return waits[0] + others + (f"; {stopped}" if stopped else "")

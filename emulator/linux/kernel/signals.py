@@ -133,9 +133,7 @@ class SignalState:
     def copy_actions(self, other: SignalState, keep_handlers: bool = True) -> None:
         """Copy the actions of ``other``; without ``keep_handlers`` (execve) only the ignored signals."""
         self._actions = {
-            signal: action
-            for signal, action in other._actions.items()
-            if keep_handlers or action.handler == SIG_IGN
+            signal: action for signal, action in other._actions.items() if keep_handlers or action.handler == SIG_IGN
         }
 
     def copy_pending(self, other: SignalState) -> None:
@@ -329,11 +327,7 @@ class SignalState:
         old_pointer = int(hart.x[2])
         stack = self.alternate_stack
         pointer = old_pointer
-        if (
-            action.flags & SA_ONSTACK
-            and not stack.flags & SS_DISABLE
-            and not self.on_alternate_stack(pointer)
-        ):
+        if action.flags & SA_ONSTACK and not stack.flags & SS_DISABLE and not self.on_alternate_stack(pointer):
             pointer = stack.pointer + stack.size_bytes
         frame_address = (pointer - _FRAME_BYTES) & -16
         if self.on_alternate_stack(old_pointer) and not stack.contains(frame_address):

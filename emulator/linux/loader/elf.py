@@ -176,9 +176,7 @@ class ElfImage:
         return self._lines.rows()
 
 
-def load_image(
-    source: str | Path | bytes, name: str | None = None, base: int = POSITION_INDEPENDENT_BASE
-) -> ElfImage:
+def load_image(source: str | Path | bytes, name: str | None = None, base: int = POSITION_INDEPENDENT_BASE) -> ElfImage:
     """Read an executable from a path or from its bytes; ``base``: load address of position-independent executables.
 
     Raises `GuestImageError` for files that cannot be read and programs that this machine cannot run.
@@ -304,9 +302,7 @@ class _Reader:
         if len(identity) < 16:
             raise self._refuse("the file is truncated within the ELF header", "copy or build it again")
         if identity[4] != 2:
-            raise self._refuse(
-                "it is a 32-bit ELF file" if identity[4] == 1 else "its class is invalid", _REMEDY
-            )
+            raise self._refuse("it is a 32-bit ELF file" if identity[4] == 1 else "its class is invalid", _REMEDY)
         if identity[5] != 1:
             raise self._refuse(
                 "it is a big-endian ELF file" if identity[5] == 2 else "its byte order is invalid", _REMEDY
@@ -343,9 +339,7 @@ class _Reader:
                 )
             data = memoryview(self._data)[self._checked_slice(offset, filesz, f"the segment at {address:#x}")]
             prot = (
-                (READ if p_flags & _PF_R else 0)
-                | (WRITE if p_flags & _PF_W else 0)
-                | (EXEC if p_flags & _PF_X else 0)
+                (READ if p_flags & _PF_R else 0) | (WRITE if p_flags & _PF_W else 0) | (EXEC if p_flags & _PF_X else 0)
             )
             segments.append(Segment(address, data, memsz, prot, offset))
         if not segments:

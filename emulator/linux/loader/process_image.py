@@ -64,9 +64,7 @@ class Layout:
             if value < 0 or value % unit:
                 raise EmulatorError(f"{name} is {value}: expected a multiple of {unit}, zero or more")
         if self.environment_padding_bytes < 0:
-            raise EmulatorError(
-                f"environment_padding_bytes is {self.environment_padding_bytes}: expected zero or more"
-            )
+            raise EmulatorError(f"environment_padding_bytes is {self.environment_padding_bytes}: expected zero or more")
         if self.stack_bytes < 16 * PAGE_BYTES:
             raise EmulatorError(f"stack_bytes is {self.stack_bytes}: expected at least {16 * PAGE_BYTES}")
 
@@ -146,9 +144,7 @@ def build_process(
     )
 
 
-def _load_interpreter(
-    image: ElfImage, mmap_high: int, read_file: Callable[[str], bytes] | None
-) -> ElfImage | None:
+def _load_interpreter(image: ElfImage, mmap_high: int, read_file: Callable[[str], bytes] | None) -> ElfImage | None:
     """The dynamic linker of ``image``, loaded at the top of the mmap area; None for a static program."""
     path = image.interpreter
     if path is None:
@@ -165,9 +161,7 @@ def _load_interpreter(
     size = load_image(data, path).end - POSITION_INDEPENDENT_BASE
     found = load_image(data, path, (mmap_high - size) & -_INTERPRETER_ALIGNMENT)
     if found.interpreter is not None or not found.bias:
-        raise GuestImageError(
-            f"{path}: the interpreter of {image.name} is not a position-independent dynamic linker"
-        )
+        raise GuestImageError(f"{path}: the interpreter of {image.name} is not a position-independent dynamic linker")
     return found
 
 

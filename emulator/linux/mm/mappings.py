@@ -66,9 +66,7 @@ class Mappings:
             for path in (path or image.name,)
         ]
         self._mappings.append((program.stack_low, program.stack_high, 0, "[stack]"))
-        self._shared_mappings: list[
-            tuple[int, int, Shared]
-        ] = []  # start, end and pages of each shared mapping
+        self._shared_mappings: list[tuple[int, int, Shared]] = []  # start, end and pages of each shared mapping
 
     def continue_from(self, other: Mappings) -> None:
         """Copy the heap and the mappings of ``other``, after a fork."""
@@ -180,9 +178,7 @@ class Mappings:
         self._record(where, length)
         return where
 
-    def _map_copy(
-        self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int
-    ) -> int:
+    def _map_copy(self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int) -> int:
         contents = file.read_at(length, offset)
         where = self._choose_address(address, length, flags)
         self._memory.map(where, length, READ | WRITE if contents else _permission(prot))
@@ -192,9 +188,7 @@ class Mappings:
         self._record(where, length, offset, file.path)
         return where
 
-    def _map_shared_file(
-        self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int
-    ) -> int:
+    def _map_shared_file(self, address: int, length: int, prot: int, flags: int, file: RegularFile, offset: int) -> int:
         where = self._choose_address(address, length, flags)
         pages = self._files.page_cache.use(file.key, file.open_store, file.writable)
         try:
@@ -270,9 +264,7 @@ class Mappings:
         shared = memory.shared_at(old_address)
         if not old_length and shared is None:
             raise OSError(errno.EINVAL, "only shared memory can be mapped twice")
-        self._check_single_mapping(
-            old_address, min(old_length, new_length) if target is not None else old_length
-        )
+        self._check_single_mapping(old_address, min(old_length, new_length) if target is not None else old_length)
         if shared is not None and old_address + new_length > shared[1]:
             self._report("mremap of a shared mapping to a greater length")
             raise OSError(errno.ENOMEM, "mremap of shared memory")
@@ -280,9 +272,7 @@ class Mappings:
             self._unmap(target, target + new_length)
             raise OSError(errno.EFAULT, "mremap onto an overlapping range")
         if not old_length or (flags & _MREMAP_DONTUNMAP and shared is not None):
-            return self._map_again(
-                old_address, self._find_free(new_length) if target is None else target, new_length
-            )
+            return self._map_again(old_address, self._find_free(new_length) if target is None else target, new_length)
         if target is None and not flags & _MREMAP_DONTUNMAP:
             tail, extra = old_address + old_length, new_length - old_length
             if tail + extra <= self._mmap_high and memory.is_free(tail, extra):

@@ -151,9 +151,7 @@ def timer_create(task: Task, clock_id: int, event: int, identifier: int) -> int:
     base = TimeBase.PROCESSOR if _is_processor_clock(number) else TimeBase.ELAPSED
     task.memory.write_int(identifier, 4, timer_id)
     receiver = partial(_signals_of, task.scheduler, tid if notify == _SIGEV_THREAD_ID else None)
-    posix = PosixTimer(
-        timer_id, number, task.signals, None if notify == _SIGEV_NONE else signal, value, receiver
-    )
+    posix = PosixTimer(timer_id, number, task.signals, None if notify == _SIGEV_NONE else signal, value, receiver)
     task.process.timers.add_posix(posix, base)
     return 0
 

@@ -56,9 +56,7 @@ def getppid(task: Task) -> int:
 # Starting
 
 
-def clone(
-    task: Task, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int
-) -> int | Wait:
+def clone(task: Task, flags: int, stack: int, parent_tid: int, thread_pointer: int, child_tid: int) -> int | Wait:
     # with CLONE_PIDFD, clone writes the pidfd to the address of the parent's tid
     return _clone(task, flags & ~0xFF, flags & 0xFF, stack, parent_tid, thread_pointer, child_tid, parent_tid)
 

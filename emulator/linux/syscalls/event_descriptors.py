@@ -95,24 +95,18 @@ def epoll_ctl(task: Task, epoll: int, operation: int, fd: int, event: int) -> in
     return 0
 
 
-def epoll_pwait(
-    task: Task, epoll: int, events: int, count: int, timeout: int, mask: int, size: int
-) -> int | Wait:
+def epoll_pwait(task: Task, epoll: int, events: int, count: int, timeout: int, mask: int, size: int) -> int | Wait:
     milliseconds = signed(timeout, 32)
     until = None if milliseconds < 0 else task.clock.elapsed() + milliseconds * 1_000_000
     return _wait(task, epoll, events, count, until, mask, size)
 
 
-def epoll_pwait2(
-    task: Task, epoll: int, events: int, count: int, timeout: int, mask: int, size: int
-) -> int | Wait:
+def epoll_pwait2(task: Task, epoll: int, events: int, count: int, timeout: int, mask: int, size: int) -> int | Wait:
     until = task.clock.elapsed() + _time(task, timeout) if timeout else None
     return _wait(task, epoll, events, count, until, mask, size)
 
 
-def _wait(
-    task: Task, epoll: int, events: int, count: int, until: int | None, mask: int, size: int
-) -> int | Wait:
+def _wait(task: Task, epoll: int, events: int, count: int, until: int | None, mask: int, size: int) -> int | Wait:
     interests = _epoll(task, epoll)
     if not 0 < signed(count, 32) <= _MAX_EVENTS:
         raise OSError(errno.EINVAL, "epoll_pwait")

@@ -54,9 +54,7 @@ def _execute(task: Task, path: str, arguments: list[str], environment: list[str]
     try:
         image = _image(task, data, path)
         variables = dict(text.partition("=")[::2] for text in environment)
-        program = build_process(
-            memory, image, arguments, variables, task.process.program.layout, task.files.contents
-        )
+        program = build_process(memory, image, arguments, variables, task.process.program.layout, task.files.contents)
     except MemoryLimit:
         memory.close()
         raise

@@ -67,9 +67,7 @@ def fcntl(task: Task, fd: int, command: int, argument: int) -> int | Wait:
 # Locks
 
 
-def _lock(
-    task: Task, file: OpenFile, owner: object, address: int, only_asks: bool, waits: bool
-) -> int | Wait:
+def _lock(task: Task, file: OpenFile, owner: object, address: int, only_asks: bool, waits: bool) -> int | Wait:
     """Set the lock of ``struct flock`` at ``address``; with ``only_asks`` write a conflicting lock there
     instead."""
     kind, whence, start, length = struct.unpack("<hh4xqq", task.memory.read(address, 24))

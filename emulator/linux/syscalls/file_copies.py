@@ -60,9 +60,7 @@ def copy_file_range(
     return modified(task, target, done)
 
 
-def splice(
-    task: Task, in_fd: int, in_offset: int, out_fd: int, out_offset: int, count: int, flags: int
-) -> int:
+def splice(task: Task, in_fd: int, in_offset: int, out_fd: int, out_offset: int, count: int, flags: int) -> int:
     source, target = readable(task, in_fd), writable(task, out_fd)
     for file, offset in ((source, in_offset), (target, out_offset)):
         if isinstance(file, PipeEnd) and offset:

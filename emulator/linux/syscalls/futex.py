@@ -23,9 +23,7 @@ _OWNER_DIED, _TID_MASK = 0x4000_0000, 0x3FFF_FFFF
 _MAX_ROBUST_LOCKS = 2048
 
 
-def futex(
-    task: Task, address: int, operation: int, value: int, timeout: int, second: int, third: int
-) -> int | Wait:
+def futex(task: Task, address: int, operation: int, value: int, timeout: int, second: int, third: int) -> int | Wait:
     kind, value = operation & _OPERATION, value & _ALL_BITS
     if address % 4:
         raise OSError(errno.EINVAL, "futex")
@@ -36,9 +34,7 @@ def futex(
         return task.system.futexes.wake(task.memory, address, value - (value >> 31 << 32), bits)
     if kind in (_WAIT, _WAIT_BITSET):
         bits = _ALL_BITS if kind == _WAIT else third & _ALL_BITS
-        return _wait(
-            task, address, value, bits, _deadline(task, operation, kind, timeout) if timeout else None
-        )
+        return _wait(task, address, value, bits, _deadline(task, operation, kind, timeout) if timeout else None)
     if kind in (_LOCK_PI, _LOCK_PI2, _TRYLOCK_PI):
         return _lock(task, address, operation, kind, timeout)
     if kind == _UNLOCK_PI:

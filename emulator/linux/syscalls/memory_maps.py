@@ -20,7 +20,5 @@ def munmap(task: Task, address: int, length: int) -> int:
     return task.process.mappings.munmap(address, length)
 
 
-def mremap(
-    task: Task, old_address: int, old_length: int, new_length: int, flags: int, new_address: int
-) -> int:
+def mremap(task: Task, old_address: int, old_length: int, new_length: int, flags: int, new_address: int) -> int:
     return task.process.mappings.mremap(old_address, old_length, new_length, flags, new_address)

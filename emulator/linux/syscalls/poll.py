@@ -47,9 +47,7 @@ class _Set(NamedTuple):
     requested: int
 
 
-def pselect6(
-    task: Task, count: int, reading: int, writing: int, failing: int, timeout: int, mask: int
-) -> int | Wait:
+def pselect6(task: Task, count: int, reading: int, writing: int, failing: int, timeout: int, mask: int) -> int | Wait:
     if count > MAX_DESCRIPTORS:
         raise OSError(errno.EINVAL, "pselect6")
     n_bytes = _set_bytes(count)
@@ -66,13 +64,9 @@ def pselect6(
 def _select(task: Task, count: int, sets: list[_Set]) -> int | None:
     """Write the ready descriptors of each set and return their number; None without any."""
     states = {
-        fd: task.descriptors.file(fd).poll()
-        for fd in range(count)
-        if any(one.requested >> fd & 1 for one in sets)
+        fd: task.descriptors.file(fd).poll() for fd in range(count) if any(one.requested >> fd & 1 for one in sets)
     }
-    if not any(
-        one.requested >> fd & 1 and state & one.events for fd, state in states.items() for one in sets
-    ):
+    if not any(one.requested >> fd & 1 and state & one.events for fd, state in states.items() for one in sets):
         return None
     return _write_sets(task, count, sets, states)
 

@@ -25,9 +25,7 @@ _DEFAULT_NICE = 20  # getpriority returns 20 minus the nice value
 
 def sched_yield(task: Task) -> None:
     task.hart.registers[10] = 0
-    task.scheduler.yield_hart(
-        task.hart
-    )  # the result is set before: the hart may be another thread's afterwards
+    task.scheduler.yield_hart(task.hart)  # the result is set before: the hart may be another thread's afterwards
 
 
 def sched_getparam(task: Task, pid: int, address: int) -> int:

@@ -85,9 +85,7 @@ def rt_sigtimedwait(task: Task, address: int, info: int, timeout: int, size: int
         if seconds < 0 or not 0 <= nanoseconds < 1_000_000_000:
             raise OSError(errno.EINVAL, "timeout")
         until = task.clock.elapsed() + seconds * 1_000_000_000 + nanoseconds
-    return Wait(
-        _take_signal, task, others, info, until=until, at_timeout=_no_signal, when_stopped=WhenStopped.FAILS
-    )
+    return Wait(_take_signal, task, others, info, until=until, at_timeout=_no_signal, when_stopped=WhenStopped.FAILS)
 
 
 def _take_signal(task: Task, others: int, info: int) -> int | None:

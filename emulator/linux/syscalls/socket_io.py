@@ -72,9 +72,7 @@ def _make(task: Task, family: int, kind: int, protocol: int) -> Socket:
         task.report(f"a socket of family {family} and type {kind & _KIND}")
         known_type = family in FAMILIES and kind & _KIND in (STREAM, DATAGRAM, _SOCK_RAW, SEQUENCED)
         raise OSError(errno.ESOCKTNOSUPPORT if known_type else errno.EAFNOSUPPORT, "socket")
-    choices = {AF_UNIX: (0, AF_UNIX)}.get(
-        family, (IPPROTO_TCP,) if kind & _KIND == STREAM else _DATAGRAM_PROTOCOLS
-    )
+    choices = {AF_UNIX: (0, AF_UNIX)}.get(family, (IPPROTO_TCP,) if kind & _KIND == STREAM else _DATAGRAM_PROTOCOLS)
     number = signed(protocol, 32)
     if number and number not in choices:
         raise OSError(errno.EPROTONOSUPPORT, "protocol")
@@ -162,9 +160,7 @@ def _find(task: Task, one: Socket, name: Address) -> Socket | None:
     return special.socket if isinstance(special, BoundSocket) and special.socket.references else None
 
 
-def _read_address(
-    task: Task, one: Socket, address: int, length: int, elsewhere: int = errno.ENETUNREACH
-) -> Address:
+def _read_address(task: Task, one: Socket, address: int, length: int, elsewhere: int = errno.ENETUNREACH) -> Address:
     """The socket address at ``address``; ``elsewhere``: the error number for an address outside of the guest.
 
     Raises OSError."""

@@ -55,9 +55,7 @@ SYSTEM_CALLS: dict[int, Syscall] = {
     23: Syscall("dup", file_io.dup),
     24: Syscall("dup3", file_io.dup3),
     25: Syscall("fcntl", fcntl_ioctl.fcntl, PARTIAL, "without leases, signals for files, and seals"),
-    29: Syscall(
-        "ioctl", fcntl_ioctl.ioctl, PARTIAL, "only requests for terminals and those that all files have"
-    ),
+    29: Syscall("ioctl", fcntl_ioctl.ioctl, PARTIAL, "only requests for terminals and those that all files have"),
     30: Syscall("ioprio_set", scheduling.ioprio_set, NO_EFFECT, "there is no disk"),
     31: Syscall("ioprio_get", scheduling.ioprio_get),
     32: Syscall("flock", fcntl_ioctl.flock),
@@ -178,9 +176,7 @@ SYSTEM_CALLS: dict[int, Syscall] = {
     ),
     165: Syscall("getrusage", clocks_and_timers.getrusage),
     166: Syscall("umask", paths.umask),
-    167: Syscall(
-        "prctl", system_limits.prctl, PARTIAL, "only names, and the state of a process without privileges"
-    ),
+    167: Syscall("prctl", system_limits.prctl, PARTIAL, "only names, and the state of a process without privileges"),
     168: Syscall("getcpu", scheduling.getcpu),
     169: Syscall("gettimeofday", clocks_and_timers.gettimeofday),
     172: Syscall("getpid", clone_and_exit.getpid),
@@ -241,9 +237,7 @@ SYSTEM_CALLS: dict[int, Syscall] = {
     223: Syscall("fadvise64", file_io.fadvise64, NO_EFFECT, "there is no disk"),
     226: Syscall("mprotect", page_ranges.mprotect),
     227: Syscall("msync", page_ranges.msync),
-    228: Syscall(
-        "mlock", page_ranges.mlock, NO_EFFECT, "no page is ever swapped; locked pages refuse some madvise"
-    ),
+    228: Syscall("mlock", page_ranges.mlock, NO_EFFECT, "no page is ever swapped; locked pages refuse some madvise"),
     229: Syscall("munlock", page_ranges.munlock, NO_EFFECT, "as mlock"),
     230: Syscall("mlockall", page_ranges.mlockall, NO_EFFECT, "as mlock"),
     231: Syscall("munlockall", page_ranges.munlockall, NO_EFFECT, "as mlock"),

@@ -145,18 +145,14 @@ def _report_info(request: _Request) -> int | None:
     return 0
 
 
-def _wait(
-    report: Callable[[_Request], int | None], request: _Request, no_hang: bool, otherwise: int
-) -> int | Wait:
+def _wait(report: Callable[[_Request], int | None], request: _Request, no_hang: bool, otherwise: int) -> int | Wait:
     """The result of ``report``; without one, ``otherwise`` if the call does not wait, else a `Wait`."""
     result = report(request)
     if result is not None:
         return result
     if no_hang:
         return otherwise
-    return Wait(
-        report, request, restartable=True, deadlock="the guest waits for ever for a child that does not end"
-    )
+    return Wait(report, request, restartable=True, deadlock="the guest waits for ever for a child that does not end")
 
 
 def _first_change(request: _Request) -> _StateChange | None:

@@ -54,9 +54,7 @@ class DescriptorTable:
         except KeyError:
             raise OSError(errno.EBADF, "descriptor") from None
 
-    def install(
-        self, file: OpenFile, lowest: int = 0, close_on_exec: bool = False, at: int | None = None
-    ) -> int:
+    def install(self, file: OpenFile, lowest: int = 0, close_on_exec: bool = False, at: int | None = None) -> int:
         """Give ``file`` the lowest free descriptor from ``lowest`` on, or exactly ``at``.
 
         Raises OSError(EMFILE) when the table is full; a file without any descriptor is then closed.

@@ -120,8 +120,7 @@ class EventPoll(OpenFile):
     def reaches(self, other: EventPoll, depth: int) -> bool:
         """Whether ``other`` is in this interest list or in a nested one; also true if the nesting is too deep."""
         return depth == 0 or any(
-            interest.file is other
-            or (isinstance(interest.file, EventPoll) and interest.file.reaches(other, depth - 1))
+            interest.file is other or (isinstance(interest.file, EventPoll) and interest.file.reaches(other, depth - 1))
             for interest in self._interests.values()
         )
 

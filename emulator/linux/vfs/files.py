@@ -76,9 +76,7 @@ class VirtualFiles:
         mapped = mapped or {}
         for path in [*mapped, *capture, *writable]:
             if not path.startswith("/"):
-                raise EmulatorError(
-                    f"guest path {path!r} is relative: expected an absolute one, such as /{path}"
-                )
+                raise EmulatorError(f"guest path {path!r} is relative: expected an absolute one, such as /{path}")
         self.inodes = Inodes()
         self.page_cache = PageCache()
         self.descriptors = DescriptorTable()
@@ -280,9 +278,7 @@ class VirtualFiles:
         directory, name = posixpath.split(path.rstrip("/"))
         if name in ("", ".", ".."):
             return path
-        return posixpath.join(self.resolve(directory or "/", follow=True), name) + (
-            "/" if path.endswith("/") else ""
-        )
+        return posixpath.join(self.resolve(directory or "/", follow=True), name) + ("/" if path.endswith("/") else "")
 
     # Changes of the file system
 
@@ -386,9 +382,7 @@ class VirtualFiles:
                 "give an existing file or directory"
             ) from error
 
-    def _open_streams(
-        self, stdin: bytes | int, stdout: int | None, stderr: int | None, terminal: bool
-    ) -> None:
+    def _open_streams(self, stdin: bytes | int, stdout: int | None, stderr: int | None, terminal: bool) -> None:
         sources = (
             stdin if isinstance(stdin, int) else bytearray(stdin),
             self._outputs[1] if stdout is None else stdout,

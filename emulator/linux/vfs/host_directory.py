@@ -221,9 +221,7 @@ class HostDirectory:
                         raise LeavesTree(posixpath.join(posixpath.dirname(self._mount), *reversed(todo)))
                     continue
                 try:
-                    descriptor = os.open(
-                        part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directories[-1]
-                    )
+                    descriptor = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directories[-1])
                 except FileNotFoundError:
                     if todo:
                         raise

@@ -148,9 +148,7 @@ class Notifications:
         self._name_removed(entry)
         self._notify(entry.parent, DELETE, entry.is_directory, entry.name)
 
-    def moved(
-        self, files: Lookups, entry: DirectoryEntry | None, replaced: DirectoryEntry | None, new: str
-    ) -> None:
+    def moved(self, files: Lookups, entry: DirectoryEntry | None, replaced: DirectoryEntry | None, new: str) -> None:
         """A file was renamed to ``new``; ``entry``, ``replaced``: the entries of the old and the new name before."""
         target = self.entry(files, new)
         if entry is None or target is None or (replaced is not None and replaced.key == entry.key):

@@ -95,9 +95,7 @@ class SocketNames(Generic[Socket]):
     def check_listening(self, one: Socket) -> None:
         """Raises OSError(EADDRINUSE) if another socket listens at the address of ``one``."""
         others = [other for other in self._users(one, one.address) if other is not one]
-        if any(
-            other.backlog is not None and self._conflicts(one, one.address, other) for other in others
-        ):
+        if any(other.backlog is not None and self._conflicts(one, one.address, other) for other in others):
             raise OSError(errno.EADDRINUSE, "address")
 
     def find(self, one: Socket, address: Address) -> Socket | None:

@@ -69,9 +69,7 @@ class Socket(OpenFile):
         super().__init__(f"socket:[{inode}]", flags | os.O_RDWR, status)
         self.family = family
         self.kind = kind
-        self.address: Address = (
-            b"" if family == AF_UNIX else Internet(ANY_4 if family == AF_INET else ANY_6, 0)
-        )
+        self.address: Address = b"" if family == AF_UNIX else Internet(ANY_4 if family == AF_INET else ANY_6, 0)
         self.peer: Socket | None = None
         self.peer_address: Address | None = None
         self.backlog: list[Socket] | None = None
@@ -229,9 +227,7 @@ class Socket(OpenFile):
         if self.kind != STREAM and len(data) > BUFFER_BYTES:
             raise OSError(errno.EMSGSIZE, "message")
         if (data or self.kind != STREAM) and (
-            room <= 0
-            or (self.kind != STREAM and len(data) > room)
-            or len(receiver._inbox) >= BUFFER_BYTES >> 4
+            room <= 0 or (self.kind != STREAM and len(data) > room) or len(receiver._inbox) >= BUFFER_BYTES >> 4
         ):
             self.would_block("sends to a full socket that no other task reads from")
         for file in files:

@@ -26,9 +26,7 @@ SHARED_MEMORY = "/dev/shm"
 class Tmpfs(BaseFilesystem):
     """``capture``: guest paths that can be written; a path that ends in ``/`` includes everything below it."""
 
-    def __init__(
-        self, capture: Collection[str], inodes: Inodes, page_cache: PageCache, budget: MemoryBudget
-    ) -> None:
+    def __init__(self, capture: Collection[str], inodes: Inodes, page_cache: PageCache, budget: MemoryBudget) -> None:
         self._inodes = inodes
         self._page_cache = page_cache
         self._budget = budget
@@ -172,9 +170,7 @@ class Tmpfs(BaseFilesystem):
         return node
 
     def _open_node(self, path: str, node: MemoryNode, flags: int) -> MemoryFile:
-        return MemoryFile(
-            path, flags, partial(self._status_of, node), node, self._page_cache, self._inodes
-        )
+        return MemoryFile(path, flags, partial(self._status_of, node), node, self._page_cache, self._inodes)
 
     def unnamed(self, name: str, flags: int) -> MemoryFile:
         """A new file without a name in any directory: memfd_create."""

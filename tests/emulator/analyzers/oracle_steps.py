@@ -38,9 +38,7 @@ def steps_of(program: Path, *arguments: str) -> list[Step]:
         def note(instruction: Instruction) -> None:
             row, pc = instruction.row, hart.pc
             found = dict.fromkeys(("address", "value", "taken", "target", "rd"), 0)
-            operands = zip(
-                ("rs1", "rs2", "rs3"), (instruction.rs1, instruction.rs2, instruction.rs3), strict=True
-            )
+            operands = zip(("rs1", "rs2", "rs3"), (instruction.rs1, instruction.rs2, instruction.rs3), strict=True)
             for place, (name, number) in enumerate(operands):
                 found[name] = register(row.register_kinds[1 + place], number)
             if row.access:

@@ -108,9 +108,7 @@ def test_ranges_with_system_calls(small: Path, steps: list[Step], engine: str) -
         found = [machine.image.find_symbol(name) for name in names]
     assert all(found)
     ranges = merged([(one.address + 2, one.address + one.size_bytes - 2) for one in found if one is not None])
-    chosen = Selection(
-        mnemonics=("csrrs", "ecall", "fadd.d", "jalr", "lw", "sd"), ranges=ranges, fields=FIELDS
-    )
+    chosen = Selection(mnemonics=("csrrs", "ecall", "fadd.d", "jalr", "lw", "sd"), ranges=ranges, fields=FIELDS)
     keep = Keep(chosen)
     watch(small, keep, **ENGINES[engine])
     expected = twin(steps, chosen)
@@ -171,6 +169,7 @@ def test_translations_with_columns_are_kept(
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
     made: list[str] = []
     compile_ = Translator._compile
+
     def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
         made.append(region.name)
         compile_(self, tier, region)
@@ -182,9 +181,7 @@ def test_translations_with_columns_are_kept(
     for keep, finds in ((first, False), (second, True), (other, False)):
         others.append(ColumnMemory(("pc",)))  # what comes later lies elsewhere
         made.clear()
-        with Machine(
-            small, ["3"], keep_translations=True, background=False, optimise_executions=4
-        ) as machine:
+        with Machine(small, ["3"], keep_translations=True, background=False, optimise_executions=4) as machine:
             session = Session(machine, [keep])
             assert machine._translated is not None
             machine._translated.select()

@@ -166,9 +166,7 @@ def test_selections_as_text() -> None:
     assert Selection.parse("fields=value,pc,value").fields == ("pc", "value")
     assert Selection.parse("") == Selection()
     default = Selection.parse("class=memory fields=address")
-    assert Selection.parse("mnemonic=ld symbol=f", default) == Selection.parse(
-        "mnemonic=ld symbol=f fields=address"
-    )
+    assert Selection.parse("mnemonic=ld symbol=f", default) == Selection.parse("mnemonic=ld symbol=f fields=address")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +191,5 @@ def test_what_a_program_has_not(small: Path) -> None:
     with Machine(small) as machine:
         with pytest.raises(SelectionError, match=r"it has no function 'wakl'; did you mean walk"):
             Session(machine, [Keep("symbol=wakl")])
-        with pytest.raises(
-            SelectionError, match=r"it has no code from source file 'smal\.c'; did you mean small\.c"
-        ):
+        with pytest.raises(SelectionError, match=r"it has no code from source file 'smal\.c'; did you mean small\.c"):
             Session(machine, [Keep("source=smal.c")])

@@ -188,9 +188,7 @@ def test_floating_point_of_a_function_is_not_the_guests(mixture: Path, engine: s
 
 @pytest.fixture(scope="module")
 def mixture() -> Path:
-    return build_program(
-        [Path(__file__).parent.parent / "guest" / "mixture.c"], ["-O2"], libraries=["-lm"]
-    ).elf_path
+    return build_program([Path(__file__).parent.parent / "guest" / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
 
 
 def test_translations_with_functions_in_them_are_kept(
@@ -261,9 +259,7 @@ class Allocates(Analyzer):
 def test_functions_that_cannot_be(small: Path) -> None:
     with pytest.raises(EmulatorError, match="inline function of an analyzer has raised an exception"):
         watch(small, [Raises()], "3")
-    with pytest.raises(
-        InlineError, match=r"test_inline.py:\d+: inline_after cannot be called from translations"
-    ):
+    with pytest.raises(InlineError, match=r"test_inline.py:\d+: inline_after cannot be called from translations"):
         watch(small, [Allocates()], "3")
     wrong = Counter()
     wrong.state = [0]

@@ -258,10 +258,7 @@ def test_call_graph_of_tail_calls(tmp_path: Path) -> None:
     calls, inclusive, own = analyzer.functions["first"]
     assert calls == 10
     assert inclusive == own + analyzer.edges["first", "second"][1]
-    assert (
-        analyzer.functions["second"][1]
-        == analyzer.functions["second"][2] + analyzer.edges["second", "third"][1]
-    )
+    assert analyzer.functions["second"][1] == analyzer.functions["second"][2] + analyzer.edges["second", "third"][1]
     assert analyzer.edges["even", "odd"][0] + analyzer.edges["odd", "even"][0] == 201
     assert analyzer.functions["even"][1] == analyzer.functions["even"][2] + analyzer.functions["odd"][2]
 
@@ -344,9 +341,7 @@ def test_coverage_of_a_part(small: Path, tmp_path: Path, branches: int) -> None:
     assert 3 * 64 in part.lines[source].values()  # the body of walk's loop
     assert bool(part.branches) == bool(branches)
     assert part.branches.get(source, {}).items() <= whole.branches.get(source, {}).items()
-    with pytest.raises(
-        EmulatorError, match="expected the code to cover: symbol, source, library or range"
-    ):
+    with pytest.raises(EmulatorError, match="expected the code to cover: symbol, source, library or range"):
         part.restrict("class=load")
 
 
@@ -375,9 +370,7 @@ def test_genhtml_shows_the_branches(small: Path, tmp_path: Path) -> None:
     assert "branchNoCov" in page
 
 
-def test_coverage_needs_debug_information(
-    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_coverage_needs_debug_information(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ElfImage, "line_rows", lambda _: ())
     with Machine(small) as machine, pytest.raises(EmulatorError, match=r"no debug information.*with -g"):
         Session(machine, [Coverage(out=str(tmp_path / "c.info"))])

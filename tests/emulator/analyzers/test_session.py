@@ -40,9 +40,7 @@ def function(machine: Machine, name: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("options", ENGINES)
-def test_between_two_places_to_the_instruction(
-    small: Path, steps: list[Any], options: dict[str, Any]
-) -> None:
+def test_between_two_places_to_the_instruction(small: Path, steps: list[Any], options: dict[str, Any]) -> None:
     pcs = Pcs()
     with Machine(small, ["3"], **options) as machine:
         session = Session(machine, [pcs])
@@ -246,7 +244,5 @@ def test_one_library(tmp_path: Path) -> None:
     assert 0 < len(expected) < len(every)
     assert watch("library=own-loader.so fields=pc") == expected
     assert watch("library=lib/own-loader.so fields=pc", engine="oracle") == expected
-    with pytest.raises(
-        EmulatorError, match=r"from a library 'libc\.so'; expected one of own-loader.so, progr"
-    ):
+    with pytest.raises(EmulatorError, match=r"from a library 'libc\.so'; expected one of own-loader.so, progr"):
         watch("library=libc.so fields=pc")

@@ -23,9 +23,7 @@ CODE, FALLBACK = 0x40000, 0x1234
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
-        st.tuples(
-            st.sampled_from([0x1000, 0x1002, 0x2000]), st.lists(st.integers(0, 2), min_size=1, max_size=3)
-        ),
+        st.tuples(st.sampled_from([0x1000, 0x1002, 0x2000]), st.lists(st.integers(0, 2), min_size=1, max_size=3)),
         max_size=30,
     ),
     st.sets(st.integers(0, 30)),

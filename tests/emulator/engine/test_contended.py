@@ -35,9 +35,7 @@ def outcome(program: Path, arguments: list[str], step: int, **options: object) -
 
 @pytest.mark.parametrize("arguments", [["40"], ["40", "signals"]])
 @pytest.mark.parametrize("step", [1, 1009])
-def test_threads_get_the_hart_in_the_same_order_everywhere(
-    contended: Path, arguments: list[str], step: int
-) -> None:
+def test_threads_get_the_hart_in_the_same_order_everywhere(contended: Path, arguments: list[str], step: int) -> None:
     expected = outcome(contended, arguments, step, engine="oracle")
     output = expected[0]
     assert isinstance(output, bytes)

@@ -54,17 +54,13 @@ def kinds_of(region: Region) -> set[OpClass]:
     }
 
 
-def test_what_a_saved_region_tells_is_what_it_told(
-    ways: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_saved_region_tells_is_what_it_told(ways: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from emulator.engine.persist import translation_store as archive
 
     monkeypatch.setattr(archive, "cache_directory", lambda: tmp_path)
     told = []
     for _ in range(2):
-        with Machine(
-            ways, ["2000"], keep_translations=True, background=False, optimise_executions=500
-        ) as machine:
+        with Machine(ways, ["2000"], keep_translations=True, background=False, optimise_executions=500) as machine:
             machine.run()
             machine.save_translations()
             told.append(
@@ -97,9 +93,7 @@ def test_branching_to_one_of_many(targets: set[int], data: st.DataObject) -> Non
     address = compiler.load([compiler.image(text, keep=False)], ["choose"])["choose"]
     choose = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(address)
     near = st.integers(ways[0] // 2 - 3, ways[-1] // 2 + 3).map(lambda half: 2 * half)
-    for value in data.draw(
-        st.lists(near | st.sampled_from(ways) | st.sampled_from([0, 1 << 63, (1 << 64) - 2]))
-    ):
+    for value in data.draw(st.lists(near | st.sampled_from(ways) | st.sampled_from([0, 1 << 63, (1 << 64) - 2]))):
         assert choose(value) == (value if value in targets else 0)
     compiler.unload([address])
 
@@ -112,9 +106,7 @@ terminators = st.sampled_from(
 )  # fmt: skip
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4), terminators, st.integers(0, 20)), max_size=12)
-)
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 4), terminators, st.integers(0, 20)), max_size=12))
 def test_cases_are_what_nothing_leads_to_directly(drawn: list[tuple[int, int, OpClass, int]]) -> None:
     blocks = np.zeros(len(drawn), BLOCK_DTYPE)
     led_to = set()

@@ -22,9 +22,7 @@ OPTIONS = {
 }  # fmt: skip
 ADD, SUM, PLACE, LEFT = 5, 6, 8, 9
 PATCHED = CODE + 0x2000
-Step = tuple[
-    int, int, int, bool
-]  # function, instruction in it, what it adds from now on, whether a fence follows
+Step = tuple[int, int, int, bool]  # function, instruction in it, what it adds from now on, whether a fence follows
 
 
 def program(steps: list[Step]) -> bytes:

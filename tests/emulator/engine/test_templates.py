@@ -198,9 +198,7 @@ def mixture() -> Path:
     return build_program([Path(__file__).parents[1] / "guest" / "mixture.c"], ["-O2"], libraries=["-lm"]).elf_path
 
 
-def test_a_host_that_lets_nobody_write_code_interprets(
-    mixture: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_lets_nobody_write_code_interprets(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = mmap.mmap
 
     def refusing(*arguments: Any, **options: Any) -> mmap.mmap:
@@ -221,14 +219,11 @@ def test_a_host_that_lets_nobody_write_code_interprets(
         assert not machine.translator.tier.templates
 
 
-def test_new_blocks_are_laid_soon_and_seldom_interrupt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_blocks_are_laid_soon_and_seldom_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop of many instructions without a system call, in code that nothing is known of."""
     source = tmp_path / "loop.c"
     source.write_text(
-        "int main(int n, char **v) { volatile int x = 0;"
-        " for (int i = 0; i < 3000000; i++) x = x * 3 + i; return 0; }"
+        "int main(int n, char **v) { volatile int x = 0; for (int i = 0; i < 3000000; i++) x = x * 3 + i; return 0; }"
     )
     stretches: list[int] = []
     run = TranslatedRunner._run_slice

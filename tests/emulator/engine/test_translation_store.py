@@ -69,6 +69,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     names: list[str] = []
     compile_ = Translator._compile
+
     def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
         names.append(region.name)
         compile_(self, tier, region)
@@ -143,9 +144,7 @@ def test_what_was_hot_too_late_is_translated_at_the_beginning_of_the_next(
     assert not ordered
 
 
-def test_what_is_not_finished_in_time_stays_for_the_next(
-    mixture: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_finished_in_time_stays_for_the_next(mixture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = compiled(monkeypatch)
 
     def process(works: bool, waits_for_all: bool = False) -> None:
@@ -219,9 +218,7 @@ def test_regions_have_the_numbers_of_the_process_that_takes_them(
     assert ran(again) == ran(expected) == ran(process(False, engine="oracle"))
 
 
-def test_each_selection_has_its_translations(
-    mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_selection_has_its_translations(mixture: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(mixture, [])
     run(mixture, [Blocks()])
     names = compiled(monkeypatch)

@@ -82,6 +82,7 @@ def test_a_guest_that_makes_code_keeps_the_rest(monkeypatch: pytest.MonkeyPatch)
     program = build_program([GUEST / "patcher.c"], ["-O2"]).elf_path
     compile_ = Translator._compile
     made: list[int] = []
+
     def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
         made.append(region.pcs[0])
         compile_(self, tier, region)

@@ -50,9 +50,7 @@ class Digest:
         self.words += len(stream)
 
 
-def record_of(
-    program: Path, argument: str, step: int | None = None, **options: Any
-) -> tuple[str, int, bytes]:
+def record_of(program: Path, argument: str, step: int | None = None, **options: Any) -> tuple[str, int, bytes]:
     digest = Digest()
     with Machine(program, [argument], consumers=[digest], **options) as machine:
         if step is None:
@@ -79,9 +77,7 @@ def test_the_record_does_not_depend_on_the_engine(mixture: Path) -> None:
 
 
 def test_output_equals_the_hosts(mixture: Path, tmp_path: Path) -> None:
-    native = build_program(
-        [GUEST / "mixture.c"], ["-O2", "-ffp-contract=off"], libraries=["-lm"], target=None
-    )
+    native = build_program([GUEST / "mixture.c"], ["-O2", "-ffp-contract=off"], libraries=["-lm"], target=None)
     expected = subprocess.run([native.elf_path, "30"], capture_output=True, check=True).stdout
     for options in ({}, {"background": False, "optimise_executions": 50}):
         with Machine(mixture, ["30"], **options) as machine:  # type: ignore[arg-type]

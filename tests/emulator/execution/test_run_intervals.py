@@ -125,9 +125,7 @@ def intervals_of(machine: Machine, length: int, at_most: int) -> Intervals:
     entries = np.cumsum([0, *(len(part.blocks) for part in parts)])
     return Intervals(
         np.concatenate([part.ends for part in parts]),
-        np.concatenate(
-            [[0], *(part.starts[1:] + first for part, first in zip(parts, entries, strict=False))]
-        ),
+        np.concatenate([[0], *(part.starts[1:] + first for part, first in zip(parts, entries, strict=False))]),
         np.concatenate([machine.facts.blocks["pc"][part.blocks] for part in parts]),
         np.concatenate([part.executions for part in parts]),
         np.concatenate([part.reuse_times for part in parts]),
@@ -145,9 +143,7 @@ def told(found: Intervals) -> list[dict[int, int]]:
 @pytest.mark.parametrize(
     ("tier", "at_most"), [("interpreted", 7), ("templates", 1), ("optimised", 64), ("background", 5)]
 )
-def test_intervals_are_the_same_from_every_tier(
-    mixture: Path, expected: Twin, tier: str, at_most: int
-) -> None:
+def test_intervals_are_the_same_from_every_tier(mixture: Path, expected: Twin, tier: str, at_most: int) -> None:
     length = 5_000
     with Machine(mixture, ["1"], **TIERS[tier]) as machine:
         found = intervals_of(machine, length, at_most)

@@ -114,13 +114,9 @@ def wrong(kernels: Sequence[Kernel], engine: Engine) -> list[str]:
                 *case, result, fcsr = CASE.unpack_from(data, CASE.size * place)
                 expected = kernel.expected[place % len(kernel.cases)]
                 if kernel.kinds[0] != "-" and result != expected[0]:
-                    found.append(
-                        f"{kernel.name} {[hex(v) for v in case]}: {result:#x}, expected {expected[0]:#x}"
-                    )
+                    found.append(f"{kernel.name} {[hex(v) for v in case]}: {result:#x}, expected {expected[0]:#x}")
                 elif expected[1] is not None and fcsr != expected[1]:
-                    found.append(
-                        f"{kernel.name} {[hex(v) for v in case]}: fcsr {fcsr:#x}, expected {expected[1]:#x}"
-                    )
+                    found.append(f"{kernel.name} {[hex(v) for v in case]}: fcsr {fcsr:#x}, expected {expected[1]:#x}")
         return found
 
 

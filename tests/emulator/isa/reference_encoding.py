@@ -123,9 +123,7 @@ for _name, _f7 in (("fmv.x.w", 0x70), ("fmv.x.d", 0x71), ("fmv.w.x", 0x78), ("fm
     ENCODINGS[_name] = _unary(OP_FP, 0, _f7 << 5)
 
 
-def encode(
-    name: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0, rs3: int = 0, rm: int = _DYNAMIC
-) -> int:
+def encode(name: str, rd: int = 0, rs1: int = 0, rs2: int = 0, imm: int = 0, rs3: int = 0, rm: int = _DYNAMIC) -> int:
     """The word of an instruction. ``imm``: an immediate, offset, shift amount, CSR number; for lui and auipc the value
     with its low 12 bits 0; for atomics, aq << 1 | rl."""
     code = ENCODINGS[name]

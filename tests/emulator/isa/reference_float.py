@@ -248,9 +248,7 @@ def extreme(pick: Callable[..., int]) -> Callable[[Kind, int, int, int], Result]
     return operation
 
 
-def compare(
-    holds: Callable[[Fraction, Fraction], bool], quiet: bool
-) -> Callable[[Kind, int, int, int], Result]:
+def compare(holds: Callable[[Fraction, Fraction], bool], quiet: bool) -> Callable[[Kind, int, int, int], Result]:
     """feq is quiet: only signalling NaNs are invalid; flt and fle are not: any NaN is."""
 
     def number(kind: Kind, a: int) -> Fraction:

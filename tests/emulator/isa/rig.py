@@ -37,9 +37,7 @@ class State:
     def differences(self, other: State) -> list[str]:
         found = []
         for kind, ours, theirs in (("x", self.x, other.x), ("f", self.f, other.f)):
-            found += [
-                f"{kind}{n}: {int(ours[n]):#x} != {int(theirs[n]):#x}" for n in np.flatnonzero(ours != theirs)
-            ]
+            found += [f"{kind}{n}: {int(ours[n]):#x} != {int(theirs[n]):#x}" for n in np.flatnonzero(ours != theirs)]
         found += [f"fcsr: {self.fcsr:#x} != {other.fcsr:#x}"] if self.fcsr != other.fcsr else []
         found += [f"pc: {self.pc:#x} != {other.pc:#x}"] if self.pc != other.pc else []
         return found + (["memory differs"] if self.data != other.data else [])

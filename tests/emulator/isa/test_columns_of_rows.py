@@ -70,11 +70,7 @@ def test_rows(engine: str, group: int, oracle: Rig) -> None:
                 n = memory.take()
                 found = {name: int(column[0]) for name, column in memory.columns.items()}
                 if (n, found) != (1, expected):
-                    wrong = {
-                        name: (found[name], expected[name])
-                        for name in FIELDS
-                        if found[name] != expected[name]
-                    }
+                    wrong = {name: (found[name], expected[name]) for name in FIELDS if found[name] != expected[name]}
                     failures.append(f"{row.mnemonic}, run {number}: {n} events, {wrong}")
                     break
         finally:

@@ -51,12 +51,8 @@ def test_rows(engine: str, group: int, oracle: Rig) -> None:
                     wrong = found.differences(expected)
                     if wrong:
                         operands = [hex(int(state.x[r])) for r in (instruction.rs1, instruction.rs2)]
-                        floats = [
-                            hex(int(state.f[r])) for r in (instruction.rs1, instruction.rs2, instruction.rs3)
-                        ]
-                        failures.append(
-                            f"{row.mnemonic} rm={rm} frm={number % 4} {operands} {floats}: {wrong[:3]}"
-                        )
+                        floats = [hex(int(state.f[r])) for r in (instruction.rs1, instruction.rs2, instruction.rs3)]
+                        failures.append(f"{row.mnemonic} rm={rm} frm={number % 4} {operands} {floats}: {wrong[:3]}")
                         break
             finally:
                 rig.close()

@@ -146,9 +146,7 @@ class Group:
             for n, operands in enumerate(cases[rm::3]):
                 self._case(kernel, operands, rm, n, result, frm=(rm + 1 + n % 4) % 5)
 
-    def plain(
-        self, name: str, kinds: str, cases: Sequence[tuple[int, ...]], result: Callable[..., Result]
-    ) -> None:
+    def plain(self, name: str, kinds: str, cases: Sequence[tuple[int, ...]], result: Callable[..., Result]) -> None:
         """An instruction that does not round: frm does not matter."""
         kernel = self._new(name, kinds, None)
         for n, operands in enumerate(cases):
@@ -156,9 +154,7 @@ class Group:
 
     def _new(self, name: str, kinds: str, rm: int | None) -> Kernel:
         rd, rs1, rs2, rs3 = registers(len(self.kernels))
-        word = (
-            encode(name, rd, rs1, rs2, rs3=rs3) if rm is None else encode(name, rd, rs1, rs2, rs3=rs3, rm=rm)
-        )
+        word = encode(name, rd, rs1, rs2, rs3=rs3) if rm is None else encode(name, rd, rs1, rs2, rs3=rs3, rm=rm)
         self.kernels.append(Kernel(f"{name} rm={rm}", [word], kinds, len(self.kernels)))
         return self.kernels[-1]
 
@@ -229,9 +225,7 @@ def one_operand() -> list[Kernel]:
         for name, (bits, signed) in INTEGERS.items():
             group.rounding(f"fcvt.{name}{suffix}", "xf-", everything, [], _of(kind, to_integer(bits, signed)))
             integers = [(a,) for a in INTEGER_VALUES]
-            group.rounding(
-                f"fcvt{suffix}.{name}", "fx-", integers, [], _boxing(kind, from_integer(bits, signed))
-            )
+            group.rounding(f"fcvt{suffix}.{name}", "fx-", integers, [], _boxing(kind, from_integer(bits, signed)))
     narrow = [(a,) for a in specials(D) + near_integers(D) + narrowing()]
     group.rounding("fcvt.s.d", "ff-", narrow, [], _of(D, lambda kind, a, rm: convert(D, S, a, rm), S))
     wide = [(a,) for a in specials(S) + near_integers(S)]

@@ -161,8 +161,6 @@ def reservations() -> list[Kernel]:
 
 
 @pytest.mark.parametrize("engine", ENGINE_NAMES)
-@pytest.mark.parametrize(
-    "group", [loads, stores, atomics, reservations], ids=lambda group: group.__wrapped__.__name__
-)
+@pytest.mark.parametrize("group", [loads, stores, atomics, reservations], ids=lambda group: group.__wrapped__.__name__)
 def test_results(group: Callable[..., Any], engine: str) -> None:
     assert wrong(group(), engine_named(engine)) == []

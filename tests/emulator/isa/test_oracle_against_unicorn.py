@@ -43,22 +43,16 @@ def supported(machine: Any, word: int) -> bool:
 
 
 FLOATS = (OpClass.FP_ADD, OpClass.FP_MUL, OpClass.FP_FMA, OpClass.FP_DIV, OpClass.FP_SQRT, OpClass.FP_CVT)
-INTEGER_ROWS = [
-    row for row in PLAIN_ROWS if not row.ends_block and not row.access and "f" not in row.register_kinds
-]
+INTEGER_ROWS = [row for row in PLAIN_ROWS if not row.ends_block and not row.access and "f" not in row.register_kinds]
 DOUBLE_ROWS = [
     row
     for row in PLAIN_ROWS
-    if row.op_class in FLOATS
-    and row.mnemonic.endswith(".d")
-    and not row.mnemonic.startswith(("fmin", "fmax"))
+    if row.op_class in FLOATS and row.mnemonic.endswith(".d") and not row.mnemonic.startswith(("fmin", "fmax"))
 ]
 SINGLE_ROWS = [
     row
     for row in PLAIN_ROWS
-    if row.op_class in FLOATS
-    and row.mnemonic.endswith(".s")
-    and not row.mnemonic.startswith(("fmin", "fmax"))
+    if row.op_class in FLOATS and row.mnemonic.endswith(".s") and not row.mnemonic.startswith(("fmin", "fmax"))
 ]
 MEMORY_ROWS = [row for row in PLAIN_ROWS if row.access and not row.mnemonic.startswith(("lr", "sc"))]
 

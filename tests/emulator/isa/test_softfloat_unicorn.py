@@ -78,9 +78,7 @@ def edge_operands(fmt: Format) -> list[int]:
     one, smallest_normal = fmt.bias << fmt.fraction_bits, 1 << fmt.fraction_bits
     magnitudes = [0, 1, 2, 3, smallest_normal - 1, smallest_normal, smallest_normal + 1, one // 2]
     magnitudes += [one - 1, one, one + 1, one + smallest_normal // 2, one + smallest_normal, one * 3 // 2]
-    magnitudes += [
-        one + (place << fmt.fraction_bits) for place in (fmt.fraction_bits, 30, 31, 32, 62, 63, 64)
-    ]
+    magnitudes += [one + (place << fmt.fraction_bits) for place in (fmt.fraction_bits, 30, 31, 32, 62, 63, 64)]
     magnitudes += [fmt.largest_finite - 1, fmt.largest_finite, fmt.infinity, fmt.infinity + 1]
     magnitudes += [fmt.canonical_nan, fmt.canonical_nan + 5]
     return [sign | magnitude for magnitude in magnitudes for sign in (0, fmt.sign_bit)]
@@ -88,9 +86,7 @@ def edge_operands(fmt: Format) -> list[int]:
 
 def random_operand(fmt: Format, rng: random.Random) -> int:
     sign = rng.getrandbits(1) << (fmt.width - 1)
-    exponent = rng.choice(
-        [rng.getrandbits(fmt.exponent_bits), fmt.bias + rng.randint(-3, 3), rng.randint(0, 2)]
-    )
+    exponent = rng.choice([rng.getrandbits(fmt.exponent_bits), fmt.bias + rng.randint(-3, 3), rng.randint(0, 2)])
     fraction = rng.choice(
         [
             rng.getrandbits(fmt.fraction_bits),
@@ -131,9 +127,7 @@ def differences(
         expected = model(row)
         if expected != (result & mask, flags):
             operands = " ".join(f"{bits:#x}" for bits in row)
-            found.append(
-                f"{operands}: ours {expected[0]:#x} {expected[1]}, unicorn {result & mask:#x} {flags}"
-            )
+            found.append(f"{operands}: ours {expected[0]:#x} {expected[1]}, unicorn {result & mask:#x} {flags}")
     return found
 
 
@@ -255,9 +249,7 @@ def test_conversion_from_integer(width: int, signed: bool, fmt: Format, rm: int)
 
     rng = random.Random(rm)
     edges = [0, 1, 2**24 + 1, 2**25 + 2, 2**31, 2**32 - 1, 2**53 + 1, 2**54 + 2, 2**63 - 1, 2**63, 2**64 - 1]
-    rows = [(rng.getrandbits(64) >> rng.randint(0, 63), 0, 0) for _ in range(500)] + [
-        (e, 0, 0) for e in edges
-    ]
+    rows = [(rng.getrandbits(64) >> rng.randint(0, 63), 0, 0) for _ in range(500)] + [(e, 0, 0) for e in edges]
     rows += [(-row[0] & 0xFFFF_FFFF_FFFF_FFFF, 0, 0) for row in rows]
     # the source is an integer register: no boxing of its bits
     assert differences(instruction, F64, fmt, rows, model) == []

@@ -44,9 +44,7 @@ def run(code: bytes | list[int], engine: str, writable: bool = False) -> End:
     ) as machine:  # fmt: skip
         ending = machine.run()
         hart = machine.hart
-        return End(
-            ending.status, ending.signal, ending.message or "", hart.x.tolist(), hart.f.tolist(), hart.fcsr
-        )
+        return End(ending.status, ending.signal, ending.message or "", hart.x.tolist(), hart.f.tolist(), hart.fcsr)
 
 
 def looped(body: list[int]) -> list[int]:
@@ -151,14 +149,10 @@ def test_rounding_mode_changes_between_instructions(engine: str) -> None:
 def test_ecall_and_ebreak(engine: str) -> None:
     """An ecall goes on behind itself with a0 changed alone; ebreak, long and short, is SIGTRAP at its address."""
     body = [encode("addi", n, 0, imm=n) for n in range(5, 32) if n not in (9, 17)]
-    end = run(
-        looped([*body, encode("addi", 17, 0, imm=GETPID), encode("ecall"), encode("addi", 5, 10)]), engine
-    )
+    end = run(looped([*body, encode("addi", 17, 0, imm=GETPID), encode("ecall"), encode("addi", 5, 10)]), engine)
     assert end.x[5] == end.x[10] != 10
     assert end.status == end.x[5] & 0xFF
-    assert [end.x[n] for n in range(6, 32) if n not in (9, 10, 17)] == [
-        n for n in range(6, 32) if n not in (9, 10, 17)
-    ]
+    assert [end.x[n] for n in range(6, 32) if n not in (9, 10, 17)] == [n for n in range(6, 32) if n not in (9, 10, 17)]
     for word, size in ((encode("ebreak"), 4), (0x9002, 2)):
         code = encode("addi", 20, 0, imm=5).to_bytes(4, "little") + word.to_bytes(size, "little")
         end = run(code, engine)
@@ -171,8 +165,7 @@ def test_fences(engine: str) -> None:
     """A fence, whatever its fields, changes nothing; after fence.i new code is executed, in a loop that is
     translated."""
     fences = [
-        encode("fence", rd, rs1, imm=imm)
-        for rd, rs1, imm in ((0, 0, 0xFF), (0, 0, 0x833), (3, 7, 0), (0, 0, 0x10))
+        encode("fence", rd, rs1, imm=imm) for rd, rs1, imm in ((0, 0, 0xFF), (0, 0, 0x833), (3, 7, 0), (0, 0, 0x10))
     ]
     assert run(looped([*fences, encode("addi", 20, 20, imm=1)]), engine).x[20] == ROUNDS
     step = encode("addi", 21, 21, imm=1)
@@ -261,10 +254,7 @@ def test_a_misaligned_atomic_is_a_bus_error(engine: str, good_rounds: int) -> No
         ]  # fmt: skip
         end = run([*start, *body], engine)
         assert end.signal == Signal.SIGBUS, (name, end)
-        assert (
-            f"{base + skew:#x}: the address must be a multiple of {8 if name[-1] == 'd' else 4}"
-            in end.message
-        )
+        assert f"{base + skew:#x}: the address must be a multiple of {8 if name[-1] == 'd' else 4}" in end.message
         assert f"at {CODE + 36:#x}" in end.message
 
 

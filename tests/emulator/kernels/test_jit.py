@@ -90,9 +90,7 @@ def test_records_tuples_and_views_are_as_in_python(seed: int) -> None:
     with np.errstate(over="ignore"):
         expected = spread.py_func(*theirs)
     assert spread(*ours) == expected
-    for one, other in zip(
-        (ours[0], *ours[1][:2], ours[2]), (theirs[0], *theirs[1][:2], theirs[2]), strict=True
-    ):
+    for one, other in zip((ours[0], *ours[1][:2], ours[2]), (theirs[0], *theirs[1][:2], theirs[2]), strict=True):
         assert one.tobytes() == other.tobytes()
 
 
@@ -105,9 +103,7 @@ def total_of(values: Any) -> Any:
     return total
 
 
-NUMBERS = st.sampled_from(
-    [np.int8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64]
-)
+NUMBERS = st.sampled_from([np.int8, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float32, np.float64])
 
 
 @settings(max_examples=60, deadline=None)
@@ -394,8 +390,7 @@ def first_use(directory: Path, cache: Path, factor: int = 2, n_processes: int = 
     command = [sys.executable, "-B", "-c", _COUNTED, str(directory)]
     environment = {"XDG_CACHE_HOME": str(cache), "PATH": "/usr/bin:/bin"}
     running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(n_processes)
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(n_processes)
     ]
     return [process.communicate()[0].strip() for process in running]
 

@@ -95,9 +95,7 @@ def programs(draw: st.DrawFn) -> str:
             elif kind == 6:
                 found += [f"if {draw(CONDITION)}:", *indented, "else:", f"    {draw(SIMPLE)}"]
             elif kind == 7:
-                found += [
-                    f"for n in range({draw(st.sampled_from(['4', '1, 4', '5, -1, -2', 'len(words)']))}):"
-                ]
+                found += [f"for n in range({draw(st.sampled_from(['4', '1, 4', '5, -1, -2', 'len(words)']))}):"]
                 found += ["    y = np.int64(n)", *indented]
             else:
                 found += ["for item in longs[1:3]:", "    z += item", *indented]

@@ -135,9 +135,7 @@ def test_a_kernel_does_what_python_does(
     rows.view(np.uint8)[:] = rng.integers(0, 256, rows.nbytes)
     table[:] = rng.integers(-1000, 1000, (8, 8))
     copies = tuple(array.copy() for array in arrays)
-    expected = statements(
-        _Numbers(copies[0]), _Numbers(copies[1]), _Records(copies[2]), _Numbers(copies[3])
-    )
+    expected = statements(_Numbers(copies[0]), _Numbers(copies[1]), _Records(copies[2]), _Numbers(copies[3]))
     assert run(kernel, arrays) == expected
     for ours, theirs in zip(arrays, copies, strict=True):
         assert ours.tobytes() == theirs.tobytes()

@@ -60,9 +60,7 @@ class ElfFile:
         table, contents = b"", b""
         for kind, flags, address, blob, memory_bytes in parts:
             where = offset + len(contents)
-            table += struct.pack(
-                "<IIQQQQQQ", kind, flags, where, address, address, len(blob), memory_bytes, 4096
-            )
+            table += struct.pack("<IIQQQQQQ", kind, flags, where, address, address, len(blob), memory_bytes, 4096)
             contents += blob
         sections, section_count = b"", 0
         if self.symbols:

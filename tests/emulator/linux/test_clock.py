@@ -15,9 +15,7 @@ class World:
         self.fired: list[tuple[str, int, int]] = []
 
     def timer(self, name: str, base: TimeBase = TimeBase.ELAPSED) -> Timer:
-        return self.timers.add(
-            Timer(base, lambda overrun: self.fired.append((name, self.clock.elapsed(), overrun)))
-        )
+        return self.timers.add(Timer(base, lambda overrun: self.fired.append((name, self.clock.elapsed(), overrun))))
 
 
 def test_sleeping_moves_elapsed_time_and_not_processor_time() -> None:

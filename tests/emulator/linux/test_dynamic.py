@@ -36,9 +36,7 @@ def test_the_interpreter_starts_the_program(root: Path, engine: str) -> None:
 
 def test_an_interpreter_that_the_guest_cannot_see(root: Path) -> None:
     for files in (VirtualFiles(), VirtualFiles(mapped={INTERPRETER: root})):
-        with pytest.raises(
-            GuestImageError, match=rf"its interpreter {INTERPRETER} is not among the guest's.*--root"
-        ):
+        with pytest.raises(GuestImageError, match=rf"its interpreter {INTERPRETER} is not among the guest's.*--root"):
             Machine(root / "program", ["x"], files=files)
 
 
@@ -54,9 +52,7 @@ def test_a_program_cannot_be_its_own_interpreter(root: Path) -> None:
         Machine(root / "program", ["x"], files=files)
 
 
-def test_translations_of_libraries_are_kept_too(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_translations_of_libraries_are_kept_too(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that the loader maps is taken when it is there; a loader that has changed is translated anew."""
     import emulator.engine.persist.translation_store as archive_module
     from emulator.engine.translator import Translator
@@ -64,6 +60,7 @@ def test_translations_of_libraries_are_kept_too(
     monkeypatch.setattr(archive_module, "cache_directory", lambda: tmp_path)
     compile_ = Translator._compile
     made: list[str] = []
+
     def compile_and_list(self: Translator, tier: Tier, region: Region) -> None:
         made.append(region.name)
         compile_(self, tier, region)

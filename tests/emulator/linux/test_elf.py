@@ -50,15 +50,11 @@ def test_segments_entry_and_headers(elf_file: type[ElfFile]) -> None:
         ({"flags": 0x105}, "it has unknown ABI flags (0x105); " + EXPECTED + COMPILE),
         (
             {"entry": 0x20000},
-            "the file is damaged: the entry point 0x20000 is not in executable code; "
-            + EXPECTED
-            + "build it again",
+            "the file is damaged: the entry point 0x20000 is not in executable code; " + EXPECTED + "build it again",
         ),
         (
             {"phnum": 0},
-            "the file is damaged: 0 program headers of 56 bytes, expected some of 56; "
-            + EXPECTED
-            + "build it again",
+            "the file is damaged: 0 program headers of 56 bytes, expected some of 56; " + EXPECTED + "build it again",
         ),
         (
             {"phoff": 5000},

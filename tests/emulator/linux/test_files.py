@@ -206,9 +206,7 @@ def test_a_writable_link_does_not_open_the_rest(tree: Path) -> None:
 
 
 steps = st.lists(
-    st.sampled_from(
-        ["..", ".", "", "etc", "work", "up", "directory", "out_directory", "far_out", "absolute", "loop"]
-    ),
+    st.sampled_from(["..", ".", "", "etc", "work", "up", "directory", "out_directory", "far_out", "absolute", "loop"]),
     min_size=1,
     max_size=8,
 )
@@ -262,9 +260,7 @@ def test_a_mapped_directory_can_be_writable(tree: Path) -> None:
 
 
 def test_a_listing_says_of_each_entry_what_its_path_does(tree: Path, tmp_path: Path) -> None:
-    files = VirtualFiles(
-        root=tree, mapped={"/etc/passwd": b"mapped", "/srv/below": tmp_path}, capture=("/srv/made",)
-    )
+    files = VirtualFiles(root=tree, mapped={"/etc/passwd": b"mapped", "/srv/below": tmp_path}, capture=("/srv/made",))
     files.open("/srv/made", CREATE, 0o600)
     seen = {}
     for directory in ("/", "/etc", "/srv", "/srv/below", "/dev"):
@@ -412,9 +408,7 @@ def test_descriptors_are_shared_until_the_last_is_closed() -> None:
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EmulatorError, match="guest path 'data' is relative: expected an absolute one"):
         VirtualFiles(mapped={"data": b""})
-    with pytest.raises(
-        EmulatorError, match=r"missing: cannot be mapped for the guest: No such file.*give a directory"
-    ):
+    with pytest.raises(EmulatorError, match=r"missing: cannot be mapped for the guest: No such file.*give a directory"):
         VirtualFiles(root=tmp_path / "missing")
     with pytest.raises(EmulatorError, match=r"guest path /x: No such file.*give an existing file or directory"):
         VirtualFiles(mapped={"/x": tmp_path / "missing"})

@@ -162,9 +162,7 @@ def test_semaphores_do_what_a_simple_model_does(
         assert semaphores.values == values
     for process, changes in zip(processes, undo, strict=True):
         semaphores.undo_all(process)
-        values = [
-            min(max(0, value + change), MAX_VALUE) for value, change in zip(values, changes, strict=True)
-        ]
+        values = [min(max(0, value + change), MAX_VALUE) for value, change in zip(values, changes, strict=True)]
         assert semaphores.values == values
     assert semaphores.undo == {}
 

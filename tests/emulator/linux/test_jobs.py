@@ -16,7 +16,7 @@ from emulator.machine import Machine
 SOURCE = "guest_jobs.c"
 
 
-def run(program: Path, *arguments: str, files: VirtualFiles | None=None, **options: Any) -> str:
+def run(program: Path, *arguments: str, files: VirtualFiles | None = None, **options: Any) -> str:
     with Machine(program, arguments, files=files, limit_instructions=200_000_000, **options) as machine:
         machine.run()
         assert machine.kernel.unsupported == []

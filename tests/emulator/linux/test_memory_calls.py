@@ -17,8 +17,13 @@ MAYMOVE, REMAP_FIXED = 1, 2
 
 
 def mmap(
-    guest: Guest, length: int, address: int = 0, prot: int = RW, flags: int = PRIVATE | ANONYMOUS, fd: int = -1,
-    offset: int = 0
+    guest: Guest,
+    length: int,
+    address: int = 0,
+    prot: int = RW,
+    flags: int = PRIVATE | ANONYMOUS,
+    fd: int = -1,
+    offset: int = 0,
 ) -> int:
     return guest.call("mmap", address, length, prot, flags, fd, offset)
 

@@ -22,8 +22,10 @@ from tests.emulator.linux.conftest import ElfFile
 
 
 def build(
-    elf_file: type[ElfFile], arguments: Sequence[str] = ("guest",), environment: dict[str, str] | None = None, layout:
-    Layout | None = None
+    elf_file: type[ElfFile],
+    arguments: Sequence[str] = ("guest",),
+    environment: dict[str, str] | None = None,
+    layout: Layout | None = None,
 ) -> tuple[GuestMemory, ProcessImage]:
     memory = GuestMemory()
     image = load_image(elf_file().build(), "/bin/guest")
@@ -160,9 +162,7 @@ def test_layouts_that_make_no_sense(options: dict[str, Any], message: str) -> No
 
 
 def test_arguments_that_do_not_fit(elf_file: type[ElfFile]) -> None:
-    with pytest.raises(
-        EmulatorError, match=r"take 30018 bytes and there is room for 16384 on a stack of 65536"
-    ):
+    with pytest.raises(EmulatorError, match=r"take 30018 bytes and there is room for 16384 on a stack of 65536"):
         build(elf_file, ["guest", "x" * 30000], layout=Layout(stack_bytes=65536))
 
 

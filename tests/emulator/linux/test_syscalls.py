@@ -30,9 +30,7 @@ def timespec(nanoseconds: int) -> bytes:
 
 
 def interval(value_microseconds: int, interval_microseconds: int) -> bytes:
-    return struct.pack(
-        "<qqqq", *divmod(interval_microseconds, 1_000_000), *divmod(value_microseconds, 1_000_000)
-    )
+    return struct.pack("<qqqq", *divmod(interval_microseconds, 1_000_000), *divmod(value_microseconds, 1_000_000))
 
 
 # Dispatch
@@ -218,9 +216,7 @@ def test_polling_is_ready_at_once_or_takes_the_timeout(guest: Guest) -> None:
     with pytest.raises(Deadlock, match="waits for ever"):
         guest.call("ppoll", 0, 0, 0, 0, 8)
     bits = guest.put(struct.pack("<QQ", 0b111, 0b111))
-    assert (
-        guest.call("pselect6", 3, bits, bits + 8, 0, 0, 0) == 3
-    )  # each descriptor is open for one of the two
+    assert guest.call("pselect6", 3, bits, bits + 8, 0, 0, 0) == 3  # each descriptor is open for one of the two
     assert guest.words(bits, 2) == (0b001, 0b110)
     assert guest.call("pselect6", 0, 0, 0, 0, timespec(SECOND), 0) == 0
     assert guest.kernel.clock.elapsed() == 2 * SECOND

@@ -51,9 +51,7 @@ class Digest:
         self.hash.update(stream.tobytes())
 
 
-def ended(
-    program: Path, *arguments: str, step: int | None = None, **options: Any
-) -> tuple[int, str, int, list[str]]:
+def ended(program: Path, *arguments: str, step: int | None = None, **options: Any) -> tuple[int, str, int, list[str]]:
     """Status, output, instructions, and what was not supported."""
     files = VirtualFiles(mapped={"/script": b"#!/proc/self/exe print\n"})
     with Machine(program, arguments, files=files, limit_instructions=300_000_000, **options) as machine:
@@ -130,9 +128,7 @@ def test_files_of_the_system(program: Path) -> None:
     assert unsupported == []
 
 
-def test_turns_end_at_the_same_instruction_in_every_engine(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_end_at_the_same_instruction_in_every_engine(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that race: what comes out depends on each switch."""
     monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", 4000)
     reference = ended(program, "race", engine="oracle")

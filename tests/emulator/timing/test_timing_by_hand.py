@@ -28,9 +28,7 @@ def block(*rows: tuple[Any, ...], pc: int = 0x1000) -> list[Row]:
     return [instruction(pc + 4 * index, *row) for index, row in enumerate(rows)]
 
 
-def run(
-    blocks: Sequence[tuple[list[Row], int | None]], executions: list[Execution], **changes: Any
-) -> InOrderCore:
+def run(blocks: Sequence[tuple[list[Row], int | None]], executions: list[Execution], **changes: Any) -> InOrderCore:
     facts = BlockFacts()
     for rows, target in blocks:
         facts.append(rows, target)
@@ -51,9 +49,7 @@ def test_dependent_additions_issue_one_a_cycle() -> None:
 
 def test_two_wide_issue_pairs_what_is_independent() -> None:
     # (x5 x6) (x7 x8) as pairs, then x5 <- x5 and x5 <- x5 one after the other: 4 cycles.
-    core = one_block(
-        (ALU, 5), (ALU, 6), (ALU, 7), (ALU, 8), (ALU, 5, 5), (ALU, 5, 5), pipeline={"issue_width": 2}
-    )
+    core = one_block((ALU, 5), (ALU, 6), (ALU, 7), (ALU, 8), (ALU, 5, 5), (ALU, 5, 5), pipeline={"issue_width": 2})
     assert core.cycles == 50 + 4
 
 
@@ -117,9 +113,7 @@ def test_code_that_does_not_fit_misses_again() -> None:
 def test_data_that_fits_is_missed_once(lines: int, misses: int) -> None:
     # 1 KiB holds 32 lines. Passing 33 lines twice: line 32 shares a set of two ways with lines 0 and 16.
     # First pass: 33 misses. Second pass: only that set overflows, where LRU misses each of the three: 3 more.
-    core = run(
-        [(block((LOAD, 5)), None)], [(0, [0x8000 + 32 * line]) for _ in range(2) for line in range(lines)]
-    )
+    core = run([(block((LOAD, 5)), None)], [(0, [0x8000 + 32 * line]) for _ in range(2) for line in range(lines)])
     assert core.counters[Event.L1D_MISSES] == misses
     assert core.counters[Event.L1D_ACCESSES] == 2 * lines
 
@@ -328,11 +322,7 @@ def test_overhead_is_time_and_not_a_stall() -> None:
 
 
 def test_static_events_by_class() -> None:
-    rows = [
-        (op_class, 0, 0)
-        for op_class in OpClass
-        if op_class < OpClass.BRANCH or op_class > OpClass.INDIRECT_CALL
-    ]
+    rows = [(op_class, 0, 0) for op_class in OpClass if op_class < OpClass.BRANCH or op_class > OpClass.INDIRECT_CALL]
     core = one_block(*rows, addresses=[0x8000] * 5)
     counts = core.counters
     assert counts[Event.INSTRUCTIONS] == len(rows) == 18

@@ -39,9 +39,7 @@ def made_up_run(n_blocks: int, n_executions: int, seed: int) -> tuple[BlockFacts
             rd, rs1, rs2 = (int(r) for r in rng.integers(5, 15, 3))
             floating = 32 * (OpClass.FP_ADD <= op_class <= OpClass.FP_CVT)
             length = int(rng.choice([2, 4]))
-            rows.append(
-                instruction(pc, OpClass(int(op_class)), rd + floating, rs1 + floating, rs2, 0, length)
-            )
+            rows.append(instruction(pc, OpClass(int(op_class)), rd + floating, rs1 + floating, rs2, 0, length))
             pc += length
         blocks.append(rows)
         pc += int(rng.choice([0, 0, 0, 100, 4096]))
@@ -87,9 +85,7 @@ def test_blocks_that_are_found_while_the_program_runs() -> None:
                 first = int(fact["first_instruction"])
                 table = facts.instructions[first : first + int(fact["n_instructions"])].tolist()
                 rows = [row[:-1] for row in table]  # the last field is the word
-                renumbered[block] = known.append(
-                    rows, int(fact["target_pc"]) if fact["target_known"] else None
-                )
+                renumbered[block] = known.append(rows, int(fact["target_pc"]) if fact["target_known"] else None)
             part.append((renumbered[block], addresses))
         growing.consume(known, stream_of(part))
     assert known.n_blocks > 1024

@@ -63,9 +63,7 @@ def contents(core: InOrderCore) -> list[dict[int, bool]]:
     return found
 
 
-def seen_all(
-    policy: str, sets: int, ways: int, accesses: list[tuple[int, bool]], seed: int = 1
-) -> NaiveCache:
+def seen_all(policy: str, sets: int, ways: int, accesses: list[tuple[int, bool]], seed: int = 1) -> NaiveCache:
     cache = NaiveCache(sets, ways, policy, seed)
     for line, is_store in accesses:
         cache.lookup(line, is_store)
@@ -134,9 +132,7 @@ def test_what_nobody_told_of_stays_until_it_is_old() -> None:
     core = InOrderCore(machine("lru", 1), 1)
     core.warm_caches(touched([(1, True), (2, False)]), NOTHING, 10**6)
     core.warm_caches(touched([(7, False)]), NOTHING, 100)
-    assert contents(core) == [{2: False, 1: True, 7: False}] or contents(core) == [
-        {1: True, 2: False, 7: False}
-    ]
+    assert contents(core) == [{2: False, 1: True, 7: False}] or contents(core) == [{1: True, 2: False, 7: False}]
     core.warm_caches(touched([(line, False) for line in range(10, 14)]), NOTHING, 100)
     assert contents(core) == [{10: False, 11: False, 12: False, 13: False}]
 
@@ -156,9 +152,7 @@ def test_the_next_access_hits_as_often(policy: str, tolerance: float) -> None:
     core = InOrderCore(machine(policy, 1, ways), 1)
     for trial in range(trials):
         lines = random.choice(n_lines, 600, p=popularity)
-        accesses = [
-            (int(line), bool(store)) for line, store in zip(lines, random.random(600) < 0.3, strict=True)
-        ]
+        accesses = [(int(line), bool(store)) for line, store in zip(lines, random.random(600) < 0.3, strict=True)]
         truth = seen_all(policy, 1, ways, accesses, seed=trial + 1).sets[0]
         held = {entry[0]: bool(entry[1]) for entry in truth if entry is not None}
         core.warm_caches(touched(accesses), NOTHING, 10**6)
@@ -169,9 +163,7 @@ def test_the_next_access_hits_as_often(policy: str, tolerance: float) -> None:
     assert hits[:, 1].mean() == pytest.approx(hits[:, 0].mean(), abs=tolerance)
     assert dirty[:, 1].mean() == pytest.approx(dirty[:, 0].mean(), abs=0.13)
     if policy == "random":  # which loading each line once, in order of its last access, is far from
-        last = np.mean(
-            [popularity[list(contents_by_lru(random, popularity, ways))].sum() for _ in range(trials)]
-        )
+        last = np.mean([popularity[list(contents_by_lru(random, popularity, ways))].sum() for _ in range(trials)])
         assert last - hits[:, 0].mean() > 2 * tolerance
 
 

@@ -279,9 +279,7 @@ class NaiveCore:
         instructions = self.facts.instructions[first : first + int(fact["n_instructions"])]
         if self.previous is not None:
             before = self.facts.blocks[self.previous]
-            last = self.facts.instructions[
-                int(before["first_instruction"]) + int(before["n_instructions"]) - 1
-            ]
+            last = self.facts.instructions[int(before["first_instruction"]) + int(before["n_instructions"]) - 1]
             self.idle(
                 self.predictor.after(
                     int(before["terminator"]),
@@ -331,9 +329,7 @@ class NaiveCore:
             latency, interval = timing.latency_cycles, timing.interval_cycles
         else:
             unit, latency, interval = ("memory" if op_class in MEMORY else "branch"), 1, 1
-        start = max(
-            [self.cycle + (slots == pipeline.issue_width), *(self.ready.get(name, 0) for name in names)]
-        )
+        start = max([self.cycle + (slots == pipeline.issue_width), *(self.ready.get(name, 0) for name in names)])
         if unit != "alu":
             start = max(start, self.ready.get(unit, 0))
         stop = 0

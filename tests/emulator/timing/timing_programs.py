@@ -97,9 +97,7 @@ def machines(draw: st.DrawFn) -> MachineConfig:
             "load_use_cycles": draw(st.integers(0, 3)),
             "outstanding_misses": draw(st.integers(0, 3)),
         },
-        functional_units={
-            name: {"latency_cycles": draw(latency), "interval_cycles": draw(latency)} for name in units
-        },
+        functional_units={name: {"latency_cycles": draw(latency), "interval_cycles": draw(latency)} for name in units},
         l1i=cache([1, 2, 4], [1, 2, 4], draw(st.sampled_from([16, 32, 64]))),
         l1d=cache([1, 2, 4], [1, 2, 4], line)
         | {

@@ -18,15 +18,11 @@ steady = settings(deadline=None)  # kernels compile on first use, and machines a
 SHAPES = st.tuples(st.integers(1, 25), st.integers(1, 25), st.integers(1, 9), st.integers(0, 10_000))
 
 
-def traces(
-    shape: tuple[int, int, int, int], tied: bool = False
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def traces(shape: tuple[int, int, int, int], tied: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     n, m, channels, seed = shape
     rng = np.random.default_rng(seed)
     if tied:
-        return rng.integers(0, 3, (n, channels)).astype(float), rng.integers(0, 3, (m, channels)).astype(
-            float
-        )
+        return rng.integers(0, 3, (n, channels)).astype(float), rng.integers(0, 3, (m, channels)).astype(float)
     return rng.normal(size=(n, channels)), rng.normal(size=(m, channels))
 
 
@@ -107,9 +103,7 @@ def test_windows_hold_a_path_and_stay_inside(shape: tuple[int, int, int, int], r
 
 @steady
 @given(SHAPES, st.booleans())
-def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(
-    shape: tuple[int, int, int, int], tied: bool
-) -> None:
+def test_alignment_is_sound_and_its_cost_is_what_the_path_costs(shape: tuple[int, int, int, int], tied: bool) -> None:
     a, b = traces(shape, tied)
     za, zb = standardised(a), standardised(b)
     for method in ("full", "checkpoint", "band", "multiresolution"):
@@ -205,9 +199,7 @@ def test_warping_conserves_totals_and_averages_levels(shape: tuple[int, int, int
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([2, 3, 8, 11]), st.integers(0, 1000))
-def test_held_out_paths_equal_aligning_on_the_other_channels(
-    n: int, m: int, channels: int, seed: int
-) -> None:
+def test_held_out_paths_equal_aligning_on_the_other_channels(n: int, m: int, channels: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(n, channels)), rng.normal(size=(m, channels))
     za, zb = normalised_channels(a), normalised_channels(b)

@@ -23,9 +23,7 @@ NAMES = [f"f{n}" for n in range(5)]
 @pytest.fixture
 def campaign_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     functions = "\n".join(f"void {name}(void) {{ sink += {n}; }}" for n, name in enumerate(NAMES))
-    (tmp_path / "p.c").write_text(
-        SOURCE.format(functions=functions, calls=" ".join(f"{name}();" for name in NAMES))
-    )
+    (tmp_path / "p.c").write_text(SOURCE.format(functions=functions, calls=" ".join(f"{name}();" for name in NAMES)))
     metrics = "".join(f"  {name}: {{event: entry, function: {name}}}\n" for name in NAMES)
     (tmp_path / "c.yaml").write_text(
         f"name: c\nprogram: {{source: p.c}}\nmachine: {ROOT}/configs/machines/strongarm.yaml\n"
@@ -44,9 +42,7 @@ def test_only_what_is_asked_for_is_built_and_in_several_processes(campaign_file:
     wanted = [(BASELINE, 0), *[(f"order1-{n}", n % 2) for n in range(1, 6)]]
     builds.make(wanted, workers=2)
     facts = builds.facts()
-    assert {group: len(made) for group, made in facts.items()} == dict.fromkeys(
-        [group for group, _ in wanted], 1
-    )
+    assert {group: len(made) for group, made in facts.items()} == dict.fromkeys([group for group, _ in wanted], 1)
     assert [len(builds[one].counters) for one in wanted] == [0, 1, 2, 3, 4, 5]
     sizes = [facts[group][0].static_instructions for group, _ in wanted]
     assert sizes == sorted(sizes)

@@ -60,9 +60,7 @@ def test_one_variant_of_everything_by_default(folder: Path) -> None:
 def test_cumulative_sets_grow_one_metric_at_a_time(folder: Path) -> None:
     names = ["one", "two", "three", "four"]
     metrics = "".join(f"  {name}: {{event: entry, function: f{name}}}\n" for name in names)
-    text = (
-        GOOD[: GOOD.index("software_metrics:")] + f"software_metrics:\n{metrics}cumulative: {{orders: 2}}\n"
-    )
+    text = GOOD[: GOOD.index("software_metrics:")] + f"software_metrics:\n{metrics}cumulative: {{orders: 2}}\n"
     sets = load(folder, text).variant_sets()
     assert list(sets) == [f"order{order}-{number}" for order in (1, 2) for number in (1, 2, 3, 4)]
     for order in (1, 2):
@@ -142,9 +140,7 @@ def test_every_problem_is_told_at_once(folder: Path) -> None:
     text = GOOD.replace("name: demo", "nam: demo").replace("40k cycles", "forty")
     lines = complaint(folder, text).splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith(
-        "DIR/c.yaml:1: nam: unknown key, expected one of: name, program, machine, sampling,"
-    )
+    assert lines[0].startswith("DIR/c.yaml:1: nam: unknown key, expected one of: name, program, machine, sampling,")
     assert lines[0].endswith("; did you mean 'name'?")
     assert lines[1] == "DIR/c.yaml:1: name: missing; it has no default"
     assert lines[2].startswith("DIR/c.yaml:4: sampling.every: got 'forty', expected")
@@ -182,6 +178,4 @@ def test_every_field_of_the_schema_is_described() -> None:
             assert about or "$ref" in str(field), f"{model}.{name}"
             default = field.get("default")
             if model != "MetricSpec" and default not in (None, [], {}):
-                assert "efault: " in about, (
-                    f"{model}.{name} has the default {default!r}, which is not described"
-                )
+                assert "efault: " in about, f"{model}.{name} has the default {default!r}, which is not described"

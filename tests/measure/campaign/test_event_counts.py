@@ -83,9 +83,7 @@ def test_what_never_fires_is_said_first_and_all_fits(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert max(map(len, result.output.splitlines())) <= 80
     told = " ".join(result.output.replace("│", " ").split())
-    assert told.startswith(
-        "! nothing never fires: 0 events at 1 place (demo.c:5). Its runs would say nothing"
-    )
+    assert told.startswith("! nothing never fires: 0 events at 1 place (demo.c:5). Its runs would say nothing")
     assert f"or take it out ({folder}/c.yaml:10)." in result.output.replace("\n", "")
     assert "demo.c:12 (2" in told
     assert "- light: 4 events a run" in told

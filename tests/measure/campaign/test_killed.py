@@ -70,9 +70,7 @@ def finished(directory: Path) -> set[str]:
         noted = {key for (key,) in ledger.execute("select key from runs")} if tables else set()
     there = {path.stem for path in (directory / "traces").glob("*.parquet") if not path.name.startswith(".")}
     for key in there:
-        assert pq.read_table(
-            directory / "traces" / f"{key}.parquet", page_checksum_verification=True
-        ).num_rows
+        assert pq.read_table(directory / "traces" / f"{key}.parquet", page_checksum_verification=True).num_rows
     assert noted <= there
     return there
 

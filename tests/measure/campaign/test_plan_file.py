@@ -55,9 +55,7 @@ COMPILED = {"flags": st.lists(st.sampled_from(["-O2", "-O0", "-g"])), "libraries
 PROGRAMS = {
     "source": wholly({"source": st.just("demo.c")}, **INPUT, **COMPILED),
     "sources": wholly({"sources": st.lists(st.just("demo.c"), min_size=1)}, **INPUT, **COMPILED),
-    "catalogue": wholly(
-        {"catalogue": names, "catalogue_file": st.just("programs.yaml")}, **INPUT, **COMPILED
-    ),
+    "catalogue": wholly({"catalogue": names, "catalogue_file": st.just("programs.yaml")}, **INPUT, **COMPILED),
     "build": wholly({"build": words.filter(str.strip), "directory": st.just("."), "binary": names}, **INPUT),
 }
 METRICS = st.one_of(

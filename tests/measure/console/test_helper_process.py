@@ -79,9 +79,7 @@ def test_calls_happen_here_when_no_process_can_be_started(monkeypatch: pytest.Mo
         assert helper.call(process_and_sum, [1, 2]) == (os.getpid(), 3)
 
 
-def test_a_file_of_the_working_directory_is_no_module(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_working_directory_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pickle.py").write_text("raise SystemExit('the wrong module')\n")
     monkeypatch.chdir(tmp_path)
     with HelperProcess(prepare) as helper:

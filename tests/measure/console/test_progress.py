@@ -21,9 +21,7 @@ from measure.console.time_left import TimeLeft, clock_text
 class Simulated:
     """Workers that make runs of random lengths; ``ends``: when each run ends."""
 
-    def __init__(
-        self, seed: int, total: int, workers: int, spread: float, start_seconds: float = 0.0
-    ) -> None:
+    def __init__(self, seed: int, total: int, workers: int, spread: float, start_seconds: float = 0.0) -> None:
         rng = np.random.default_rng(seed)
         sigma = np.sqrt(np.log(1 + spread**2))
         free = [start_seconds] * workers
@@ -72,9 +70,7 @@ def test_the_time_left_is_within_the_range(workers: int, spread: float) -> None:
 
 @given(total=st.integers(1, 60), workers=st.integers(1, 9), pauses=st.lists(st.floats(0, 1000), max_size=60))
 @settings(deadline=None)
-def test_estimates_are_ordered_and_grow_while_nothing_ends(
-    total: int, workers: int, pauses: list[float]
-) -> None:
+def test_estimates_are_ordered_and_grow_while_nothing_ends(total: int, workers: int, pauses: list[float]) -> None:
     now = [0.0]
     left = TimeLeft(total, workers, lambda: now[0])
     for pause in pauses[:total]:

@@ -13,9 +13,7 @@ from measure.cycle_close.classifier import Match
 class NaiveTable:
     """`measure.cycle_close.classifier.SignatureTable`."""
 
-    def __init__(
-        self, threshold: float, base: str, entries: int, update: str, when_full: str
-    ) -> None:
+    def __init__(self, threshold: float, base: str, entries: int, update: str, when_full: str) -> None:
         self.threshold, self.base, self.entries, self.update = threshold, base, entries, update
         self.when_full = when_full
         self.rows: list[list[float]] = []

@@ -74,9 +74,7 @@ def test_a_full_table_may_take_the_closest() -> None:
     assert match.distance == pytest.approx(0.6)
 
 
-signatures = st.lists(
-    st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any), min_size=1, max_size=40
-)
+signatures = st.lists(st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any), min_size=1, max_size=40)
 
 
 @given(signatures, st.floats(0.01, 1.0), st.sampled_from(["L", "2L"]))
@@ -99,9 +97,7 @@ def test_invariants(rows: list[list[int]], threshold: float, base: str) -> None:
     assert table.phases == len(firsts)
 
 
-@pytest.mark.parametrize(
-    ("threshold", "entries", "what"), [(0, 4, "threshold of 0"), (0.5, 0, "table of 0 entries")]
-)
+@pytest.mark.parametrize(("threshold", "entries", "what"), [(0, 4, "threshold of 0"), (0.5, 0, "table of 0 entries")])
 def test_bad_settings(threshold: float, entries: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         SignatureTable(4, threshold, entries=entries)

@@ -50,9 +50,7 @@ def cycleclose(*arguments: object) -> Result:
     "extra", [[], ["--paper"], ["--roll-back"], ["--twice", "2"], ["--twice", "1", "--wait-step", "0"]]
 )
 def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: list[str]) -> None:
-    result = cycleclose(
-        "--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source
-    )
+    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source)
     assert result.exit_code == 0, result.output
     assert "Deviation from the full simulation" in result.output
     table = pd.read_parquet(tmp_path / "trace.parquet")
@@ -121,19 +119,14 @@ def test_an_interval_longer_than_the_program_is_refused(tmp_path: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--out", tmp_path / "out", tmp_path / "tiny.c")
     assert result.exit_code == 2
     said = " ".join(result.output.split())
-    assert re.search(
-        r"--interval: got intervals of 200,000 instructions, but .*tiny\.c executes [\d,]+ in all", said
-    )
+    assert re.search(r"--interval: got intervals of 200,000 instructions, but .*tiny\.c executes [\d,]+ in all", said)
     assert not (tmp_path / "out").exists()
 
 
 def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Path) -> None:
     """One interval is over before its phase could be predicted."""
     out = tmp_path / "out"
-    assert (
-        cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "two", source).exit_code
-        == 0
-    )
+    assert cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path / "two", source).exit_code == 0
     whole = json.loads((tmp_path / "two" / "summary.json").read_text())["instructions"]
     result = cycleclose("--machine", STRONGARM, "--interval", whole, "--out", out, source)
     assert result.exit_code == 2, result.output
@@ -153,17 +146,13 @@ def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path
     assert (tmp_path / "trace.png").exists()
 
 
-def test_what_an_interruption_leaves_out_is_said(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_interruption_leaves_out_is_said(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the trace, as by the key q; of the full simulation, as by Ctrl-C and SIGTERM."""
     real = command.trace_job
     for number, stage, status in ((0, "was not begun", 130), (1, "was interrupted", 143)):
         asked: list[bool] = []
 
-        def interrupted(
-            *arguments: Any, number: int = number, status: int = status, asked: list[bool] = asked
-        ) -> Any:
+        def interrupted(*arguments: Any, number: int = number, status: int = status, asked: list[bool] = asked) -> Any:
             asked.append(arguments[3].everything)
             found = real(*arguments)
             return replace(found, interrupted=status) if len(asked) == number + 1 else found

@@ -100,14 +100,11 @@ def test_waiting_for_memory_tells_it_apart(program: Path, full: list[Interval], 
         assert not [one for one in found if one.category is Category.UNSAMPLED]
 
 
-@pytest.mark.parametrize(
-    "way", ["rolling back", "rolling back, lines", "predicting, lines", "two runs, lines"]
-)
+@pytest.mark.parametrize("way", ["rolling back", "rolling back, lines", "predicting, lines", "two runs, lines"])
 def test_a_trace_does_not_depend_on_translations(program: Path, way: str) -> None:
     def events(**options: Any) -> list[object]:
         return [
-            (one.phase, one.source, repr(one.events.tolist()))
-            for one in traced(program, way, WAYS[way], **options)
+            (one.phase, one.source, repr(one.events.tolist())) for one in traced(program, way, WAYS[way], **options)
         ]
 
     assert events(optimise_executions=4) == events(templates=False, optimise_executions=1 << 30)
@@ -234,9 +231,7 @@ def test_a_phase_that_its_samples_do_not_explain_is_sampled_more_often(
     assert simulated_before < simulated < 0.2 * len(full)
 
 
-def test_intervals_that_are_sampled_again_tell_how_far_off_estimates_are(
-    tmp_path: Path, program: Path
-) -> None:
+def test_intervals_that_are_sampled_again_tell_how_far_off_estimates_are(tmp_path: Path, program: Path) -> None:
     """Without a full simulation: well explained by code and data in the one program, and not at all in the other."""
     (tmp_path / "cliff.c").write_text(CLIFF)
     cliff = build_program([tmp_path / "cliff.c"], ["-O1"]).elf_path

@@ -240,9 +240,7 @@ def test_gdb_itself_from_the_command(source: Path, tmp_path: Path) -> None:
     drain.start()
     script = tmp_path / "session"
     script.write_text(_GDB.format(port=port))
-    found = subprocess.run(
-        [gdb, "-nx", "-batch", "-x", str(script)], capture_output=True, text=True, timeout=100
-    )
+    found = subprocess.run([gdb, "-nx", "-batch", "-x", str(script)], capture_output=True, text=True, timeout=100)
     text = found.stdout + found.stderr
     for part in (
         "Reading symbols from target:",

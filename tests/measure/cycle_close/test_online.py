@@ -26,9 +26,7 @@ from measure.cycle_close.tracer import Category, Interval, Settings, Tracer, pro
 from tests.measure.cycle_close.online_naive import NaivePredictor, NaiveSchedule, NaiveTable
 
 ROOT = Path(__file__).parents[3]
-MACHINES = {
-    name: load_machine(ROOT / "configs" / "machines" / f"{name}.yaml") for name in ("strongarm", "desktop")
-}
+MACHINES = {name: load_machine(ROOT / "configs" / "machines" / f"{name}.yaml") for name in ("strongarm", "desktop")}
 PROGRAM = """
 #include <stdio.h>
 #include <stdlib.h>

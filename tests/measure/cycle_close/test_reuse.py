@@ -141,9 +141,7 @@ def test_the_closest_samples_say_what_an_interval_did(n: int, dimensions: int, s
 def test_a_sample_of_other_code_does_not_serve() -> None:
     """Both were once samples of one phase; with waiting alone they would be interpolated: 3.5."""
     samples = samples_of([[0.7, 0.3], [0.2, 0.8]], [0.1, 0.3], [6.0, 1.0])
-    assert samples.estimate(np.array([0.2, 0.8]), 0.2).events_each[Event.CYCLES] == pytest.approx(
-        1.0, abs=0.25
-    )
+    assert samples.estimate(np.array([0.2, 0.8]), 0.2).events_each[Event.CYCLES] == pytest.approx(1.0, abs=0.25)
 
 
 def test_between_samples_of_the_same_code_events_go_with_waiting() -> None:
@@ -169,9 +167,7 @@ def test_samples_are_spread_over_waiting() -> None:
 def test_every_interval_is_near_a_sample(waits: list[float], step: float, at_least: int) -> None:
     values = np.array(waits)
     picked = choose_samples(values, np.ones((len(values), 1)), step, at_least)
-    assert (
-        1 <= len(picked) <= max(at_least, 2 + int((np.log1p(values.max()) - np.log1p(values.min())) / step))
-    )
+    assert 1 <= len(picked) <= max(at_least, 2 + int((np.log1p(values.max()) - np.log1p(values.min())) / step))
     assert (np.diff(picked) > 0).all()
 
 
@@ -213,9 +209,7 @@ def naive_fills(ends: list[int], reuse_times: np.ndarray, lines: float) -> list[
 
 @EXAMPLES
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1), st.sampled_from([8.0, 64.0, 512.0]))
-def test_misses_with_random_replacement_follow_from_the_intervals_so_far(
-    n: int, seed: int, lines: float
-) -> None:
+def test_misses_with_random_replacement_follow_from_the_intervals_so_far(n: int, seed: int, lines: float) -> None:
     random = np.random.default_rng(seed)
     ends = np.concatenate([[0], np.cumsum(random.integers(1000, 5000, n))])
     reuse_times = random.poisson(random.choice([0.0, 3.0, 60.0], (n, 33)))

@@ -178,9 +178,7 @@ def made_up(seed: int, n: int) -> tuple[BlockFacts, list[list[int]]]:
 
 
 @given(st.integers(0, 1000), st.integers(0, 60), st.integers(0, 40), st.integers(0, 30), st.integers(1, 20))
-def test_the_queue_keeps_the_shortest_end(
-    seed: int, n: int, references: int, branches: int, part: int
-) -> None:
+def test_the_queue_keeps_the_shortest_end(seed: int, n: int, references: int, branches: int, part: int) -> None:
     facts, executions = made_up(seed, n)
     queue = RecordQueue(references, branches)
     queue._room_words = queue._least_words = 20  # so that it is trimmed within so short a record

@@ -39,9 +39,7 @@ def test_patterns_and_names(tmp_path: Path) -> None:
     for name in ("run10.csv", "run2.csv", "odd=name.csv"):
         trace(tmp_path / name)
     assert [path.name for path in matching(f"{tmp_path}/run*.csv")] == ["run2.csv", "run10.csv"]
-    groups = grouped(
-        [f"heavy={tmp_path}/run2.csv", f"heavy={tmp_path}/run10.csv", f"{tmp_path}/odd=name.csv"]
-    )
+    groups = grouped([f"heavy={tmp_path}/run2.csv", f"heavy={tmp_path}/run10.csv", f"{tmp_path}/odd=name.csv"])
     assert {name: [path.name for path in paths] for name, paths in groups.items()} == {
         "heavy": ["run2.csv", "run10.csv"],
         "instrumented": ["odd=name.csv"],
@@ -131,8 +129,7 @@ def test_what_many_files_say_is_said_once(tmp_path: Path) -> None:
 def test_intervals_of_different_lengths_are_told(tmp_path: Path) -> None:
     def perf(name: str, step: float) -> Path:
         rows = (
-            f"  {k * step:.9f},{k % 3},,a,9,100.00,,\n  {k * step:.9f},{k % 4},,b,9,100.00,,\n"
-            for k in range(1, 22)
+            f"  {k * step:.9f},{k % 3},,a,9,100.00,,\n  {k * step:.9f},{k % 4},,b,9,100.00,,\n" for k in range(1, 22)
         )
         (tmp_path / name).write_text("".join(rows))
         return tmp_path / name

@@ -101,9 +101,7 @@ def test_csv(tmp_path: Path, separator: str) -> None:
 
 
 def test_csv_damaged(tmp_path: Path) -> None:
-    assert refused(tmp_path, "a,b\n1,2\n3\n") == (
-        "bad:3: got 1 columns, expected 2 as in line 1; is the file whole?"
-    )
+    assert refused(tmp_path, "a,b\n1,2\n3\n") == ("bad:3: got 1 columns, expected 2 as in line 1; is the file whole?")
     assert refused(tmp_path, "a,b\n1,two\n") == "bad:2: column 'b': got 'two', expected a number"
     assert refused(tmp_path, "a,b\n1,inf\n") == "bad:2: column 'b': got 'inf', expected a number"
     assert "a named more than once" in refused(tmp_path, "a,a\n1,2\n")
@@ -156,9 +154,7 @@ def test_a_last_interval_that_is_not_whole_is_left_out_but_counts_in_the_total(t
         trace = read(tmp_path, text)
         np.testing.assert_array_equal(trace.values, [[1], [2], [3]])
         assert trace.totals == {"cycles": 10}
-        assert trace.warnings == (
-            "the last interval, which ended with the program, is not whole and left out.",
-        )
+        assert trace.warnings == ("the last interval, which ended with the program, is not whole and left out.",)
         assert read(tmp_path, text.replace("0.35", "0.395")).n_records == 4
 
 
@@ -217,9 +213,7 @@ def test_perf_json(tmp_path: Path) -> None:
         'bad:9: got \'{"interval" : 0.06, "counter-va\', expected one JSON object'
     )
     assert "without --metric-only" in refused(tmp_path, json.dumps(PERF_JSON[2]), "perf-json")
-    assert "bad:1: expected `interval`" in refused(
-        tmp_path, json.dumps(PERF_JSON[0] | {"pcnt-running": "much"})
-    )
+    assert "bad:1: expected `interval`" in refused(tmp_path, json.dumps(PERF_JSON[0] | {"pcnt-running": "much"}))
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
@@ -306,17 +300,13 @@ def test_likwid_damaged(tmp_path: Path) -> None:
     assert "bad:6: got 3 metrics, 2 hardware threads and 5 values" in refused(
         tmp_path, LIKWID.replace(" 0.50 0.54", " 0.50")
     )
-    assert "bad:6: got group 2, expected 1 as before" in refused(
-        tmp_path, LIKWID.replace("\n1 3 2 0.2", "\n2 3 2 0.2")
-    )
+    assert "bad:6: got group 2, expected 1 as before" in refused(tmp_path, LIKWID.replace("\n1 3 2 0.2", "\n2 3 2 0.2"))
     other = "# GID|MetricsCount|CpuCount|Total runtime [s]|Clock [MHz]\n"
     assert "bad:7: got a second group of events" in refused(tmp_path, LIKWID + other)
     assert "no timeline" in refused(tmp_path, other)
 
 
-PAPI = papi(
-    {str(n): region("step", cycles=str(n), PAPI_TOT_INS={"region_value": "9", "read_1": "4"}) for n in "12"}
-)
+PAPI = papi({str(n): region("step", cycles=str(n), PAPI_TOT_INS={"region_value": "9", "read_1": "4"}) for n in "12"})
 WHOLE_FILES = {
     "csv": "time,a,b [J]\n0.1,1,2\n0.2,3,<not counted>\n",
     "perf-csv": PERF_CSV,

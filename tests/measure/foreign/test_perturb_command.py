@@ -111,9 +111,7 @@ def test_software_metrics_and_unknown_overhead(tmp_path: Path) -> None:
     for n in range(2):
         write(tmp_path / f"run{n}.csv", rng.poisson(50, (60, 3)).astype(float), ("a", "b", "calls"))
     out = tmp_path / "out"
-    result = invoke(
-        "--baseline", f"{tmp_path}/base*.csv", "--run", f"{tmp_path}/run*.csv", "--no-align", "--out", out
-    )
+    result = invoke("--baseline", f"{tmp_path}/base*.csv", "--run", f"{tmp_path}/run*.csv", "--no-align", "--out", out)
     assert result.exit_code == 0, result.output
     document = written(out)
     assert document["variants"]["instrumented"]["software_metrics"] == ["calls"]
@@ -124,9 +122,7 @@ def test_software_metrics_and_unknown_overhead(tmp_path: Path) -> None:
     }
     assert any("the overhead is unknown" in finding for finding in document["findings"])
     page = (out / "report.html").read_text()
-    assert not re.search(
-        r"\bnan\b", re.sub(r'src="data:[^"]*"', "", page) + json.dumps(document) + result.output
-    )
+    assert not re.search(r"\bnan\b", re.sub(r'src="data:[^"]*"', "", page) + json.dumps(document) + result.output)
     assert page.count("unknown") > 3
     assert "overhead is unknown, so correlations are not drawn" in page
     assert "calls was measured in 2 of 6 traces only: it is not compared." in document["findings"]
@@ -137,9 +133,7 @@ def test_errors_have_status_2_and_leave_nothing(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("a,b\n1,2\n1,2\n")
     (tmp_path / "c.csv").write_text("a,b\n1,2\n1,2\n")
     out = tmp_path / "out"
-    result = invoke(
-        "--baseline", tmp_path / "a.csv", tmp_path / "b.csv", "--run", tmp_path / "c.csv", "--out", out
-    )
+    result = invoke("--baseline", tmp_path / "a.csv", tmp_path / "b.csv", "--run", tmp_path / "c.csv", "--out", out)
     assert result.exit_code == 2
     assert f"measure: {tmp_path}/a.csv:3: column 'b': got 'x', expected a number" in result.output
     assert not out.exists()

@@ -49,9 +49,7 @@ def test_where_no_anchor_happens_the_runs_own_pace_decides() -> None:
     # Nothing between instructions 2000 and 12000, else a reference event every 10; looked at every 200.
     instructions = np.arange(0, 14_001, 200)
     events = (
-        np.where(
-            instructions <= 2000, instructions, np.where(instructions <= 12_000, 2000, instructions - 10_000)
-        )
+        np.where(instructions <= 2000, instructions, np.where(instructions <= 12_000, 2000, instructions - 10_000))
         // 10
     )
     curve = EventCurve(events, instructions)
@@ -97,12 +95,8 @@ def test_the_truth_between_two_runs() -> None:
     linear = table[table["algorithm"] == "linear"].iloc[0]
     assert linear["mean_records"] < 0.15
     assert (truth_resolution(baseline, slower, curve) <= 0.1).all()
-    without = replace(
-        slower, spec=replace(slower.spec, probes=()), trace=replace(slower.trace, metrics=("A", "B"))
-    )
-    assert set(alignment_error(baseline, [without], algorithms=["none"], curve=curve)["truth"]) == {
-        "estimate"
-    }
+    without = replace(slower, spec=replace(slower.spec, probes=()), trace=replace(slower.trace, metrics=("A", "B")))
+    assert set(alignment_error(baseline, [without], algorithms=["none"], curve=curve)["truth"]) == {"estimate"}
 
 
 def test_specs_and_traces_without_probes_are_what_they_were() -> None:

@@ -204,9 +204,7 @@ def test_a_program_that_samples_itself_is_probed_at_its_own_records(tmp_path: Pa
     assert prepared.sampler_specs[0].sampling_mode == "ideal"
     spec = next(spec for spec in prepared.plan.specs if spec.variant == "heavy")
     run = EmulatedTarget().execute(spec)
-    counted, probed = (
-        run.trace.values[:, run.trace.metrics.index(name)] for name in ("numbers", f"{PROBE}numbers")
-    )
+    counted, probed = (run.trace.values[:, run.trace.metrics.index(name)] for name in ("numbers", f"{PROBE}numbers"))
     assert np.abs(counted - probed).max() <= 1
     without = EmulatedTarget().execute(replace(spec, probes=()))
     assert (without.trace.values == run.trace.values[:, : len(without.trace.metrics)]).all()

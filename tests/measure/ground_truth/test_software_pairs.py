@@ -55,9 +55,7 @@ def test_an_effect_on_software_metrics_alone_is_found_and_hardware_stays_equival
 def test_false_alarms_are_at_most_five_percent(b: int, r: int, m: int) -> None:
     alarms = 0
     for seed in range(200):
-        result = inner_perturbation(
-            *simulated(seed, b, r, m=m), concerning=SOFTWARE, n_permutations=499, seed=seed
-        )
+        result = inner_perturbation(*simulated(seed, b, r, m=m), concerning=SOFTWARE, n_permutations=499, seed=seed)
         alarms += result.p_value <= 0.05
     assert alarms <= binom.ppf(0.999, 200, 0.05)
     assert alarms > 0  # the test is not merely deaf

@@ -191,9 +191,7 @@ def test_phases_of_a_program_and_of_its_vectors(tmp_path: Path) -> None:
 
 def test_cycle_close_trace_and_its_deviation(tmp_path: Path) -> None:
     write_campaign(tmp_path)
-    trace = measure.cycleclose(
-        tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000, validate=True
-    )
+    trace = measure.cycleclose(tmp_path / "demo.c", machine=MACHINE, interval_instructions=10_000, validate=True)
     assert trace.ending is None
     assert set(trace.table["category"]) <= {"simulated", "matched", "unsampled"}
     assert trace.deviation is not None

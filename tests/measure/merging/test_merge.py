@@ -207,9 +207,7 @@ def test_runs_that_do_not_belong_together_are_refused() -> None:
         merge_runs(baseline, [other])
     with pytest.raises(MergeError, match="none of the 1 runs has a metric that baseline/0 lacks"):
         merge_runs(baseline, [baseline])
-    with pytest.raises(
-        MergeError, match="got PAPI_FP_INS to align variant/0 on, expected some of PAPI_TOT_INS"
-    ):
+    with pytest.raises(MergeError, match="got PAPI_FP_INS to align variant/0 on, expected some of PAPI_TOT_INS"):
         merge_runs(baseline, [run], channels=["PAPI_FP_INS"])
     foreign = replace(
         run,

@@ -79,9 +79,7 @@ def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
         assert table[metric].sum() == source["total"]
     group, replicate = about["metrics"]["rounds"]["run"].split("/")
     own = next(
-        run
-        for run in load_results(results).runs
-        if (run.spec.variant, str(run.spec.replicate)) == (group, replicate)
+        run for run in load_results(results).runs if (run.spec.variant, str(run.spec.replicate)) == (group, replicate)
     )
     assert own.trace.columns(("rounds",)).sum() == about["metrics"]["rounds"]["total"]
 
@@ -131,8 +129,7 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
     source = table.attrs["metrics"]["PAPI_L1_DCM"]["run"]
     assert source.startswith("more:")
     totals = {
-        f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum()
-        for run in other
+        f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum() for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
 
@@ -144,9 +141,7 @@ def test_the_default_penalty_is_the_library_s() -> None:
 
 
 def test_another_baseline_and_progress(results: Path) -> None:
-    done = measure(
-        results, "--baseline", 1, "--align", "progress", "--format", "csv", "--channel", "PAPI_LD_INS"
-    )
+    done = measure(results, "--baseline", 1, "--align", "progress", "--format", "csv", "--channel", "PAPI_LD_INS")
     assert done.exit_code == 0, done.output
     about = json.loads((results / "merged.metadata.json").read_text())
     assert about["baseline"] == "baseline/1"

@@ -159,9 +159,7 @@ def test_a_machine_with_few_counters_needs_several_campaigns(folder: Path) -> No
         assert make_plan(campaign, document, lambda _: None, "fake").specs
 
 
-def test_interrupt_keeps_everything_and_reports_the_best(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_keeps_everything_and_reports_the_best(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = CampaignOracle.test
     asked = 0
 
@@ -189,9 +187,7 @@ def test_interrupt_keeps_everything_and_reports_the_best(
     assert second["confirmed"]
 
 
-def test_a_group_that_does_not_stand_on_fresh_runs_is_marked(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_that_does_not_stand_on_fresh_runs_is_marked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = CampaignOracle.test
 
     def doubted(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
@@ -235,9 +231,7 @@ def test_what_cannot_be_searched_is_refused(folder: Path) -> None:
     with pytest.raises(CampaignError, match=r"c.yaml:6: 13 metrics: --exact is affordable for up to 12"):
         run(folder, "--exact")
     (folder / "c.yaml").write_text(text)
-    with pytest.raises(
-        CampaignError, match=r"c.yaml:\d+: shared metric PAPI_XX is not among the hardware metrics"
-    ):
+    with pytest.raises(CampaignError, match=r"c.yaml:\d+: shared metric PAPI_XX is not among the hardware metrics"):
         run(folder, "--shared", "PAPI_XX")
 
 
@@ -322,9 +316,7 @@ def test_decisions() -> None:
     same, changed, vague = simulated(0, 0, 6), simulated(-0.9, 0, 6), simulated(0, 0.6, 3)
     assert (same.verdict, changed.verdict, vague.verdict) == ("equivalent", "perturbed", "inconclusive")
 
-    def state(
-        found: list[Perturbation], last: bool, accept: Accept = "equivalent", outer: bool = True
-    ) -> str | None:
+    def state(found: list[Perturbation], last: bool, accept: Accept = "equivalent", outer: bool = True) -> str | None:
         verdict = decide(found, last, accept, outer, 6)
         return verdict.state if verdict else None
 

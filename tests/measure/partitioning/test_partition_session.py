@@ -132,9 +132,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("search_seconds", "fresh_seconds"), [(60.0, 60.0), (0.0, 60.0), (0.01, 0.05)])
-def test_the_time_limit_holds_inside_a_test_and_inside_validation(
-    search_seconds: float, fresh_seconds: float
-) -> None:
+def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds: float, fresh_seconds: float) -> None:
     asked = SessionOracles(
         Slow(search_seconds),
         Slow(fresh_seconds),
@@ -229,9 +227,7 @@ def check_files(folder: Path) -> dict:
     return told
 
 
-def test_a_limit_that_ends_inside_validation_leaves_all_files(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_that_ends_inside_validation_leaves_all_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = CampaignOracle.test
 
     def late(self: CampaignOracle, groups: Sequence[Group]) -> list[Verdict]:
@@ -243,9 +239,7 @@ def test_a_limit_that_ends_inside_validation_leaves_all_files(
     result = CliRunner().invoke(partition, arguments(folder, 60, "--minutes", "30"), catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "The time limit of 30 min is up" in result.output
-    assert "Fresh runs: validated: none; not validated: group1; not tested: none." in result.output.replace(
-        "\n", " "
-    )
+    assert "Fresh runs: validated: none; not validated: group1; not tested: none." in result.output.replace("\n", " ")
     told = check_files(folder)
     assert [one["status"] for one in told["groups"]] == ["not validated"]
     assert told["stopped_by"] == "the time limit of 30 min"

@@ -126,9 +126,7 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
         ("x", "equivalent", 1e-4),
     )
     for name, verdict, p in cases:
-        pairs = tuple(
-            replace(pair, verdict=verdict, p_adjusted=p, note="") for pair in variants[0].inner.pairs
-        )
+        pairs = tuple(replace(pair, verdict=verdict, p_adjusted=p, note="") for pair in variants[0].inner.pairs)
         inner = replace(variants[0].inner, verdict=verdict, p_value=p, pairs=pairs, alpha=0.05)
         variants.append(replace(variants[0], name=name, inner=inner, outer_held_out=None))
     console = Console(width=80, force_terminal=False, highlight=False)
@@ -152,16 +150,12 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
 def test_the_advice_names_metrics_and_the_next_command(folder: Path) -> None:
     findings = json.loads((folder / "out/summary.json").read_text())["findings"]
     told = " ".join(findings)
-    assert (
-        "light collects all of its metrics but perturbing, and is equivalent: what this metric adds" in told
-    )
+    assert "light collects all of its metrics but perturbing, and is equivalent: what this metric adds" in told
     assert "come from perturbing: 95% of the" in told
     assert f"`measure partition {campaign_path(folder)}`" in told
 
 
-def test_the_advice_finds_the_campaign_from_where_one_is(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_advice_finds_the_campaign_from_where_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     result = measure("report", "out")
     assert "`measure partition c.yaml`" in " ".join(result.output.split())
@@ -171,9 +165,7 @@ def test_one_metric_alone_cannot_be_split(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "demo.c").write_text(PROGRAM)
     text = CAMPAIGN.replace("heavy: [rounds, silent, perturbing]", "heavy: [perturbing]")
     (tmp_path / "c.yaml").write_text(text)
-    result = measure(
-        "run", tmp_path / "c.yaml", "--out", tmp_path / "out", "--target", "fake", "--workers", "1"
-    )
+    result = measure("run", tmp_path / "c.yaml", "--out", tmp_path / "out", "--target", "fake", "--workers", "1")
     told = " ".join(result.output.split())
     assert "heavy collects one metric only, which cannot be split" in told
     assert "measure partition" not in told

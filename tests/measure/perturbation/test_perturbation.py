@@ -25,9 +25,7 @@ def correlated(rng: np.random.Generator, rho: float, n: int = 400, extra: int = 
     return table
 
 
-def analysed(
-    tables: Sequence[Table], names: Sequence[str] = ("cycles", "misses", "branches")
-) -> list[Correlations]:
+def analysed(tables: Sequence[Table], names: Sequence[str] = ("cycles", "misses", "branches")) -> list[Correlations]:
     return [spearman(table, names) for table in tables]
 
 
@@ -207,9 +205,7 @@ def test_inner_does_not_depend_on_the_order_of_metrics(order: list[int], seed: i
 
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize(("counts", "references"), [((20, 5), None), ((20, 1), None), ((12, 5), 6)])
-def test_outer_finds_the_disturbed_metric(
-    held_out: bool, counts: tuple[int, int], references: int | None
-) -> None:
+def test_outer_finds_the_disturbed_metric(held_out: bool, counts: tuple[int, int], references: int | None) -> None:
     program = synthetic_program(3, n_records=150, n_metrics=4)
     rng = np.random.default_rng(1)
     baseline = [program.run(rng) for _ in range(counts[0])]
@@ -276,10 +272,7 @@ def test_many_baselines_are_split_into_references_and_standard() -> None:
     tables = [program.run(rng) for _ in range(50)]
     result = outer_perturbation(tables[:45], tables[45:], program.metrics, held_out=False, seed=0)
     assert (result.n_references, result.n_baseline) == (12, 33)
-    assert (
-        "12 of 45 baselines served as references to align to, and the other 33 as the standard."
-        in result.findings
-    )
+    assert "12 of 45 baselines served as references to align to, and the other 33 as the standard." in result.findings
 
 
 def test_few_baselines_are_never_given_away_as_references() -> None:
@@ -360,9 +353,7 @@ def test_outer_remembers_alignments_and_gives_the_same_answer(monkeypatch: pytes
         ),
         (lambda b, r: outer_perturbation(b, [], "abc", held_out=False, seed=0), "20 baselines and 0 runs"),
         (
-            lambda b, r: outer_perturbation(
-                [t[:, :1] for t in b], [t[:, :1] for t in r], "a", held_out=True, seed=0
-            ),
+            lambda b, r: outer_perturbation([t[:, :1] for t in b], [t[:, :1] for t in r], "a", held_out=True, seed=0),
             "aligning on the other metrics needs at least two metrics",
         ),
         (
@@ -381,15 +372,9 @@ def test_traces_that_correspond_are_compared_as_they_are() -> None:
     program = synthetic_program(3, n_records=80, n_metrics=3)
     rng = np.random.default_rng(0)
     traces = [program.run(rng)[:70] for _ in range(24)]
-    result = outer_perturbation(
-        traces[:20], traces[20:], program.metrics, held_out=False, aligned=True, seed=1
-    )
-    own = np.array(
-        [[fisher_z(spearmanr(a[:, 0], b[:, 0]).statistic) for b in traces[:20]] for a in traces[20:]]
-    )
+    result = outer_perturbation(traces[:20], traces[20:], program.metrics, held_out=False, aligned=True, seed=1)
+    own = np.array([[fisher_z(spearmanr(a[:, 0], b[:, 0]).statistic) for b in traces[:20]] for a in traces[20:]])
     pair = next(pair for pair in result.pairs if pair.a == program.metrics[0])
     assert pair.run_z == pytest.approx(own.mean())
     with pytest.raises(ValueError, match="traces of 60 to 70 records are not aligned"):
-        outer_perturbation(
-            traces[:2], [traces[2][:60]], program.metrics, held_out=False, aligned=True, seed=1
-        )
+        outer_perturbation(traces[:2], [traces[2][:60]], program.metrics, held_out=False, aligned=True, seed=1)

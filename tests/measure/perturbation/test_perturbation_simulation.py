@@ -26,9 +26,7 @@ def most_false_alarms(campaigns: int, rate: float = ALPHA) -> int:
     return int(binom.ppf(0.999, campaigns, rate))
 
 
-def simulated_inner(
-    seed: int, b: int, r: int, m: int, how: Disturbance = UNDISTURBED, n: int = 120
-) -> Perturbation:
+def simulated_inner(seed: int, b: int, r: int, m: int, how: Disturbance = UNDISTURBED, n: int = 120) -> Perturbation:
     program = synthetic_program(seed, n_records=n, n_metrics=m)
     rng = np.random.default_rng((seed, b, r))
     baseline = [spearman(program.run(rng), program.metrics) for _ in range(b)]
@@ -36,16 +34,12 @@ def simulated_inner(
     return inner_perturbation(baseline, runs, n_permutations=499, seed=seed)
 
 
-def simulated_outer(
-    seed: int, b: int, r: int, held_out: bool, how: Disturbance = UNDISTURBED
-) -> Perturbation:
+def simulated_outer(seed: int, b: int, r: int, held_out: bool, how: Disturbance = UNDISTURBED) -> Perturbation:
     program = synthetic_program(seed, n_records=60, n_metrics=3)
     rng = np.random.default_rng((seed, b, r))
     baseline = [program.run(rng) for _ in range(b)]
     runs = [program.run(rng, how) for _ in range(r)]
-    return outer_perturbation(
-        baseline, runs, program.metrics, held_out=held_out, n_permutations=499, seed=seed
-    )
+    return outer_perturbation(baseline, runs, program.metrics, held_out=held_out, n_permutations=499, seed=seed)
 
 
 def alarms(campaigns: int, simulate: Callable[[int], Perturbation]) -> int:
@@ -62,9 +56,7 @@ def test_inner_false_alarms_are_at_most_five_percent(b: int, r: int, m: int) -> 
 @pytest.mark.parametrize(("b", "r", "held_out"), [(8, 3, False), (8, 3, True), (20, 1, True)])
 def test_outer_false_alarms_are_at_most_five_percent(b: int, r: int, held_out: bool) -> None:
     campaigns = 150 if b == 8 else 50
-    assert alarms(campaigns, lambda seed: simulated_outer(seed, b, r, held_out)) <= most_false_alarms(
-        campaigns
-    )
+    assert alarms(campaigns, lambda seed: simulated_outer(seed, b, r, held_out)) <= most_false_alarms(campaigns)
 
 
 def test_the_range_of_the_baselines_is_no_test() -> None:
@@ -185,14 +177,10 @@ def first_pair(result: Perturbation) -> Pair:
     ("sizes", "spread"),
     [((20, 5, 8), 0.05), ((20, 5, 8), 0.2), ((26, 1, 8), 0.2), ((20, 1, 4), 0.1), ((8, 3, 4), 0.2)],
 )
-def test_effects_of_the_size_said_to_be_detectable_are_found(
-    sizes: tuple[int, int, int], spread: float
-) -> None:
+def test_effects_of_the_size_said_to_be_detectable_are_found(sizes: tuple[int, int, int], spread: float) -> None:
     campaigns = 60
     effect = float(np.median([first_pair(planted(seed, sizes, spread)).detectable_dz for seed in range(9)]))
-    found = sum(
-        first_pair(planted(seed, sizes, spread, effect)).verdict == "perturbed" for seed in range(campaigns)
-    )
+    found = sum(first_pair(planted(seed, sizes, spread, effect)).verdict == "perturbed" for seed in range(campaigns))
     assert found >= binom.ppf(0.001, campaigns, 0.78)
 
 

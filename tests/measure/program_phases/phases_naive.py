@@ -20,9 +20,7 @@ def squared(a: Point, b: Point) -> float:
     return total
 
 
-def spread_starts(
-    points: Points, weights: Point, draws: Point, furthest: bool
-) -> list[int]:
+def spread_starts(points: Points, weights: Point, draws: Point, furthest: bool) -> list[int]:
     """Numbers of the points at which clusters start."""
     chosen: list[int] = []
     for draw in draws:
@@ -65,9 +63,7 @@ def lloyd(
         for cluster in range(k):
             if repair and cluster not in labels:
                 costs = [
-                    weights[i] * squared(points[i], centres[labels[i]])
-                    if labels.count(labels[i]) > 1
-                    else 0.0
+                    weights[i] * squared(points[i], centres[labels[i]]) if labels.count(labels[i]) > 1 else 0.0
                     for i in range(len(points))
                 ]
                 # a point that was just moved is alone, and so never moves again

@@ -19,9 +19,7 @@ from tests.measure.program_phases.golden_simpoint import CASES, GOLDEN, golden_v
 def vectors_of(seed: int, n: int = 120, blocks: int = 30, phases: int = 4) -> BasicBlockVectors:
     rng = np.random.default_rng(seed)
     mixes = rng.dirichlet(np.full(blocks, 0.3), phases)
-    return from_dense(
-        [rng.multinomial(rng.integers(300, 900), mixes[i // 10 % phases]) + 1 for i in range(n)]
-    )
+    return from_dense([rng.multinomial(rng.integers(300, 900), mixes[i // 10 % phases]) + 1 for i in range(n)])
 
 
 def plain(
@@ -117,9 +115,7 @@ def test_bisection_tries_few_k() -> None:
 
 def test_blocks_from_0_count_as_from_1() -> None:
     vectors = vectors_of(3)
-    shifted = BasicBlockVectors(
-        vectors.data, vectors.indices, vectors.indptr, vectors.n_dims, vectors.block_ids - 1
-    )
+    shifted = BasicBlockVectors(vectors.data, vectors.indices, vectors.indptr, vectors.n_dims, vectors.block_ids - 1)
     assert np.array_equal(project_simpoint32(vectors), project_simpoint32(shifted))
 
 

@@ -12,9 +12,7 @@ from measure.program_phases.points import estimate, simulation_points
 def phases_of(labels: np.ndarray, weights: np.ndarray) -> Phases:
     k = int(labels.max()) + 1
     shares = np.bincount(labels, weights, k)
-    return Phases(
-        labels.astype(np.int32), k, np.zeros((k, 2)), np.zeros(len(labels)), shares / shares.sum(), {k: 0.0}
-    )
+    return Phases(labels.astype(np.int32), k, np.zeros((k, 2)), np.zeros(len(labels)), shares / shares.sum(), {k: 0.0})
 
 
 def test_intervals_that_wait_differently_are_told_apart() -> None:

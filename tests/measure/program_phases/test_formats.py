@@ -194,9 +194,7 @@ def test_refuses_compressed_data_cut_off_or_corrupt(tmp_path: Path) -> None:
     path.write_bytes(whole)
     assert read_bb(path).n_intervals == 20000
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(
-        PhaseFileError, match=rf"{re.escape(str(path))}:\d+: got compressed data that are cut off"
-    ):
+    with pytest.raises(PhaseFileError, match=rf"{re.escape(str(path))}:\d+: got compressed data that are cut off"):
         read_bb(path)
     path.write_bytes(whole[:-8] + b"\x00" * 8)
     with pytest.raises(PhaseFileError, match="corrupt"):

@@ -24,9 +24,7 @@ def cloud(seed: int, n: int = 300, d: int = 15, groups: int = 6, spread: float =
 def test_bounds_change_no_bit(k: int, d: int, repair: bool) -> None:
     points = cloud(k, d=d, spread=1.0)
     weights = np.random.default_rng(k).uniform(0.5, 2, len(points))
-    labels, centres, _, _, _, iterations, _ = lloyd(
-        points, weights, blocks_of(points), points[:k].copy(), 60, repair
-    )
+    labels, centres, _, _, _, iterations, _ = lloyd(points, weights, blocks_of(points), points[:k].copy(), 60, repair)
     expected = naive.lloyd(points, weights, points[:k], 60, repair)
     assert labels.tolist() == expected[0]
     assert centres.tolist() == expected[1]
@@ -40,15 +38,11 @@ def test_bounds_change_no_bit(k: int, d: int, repair: bool) -> None:
     repair=st.booleans(),
     rounds=st.integers(1, 8),
 )
-def test_ties_and_duplicates_change_no_bit(
-    table: list[tuple[int, int]], k: int, repair: bool, rounds: int
-) -> None:
+def test_ties_and_duplicates_change_no_bit(table: list[tuple[int, int]], k: int, repair: bool, rounds: int) -> None:
     points = np.array(table, float)
     starts = points[np.arange(k) % len(points)]
     weights = np.ones(len(points))
-    labels, centres, _, _, _, iterations, _ = lloyd(
-        points, weights, blocks_of(points), starts, rounds, repair
-    )
+    labels, centres, _, _, _, iterations, _ = lloyd(points, weights, blocks_of(points), starts, rounds, repair)
     expected = naive.lloyd(points, weights, starts, rounds, repair)
     assert (labels.tolist(), centres.tolist(), iterations) == expected
 
@@ -139,9 +133,7 @@ def test_score_is_that_of_the_plain_twin(weighted: bool) -> None:
     points = cloud(7)
     weights = np.random.default_rng(7).uniform(1, 9, len(points)) if weighted else None
     found = kmeans(points, 5, 1, weights=weights)
-    expected = naive.bic(
-        points, found.labels, found.centres, np.ones(len(points)) if weights is None else weights
-    )
+    expected = naive.bic(points, found.labels, found.centres, np.ones(len(points)) if weights is None else weights)
     assert bic_score(points, found, weights) == pytest.approx(expected, rel=1e-12)
 
 

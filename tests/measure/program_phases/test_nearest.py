@@ -98,8 +98,6 @@ def test_iteration_over_many_blocks_is_that_of_the_plain_twin(spread: float, rep
     weights = rng.uniform(0.5, 2, len(points))
     for k in (4, 9):
         starts = points[rng.integers(0, 450, k)]
-        labels, centres, _, _, _, iterations, _ = lloyd(
-            points, weights, blocks_of(points), starts, 40, repair
-        )
+        labels, centres, _, _, _, iterations, _ = lloyd(points, weights, blocks_of(points), starts, 40, repair)
         expected = naive.lloyd(points, weights, starts, 40, repair)
         assert (labels.tolist(), centres.tolist(), iterations) == expected

@@ -136,9 +136,7 @@ def test_projection_preserves_distances() -> None:
     """Squared distances are those of the vectors times d / 3, with a relative spread of about sqrt(2 / d)."""
     vectors, _ = program(5, 30, n=300, blocks=500)
     rows = np.zeros((vectors.n_intervals, vectors.n_dims))
-    rows[np.repeat(np.arange(vectors.n_intervals), np.diff(vectors.indptr)), vectors.indices] = (
-        vectors.shares()
-    )
+    rows[np.repeat(np.arange(vectors.n_intervals), np.diff(vectors.indptr)), vectors.indices] = vectors.shares()
     a, b = np.random.default_rng(5).integers(0, 300, (2, 400))
     true = ((rows[a] - rows[b]) ** 2).sum(axis=1)
     apart = true > 1e-3
@@ -191,9 +189,7 @@ def test_rates_of_homogeneous_phases_are_exact() -> None:
     points = simulation_points(phases)
     assert estimate(cycles / instructions, points) == pytest.approx(cycles.sum() / instructions.sum())
     assert estimate_rate(instructions, cycles, instructions, points) == pytest.approx(10_000 / cycles.sum())
-    assert estimate_rate(misses, accesses, instructions, points) == pytest.approx(
-        misses.sum() / accesses.sum()
-    )
+    assert estimate_rate(misses, accesses, instructions, points) == pytest.approx(misses.sum() / accesses.sum())
     # the mean of IPCs, which is wrong, is something else
     assert estimate(instructions / cycles, points) != pytest.approx(10_000 / cycles.sum(), rel=0.1)
     both = estimate(np.stack([cycles, misses], axis=1), points)
@@ -208,9 +204,7 @@ def test_rates_hold_with_intervals_of_unequal_length() -> None:
     weights = np.bincount(labels, weights=instructions) / instructions.sum()
     phases = Phases(labels, 2, np.zeros((2, 1)), np.zeros(4), weights, {})
     points = simulation_points(phases)
-    assert estimate_rate(cycles, instructions, instructions, points) == pytest.approx(
-        cycles.sum() / instructions.sum()
-    )
+    assert estimate_rate(cycles, instructions, instructions, points) == pytest.approx(cycles.sum() / instructions.sum())
 
 
 def test_baselines_of_the_same_cost() -> None:
@@ -218,9 +212,7 @@ def test_baselines_of_the_same_cost() -> None:
     assert estimate(values, first_n(10, 4)) == pytest.approx(1.5)
     assert estimate(values, skip_then_n(10, 6, 4)) == pytest.approx(7.5)
     assert estimate(values, first_n(10, 2, [3, 1, *[1] * 8])) == pytest.approx(0.25)
-    with pytest.raises(
-        ValueError, match="got 5 intervals after 6, expected at least 1 and all of them among 10"
-    ):
+    with pytest.raises(ValueError, match="got 5 intervals after 6, expected at least 1 and all of them among 10"):
         skip_then_n(10, 6, 5)
 
 
@@ -245,9 +237,7 @@ def test_homogeneity_leaves_intervals_without_a_value_out() -> None:
 
 def test_similarity_is_that_of_the_plain_twin() -> None:
     counts = (
-        np.random.default_rng(6).poisson(0.7, (40, 25))
-        + np.eye(40, 25, dtype=int)
-        + np.eye(40, 25, -25, dtype=int)
+        np.random.default_rng(6).poisson(0.7, (40, 25)) + np.eye(40, 25, dtype=int) + np.eye(40, 25, -25, dtype=int)
     )
     np.testing.assert_allclose(similarity(from_dense(counts)), naive.manhattan(counts), atol=1e-14)
     np.testing.assert_allclose(similarity(counts), naive.manhattan(counts), atol=1e-14)

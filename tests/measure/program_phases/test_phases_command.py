@@ -64,9 +64,7 @@ def test_a_program_against_full_simulation(traced: Path) -> None:
     }
     warm, full = told["simulation points"]["cpi"]["value"], told["full simulation"]["cpi"]["value"]
     assert by_warm_up["no warm-up"] > 1.002 * warm  # what a user without warm-up gets
-    assert by_warm_up["after 1 M"] == pytest.approx(
-        warm, rel=2e-4
-    )  # longer than the program before it
+    assert by_warm_up["after 1 M"] == pytest.approx(warm, rel=2e-4)  # longer than the program before it
     assert by_warm_up["exact lines"] == pytest.approx(warm, rel=5e-4)
     assert told["simulation points, no warm-up"]["cpi"]["error_percent"] == pytest.approx(
         100 * abs(by_warm_up["no warm-up"] / full - 1)
@@ -248,8 +246,6 @@ def test_vectors_need_little(arguments: list[str], tmp_path: Path) -> None:
         "heavy = {'numba', 'llvmlite.binding', 'scipy', 'pandas', 'matplotlib', 'pyarrow', 'pydantic', 'clang', "
         "'emulator.machine'}\nprint('HEAVY', sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "HEAVY []"

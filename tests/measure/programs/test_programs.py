@@ -123,9 +123,7 @@ def test_own_program_needs_no_fetching() -> None:
 
 
 def test_unknown_size_lists_the_sizes() -> None:
-    with pytest.raises(
-        ProgramError, match=r"chess: got the size 'huge', expected one of: tiny, small, medium, large"
-    ):
+    with pytest.raises(ProgramError, match=r"chess: got the size 'huge', expected one of: tiny, small, medium, large"):
         load_catalogue(CATALOGUE)["chess"].arguments_for("huge")
 
 
@@ -162,12 +160,8 @@ def test_unknown_size_lists_the_sizes() -> None:
         ("LEVEL: 3", "LEVEL: [3]", 13, "programs.demo.defines.LEVEL: got a list, expected text"),
     ],
 )
-def test_mistake_is_told_with_file_and_line(
-    tmp_path: Path, old: str, new: str, line: int, problem: str
-) -> None:
-    path = write_catalogue(
-        tmp_path / "programs.yaml", Archive("pypi", "demo", "1.0", "demo-1.0.tar.gz", "e" * 64)
-    )
+def test_mistake_is_told_with_file_and_line(tmp_path: Path, old: str, new: str, line: int, problem: str) -> None:
+    path = write_catalogue(tmp_path / "programs.yaml", Archive("pypi", "demo", "1.0", "demo-1.0.tar.gz", "e" * 64))
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -235,9 +229,7 @@ def test_damaged_archive_in_the_cache_is_fetched_again(tmp_path: Path) -> None:
 def test_other_content_is_refused_and_not_kept(tmp_path: Path) -> None:
     make_archive(tmp_path / "demo-1.0.tar.gz")
     archive = Archive("pypi", "demo", "1.0", "demo-1.0.tar.gz", "ab" * 32)
-    with pytest.raises(
-        ProgramError, match=r"has SHA-256 [0-9a-f]{64}, expected (ab){32}; it was deleted"
-    ):
+    with pytest.raises(ProgramError, match=r"has SHA-256 [0-9a-f]{64}, expected (ab){32}; it was deleted"):
         fetch_archive(archive, CopyFrom(tmp_path))
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
@@ -248,9 +240,7 @@ def test_registry_that_gives_another_file_is_told(tmp_path: Path) -> None:
     def other(archive: Archive, folder: Path) -> None:
         (folder / "demo-1.0.zip").touch()
 
-    with pytest.raises(
-        ProgramError, match=r"got demo-1\.0\.zip from the registry, expected demo-1\.0\.tar\.gz"
-    ):
+    with pytest.raises(ProgramError, match=r"got demo-1\.0\.zip from the registry, expected demo-1\.0\.tar\.gz"):
         fetch_archive(archive, other)
 
 
@@ -289,9 +279,7 @@ def offline_pip(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
 
 
-def test_pip_fetches_a_source_archive_without_running_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_fetches_a_source_archive_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offline_pip(monkeypatch, tmp_path)
     trap = f"open({str(tmp_path / 'executed')!r}, 'w')\nraise SystemExit('the package was executed')\n"
     archive = make_archive(tmp_path / "demo-1.0.tar.gz", {**FILES, "demo-1.0/setup.py": trap.encode()})
@@ -339,9 +327,7 @@ def test_missing_npm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def write_project_catalogue(path: Path, archive: Archive, build: str, package: str = "") -> Path:
-    path.write_text(
-        catalogue_of(archive, '"src/**"', f"{package}    build: {build}\n    arguments: {{medium: []}}\n")
-    )
+    path.write_text(catalogue_of(archive, '"src/**"', f"{package}    build: {build}\n    arguments: {{medium: []}}\n"))
     return path
 
 
@@ -377,10 +363,7 @@ def test_a_project_is_unpacked_whole_with_times_and_permissions(tmp_path: Path, 
         "src/configure", "src/deep/other.c",
     ]  # fmt: skip
     assert files == {"/in.txt": directory / "deep/other.c"}
-    about = [
-        (path.stat().st_mode & 0o777, path.stat().st_mtime)
-        for path in (directory / "configure", *files.values())
-    ]
+    about = [(path.stat().st_mode & 0o777, path.stat().st_mtime) for path in (directory / "configure", *files.values())]
     assert about == [(0o755, 1000), (0o644, 2000)]
     ensure_project(catalogue["demo"], download)
     assert download.calls == 1

@@ -41,9 +41,7 @@ def test_spearman_equals_scipy_with_and_without_ties(table: NDArray[np.int64]) -
             if ours.constant[i] or ours.constant[j]:
                 assert np.isnan(ours.rho[i, j])
             else:
-                assert ours.rho[i, j] == pytest.approx(
-                    stats.spearmanr(table[:, i], table[:, j])[0], abs=1e-12
-                )
+                assert ours.rho[i, j] == pytest.approx(stats.spearmanr(table[:, i], table[:, j])[0], abs=1e-12)
 
 
 @steady
@@ -110,9 +108,7 @@ def test_fisher_z_is_atanh_below_its_ceiling() -> None:
 def test_block_length_follows_the_autocorrelation() -> None:
     rng = np.random.default_rng(1)
     lengths = [
-        np.median(
-            [automatic_block_records(autoregression(rng, 1000, 1, persistence)[:, 0]) for _ in range(20)]
-        )
+        np.median([automatic_block_records(autoregression(rng, 1000, 1, persistence)[:, 0]) for _ in range(20)])
         for persistence in (0.0, 0.5, 0.9)
     ]
     assert lengths[0] < 5 < lengths[1] < lengths[2] < 3 * np.sqrt(1000)
@@ -150,9 +146,7 @@ def test_bootstrap_is_seeded_and_handles_constant_and_perfect_pairs() -> None:
     assert first == stationary_bootstrap_interval(pair, n_resamples=50, seed=1)
     assert first != stationary_bootstrap_interval(pair, n_resamples=50, seed=2)
     assert np.isnan(stationary_bootstrap_interval(np.column_stack([pair[:, 0], np.ones(100)]), seed=1)).all()
-    low, high = stationary_bootstrap_interval(
-        np.column_stack([pair[:, 0], pair[:, 0]]), n_resamples=50, seed=1
-    )
+    low, high = stationary_bootstrap_interval(np.column_stack([pair[:, 0], pair[:, 0]]), n_resamples=50, seed=1)
     assert 0.99 < low <= high <= 1.0
 
 

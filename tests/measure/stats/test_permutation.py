@@ -52,9 +52,7 @@ def naive_mean_difference(values: NDArray[np.float64], label: NDArray[np.float64
     spread = np.std([value for value, _ in known], ddof=1) if len(known) > 1 else 0.0
     if not labelled or not others or spread < 1e-12:
         return 0.0
-    return float(
-        (np.mean(labelled) - np.mean(others)) / (spread * np.sqrt(1 / len(labelled) + 1 / len(others)))
-    )
+    return float((np.mean(labelled) - np.mean(others)) / (spread * np.sqrt(1 / len(labelled) + 1 / len(others))))
 
 
 @steady
@@ -69,9 +67,7 @@ def test_mean_differences_equal_the_definition(seed: int, gaps: bool) -> None:
     result = mean_differences(values, labels)
     for row, label in enumerate(labels):
         for column in range(3):
-            assert result[row, column] == pytest.approx(
-                naive_mean_difference(values[:, column], label), abs=1e-9
-            )
+            assert result[row, column] == pytest.approx(naive_mean_difference(values[:, column], label), abs=1e-9)
 
 
 @settings(max_examples=15, deadline=None)
@@ -83,9 +79,7 @@ def test_mean_differences_order_labellings_and_columns_as_the_pooled_t_does(seed
     flags = labels.astype(bool)
     t = np.array([[stats.ttest_ind(v[f], v[~f]).statistic for v in values.T] for f in flags])
     ours = mean_differences(values, labels)
-    np.testing.assert_array_equal(
-        np.argsort(t.ravel(), kind="stable"), np.argsort(ours.ravel(), kind="stable")
-    )
+    np.testing.assert_array_equal(np.argsort(t.ravel(), kind="stable"), np.argsort(ours.ravel(), kind="stable"))
 
 
 def naive_cross_difference(matrix: NDArray[np.float64], label: NDArray[np.float64]) -> float:

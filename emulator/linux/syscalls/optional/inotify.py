@@ -102,9 +102,7 @@ class InotifyRegistry:
             if not watch.mask & event or (unlinked and watch.mask & EXCL_UNLINK):
                 continue
             tells_kind = is_directory and not event & (DELETE_SELF | MOVE_SELF)
-            watch.owner.queue(
-                watch.number, event | (_IS_DIRECTORY if tells_kind else 0), cookie, os.fsencode(name)
-            )
+            watch.owner.queue(watch.number, event | (_IS_DIRECTORY if tells_kind else 0), cookie, os.fsencode(name))
             if watch.mask & ONESHOT:
                 watch.owner.remove(watch)
 

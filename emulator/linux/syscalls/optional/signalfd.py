@@ -28,9 +28,7 @@ class SignalFile(OpenFile):
     after a fork, parent and child read different signals from the same file."""
 
     def __init__(self, flags: int, mask: int, scheduler: Scheduler) -> None:
-        super().__init__(
-            "anon_inode:[signalfd]", flags | os.O_RDWR, partial(FileStatus, stat.S_IFREG | 0o600, 0, 1)
-        )
+        super().__init__("anon_inode:[signalfd]", flags | os.O_RDWR, partial(FileStatus, stat.S_IFREG | 0o600, 0, 1))
         self._scheduler = scheduler
         self.set_mask(mask)
 
@@ -77,9 +75,7 @@ def signalfd4(task: Task, fd: int, mask: int, size: int, flags: int) -> int:
 def _record(info: SignalInfo) -> bytes:
     """``struct signalfd_siginfo``: the siginfo fields of this kind of signal, zeros elsewhere (siginfo_layout of
     kernel/signal.c)."""
-    pid = user = descriptor = timer = band = overrun = status = pointer = user_time = system_time = (
-        address
-    ) = 0
+    pid = user = descriptor = timer = band = overrun = status = pointer = user_time = system_time = address = 0
     fields = info.fields.ljust(32, b"\0")
     if SI_USER < info.code < SI_KERNEL and info.signal in _FAULTS:
         (address,) = struct.unpack_from("<Q", fields)

@@ -117,9 +117,7 @@ def msgrcv(task: Task, identifier: int, address: int, size: int, kind: int, flag
     queue.check(READ_ACCESS)
 
     arguments = (task, queue, address, size, selected, flags)
-    return _wait(
-        _receive, arguments, flags, errno.ENOMSG, "receives from a queue that no other task sends to"
-    )
+    return _wait(_receive, arguments, flags, errno.ENOMSG, "receives from a queue that no other task sends to")
 
 
 def _receive(task: Task, queue: MessageQueue, address: int, size: int, kind: int, flags: int) -> int | None:

@@ -188,11 +188,7 @@ def semctl(task: Task, identifier: int, number: int, command: int, argument: int
     if signed(identifier, 32) < 0:
         raise OSError(errno.EINVAL, "semctl")
     if command in (IPC_INFO, _INFO):
-        last = (
-            (len(table), sum(len(one.values) for one in table.objects()))
-            if command == _INFO
-            else (20, MAX_VALUE)
-        )
+        last = (len(table), sum(len(one.values) for one in table.objects())) if command == _INFO else (20, MAX_VALUE)
         facts = (MAX_IN_ALL, MAX_SETS, MAX_IN_ALL, MAX_IN_ALL, MAX_IN_SET, MAX_OPERATIONS, MAX_OPERATIONS)
         task.memory.write(argument, struct.pack("<10i", *facts, last[0], MAX_VALUE, last[1]))
         return table.highest()
@@ -259,9 +255,7 @@ def _write_status(task: Task, semaphores: SemaphoreSet, address: int, result: in
     if checked:
         semaphores.check(READ_ACCESS)
     times = semaphores.operated_seconds, semaphores.changed_seconds
-    task.memory.write(
-        address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0)
-    )
+    task.memory.write(address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0))
     return result
 
 
