@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common.atomic_files import write_text
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.coverage_kernel import TABLE_ROWS, tally
 from emulator.analyzers.event_selection import Selection
@@ -73,7 +74,7 @@ class Coverage(Analyzer):
                     of_line = self.branches.setdefault(name, {}).setdefault(line, [])
                     of_line.append(outcomes.get(pc, (0, 0)))
         try:
-            self.out.write_text(tracefile(self.test, self.lines, self.functions, self.branches))
+            write_text(self.out, tracefile(self.test, self.lines, self.functions, self.branches))
         except OSError as error:
             raise EmulatorError(f"coverage: {self.out}: cannot be written: {error.strerror}") from error
 

@@ -160,8 +160,9 @@ class HostFs(BaseFilesystem):
     # Changes
 
     def remove(self, path: str, directory: bool) -> None:
-        self._forget_last_name(path)
+        key = self._key_of_last_name(path)
         self._directory.remove(path, directory)
+        self._forget(key)
         self._changed_directory(path)
 
     def make_directory(self, path: str, mode: int) -> None:
@@ -186,9 +187,9 @@ class HostFs(BaseFilesystem):
     def rename(self, path: str, new: Place) -> None:
         self._must_be_here(new)
         key = self._followed_key(path, follow=False)
-        if not self._is_same(new.path, key):
-            self._forget_last_name(new.path)
+        replaced = None if self._is_same(new.path, key) else self._key_of_last_name(new.path)
         self._directory.rename(path, new.path)
+        self._forget(replaced)
         self._inodes.changed(key)
         self._changed_directory(path)
         self._changed_directory(new.path)
@@ -213,14 +214,18 @@ class HostFs(BaseFilesystem):
         guest_path = self._guest_path(path)
         self._inodes.modified(self._namespace.key(posixpath.dirname(guest_path.rstrip("/")) or "/"))
 
-    def _forget_last_name(self, path: str) -> None:
-        """Forget a file whose last name is about to be removed: the host may reuse its inode number."""
+    def _key_of_last_name(self, path: str) -> Hashable | None:
+        """The key of a file whose only name is ``path``; None for a file with other names, and without a file."""
         try:
             host = self._directory.status(path, follow=False)
         except FileNotFoundError:
-            return
-        if host.st_nlink == 1 or stat.S_ISDIR(host.st_mode):
-            self._inodes.forget((host.st_dev, host.st_ino))
+            return None
+        return (host.st_dev, host.st_ino) if host.st_nlink == 1 or stat.S_ISDIR(host.st_mode) else None
+
+    def _forget(self, key: Hashable | None) -> None:
+        """Forget a file whose last name was removed: the host may reuse its inode number."""
+        if key is not None:
+            self._inodes.forget(key)
 
     def _is_same(self, path: str, key: Hashable) -> bool:
         try:

@@ -163,3 +163,16 @@ def test_an_onlooker_leaves_no_trace_in_any_file_system(tmp_path: Path) -> None:
     for files in (alone, watched):
         files.open("/out/file", os.O_WRONLY | os.O_CREAT, 0o644).close()
     assert numbers(alone, watched=False) == numbers(watched, watched=True)
+
+
+def test_a_removal_that_fails_leaves_the_inode_number(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "empty").mkdir()
+    files = VirtualFiles(root=tmp_path, writable=["/"])
+    before = files.status("/full")
+    with pytest.raises(OSError, match="not empty"):
+        files.remove("/full", directory=True)
+    with pytest.raises(OSError, match="not empty"):
+        files.rename("/empty", "/full")
+    assert files.status("/full").inode == before.inode
