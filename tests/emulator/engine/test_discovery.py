@@ -132,9 +132,9 @@ def test_calls_by_two_instructions(twin: Twin) -> None:
 
 def test_tables_that_are_kept_are_those_that_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = _make_instruction_set()
+    made: tuple[Any, ...] = _make_instruction_set()
     for _ in range(2):  # the second time they are read
-        kept = _instruction_set()
+        kept: tuple[Any, ...] = _instruction_set()
         assert [(array.dtype, array.shape) for array in kept] == [(array.dtype, array.shape) for array in made]
         assert all(np.array_equal(one, other) for one, other in zip(kept, made, strict=True))
     assert len(list(tmp_path.rglob("instructions-*"))) == 1
