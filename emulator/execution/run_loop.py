@@ -120,6 +120,8 @@ class RunLoop:
 
     def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
         """Call ``action``, which runs the guest; set ``ending`` if the guest ends."""
+        if self._translated is not None:
+            self._translated.claim_faults()
         try:
             action(*arguments)
         except GuestExit as exit_:

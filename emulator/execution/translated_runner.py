@@ -130,6 +130,10 @@ class TranslatedRunner:
         return self._programs[identity]
 
     # --- running
+    def claim_faults(self) -> None:
+        """Let host faults of the guest come here, whatever handlers other libraries have installed meanwhile."""
+        self._entry.claim_faults()
+
     def run(self, budget: int, exact_budget: int | None) -> None:
         """Run for about ``budget`` instructions, or for exactly ``exact_budget`` if that is less."""
         if not self._hart.host_rounding:

@@ -5,6 +5,9 @@ when a translation returns. A guest access to unmapped memory faults on the host
 address space contains the address, stores the address and the host's pc in its state, and makes the translation return
 to `enter` as if it had reached a ``ret``. Any other fault goes to the previous handler. The host code of all this is in
 `emulator.engine.emit.entry_emitter`.
+
+Other libraries of the process install handlers of their own: libclang does when it parses its first file,
+`faulthandler` when it is enabled. So the run loop calls `claim_faults` whenever it begins to run a guest.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from emulator.engine.emit.entry_emitter import (
 )
 from emulator.errors import EmulatorError
 
+_SIGNALS = (SIGSEGV, SIGBUS)
 _SA_SIGINFO, _SA_ONSTACK, _SA_NODEFER = 4, 0x08000000, 0x40000000
 
 
@@ -58,23 +62,36 @@ class Entry:
         if sys.platform != "linux" or machine != "x86_64":
             raise EmulatorError(f"got a host with {sys.platform} on {machine}, expected Linux on x86-64")
         self.compiler = Compiler()
-        self._machines, previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 2)()
-        known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(previous)}
+        self._machines, self._previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 4)()
+        known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(self._previous)}
         addresses = self.compiler.compile(EntryEmitter().emit(), [ENTER, ON_FAULT, MISS, HOOK], known=known)
         self.dispatch_miss, self.hook = addresses[MISS], addresses[HOOK]
         # A CFUNCTYPE call releases the GIL, so background compilation goes on meanwhile.
         self.enter_address = addresses[ENTER]
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.enter_address)
-        self._previous = previous  # lives as long as the handler
-        libc = ctypes.CDLL(None, use_errno=True)
-        for index, signal in enumerate((SIGSEGV, SIGBUS)):
-            action = _SigAction(handler=addresses[ON_FAULT], flags=_SA_SIGINFO | _SA_ONSTACK | _SA_NODEFER)
-            old = _SigAction()
-            if libc.sigaction(signal, None, ctypes.byref(old)) != 0:
-                raise EmulatorError(f"the host refuses to read the handler of signal {signal} (sigaction)")
-            previous[index] = old.handler
-            if libc.sigaction(signal, ctypes.byref(action), None) != 0:
-                raise EmulatorError(f"the host refuses a handler for signal {signal} (sigaction)")
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._action = _SigAction(handler=addresses[ON_FAULT], flags=_SA_SIGINFO | _SA_ONSTACK | _SA_NODEFER)
+        self._found = _SigAction()  # the handler that `claim_faults` finds; allocated once, for it is called often
+        for index, signal in enumerate(_SIGNALS):
+            self._replace(index, signal)
+            self._previous[2 + index] = self._previous[index]
+
+    def claim_faults(self) -> None:
+        """Install the fault handler again if another library has replaced it; that one gets the faults of the host."""
+        found = ctypes.byref(self._found)
+        for index, signal in enumerate(_SIGNALS):
+            if self._libc.sigaction(signal, None, found) != 0 or self._found.handler != self._action.handler:
+                with self._lock:
+                    self._replace(index, signal)
+
+    def _replace(self, index: int, signal: int) -> None:
+        if self._libc.sigaction(signal, None, ctypes.byref(self._found)) != 0:
+            raise EmulatorError(f"the host refuses to read the handler of signal {signal} (sigaction)")
+        if self._found.handler == self._action.handler:
+            return
+        self._previous[index] = self._found.handler
+        if self._libc.sigaction(signal, ctypes.byref(self._action), None) != 0:
+            raise EmulatorError(f"the host refuses a handler for signal {signal} (sigaction)")
 
     def register(self, state_address: int) -> int:
         """Let the handler handle faults of the machine with this state; returns its place for `unregister`."""

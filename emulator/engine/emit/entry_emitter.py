@@ -18,7 +18,7 @@ _GREG_RBP, _GREG_RSP, _GREG_RIP = 40 + 8 * 10, 40 + 8 * 15, 40 + 8 * 16
 _SI_ADDR = 16
 _DECLARATIONS = f"""
 @machines = external global [{MAX_MACHINES} x ptr]
-@previous = external global [2 x ptr]
+@previous = external global [4 x ptr]
 declare ptr @llvm.addressofreturnaddress()
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.x86.sse.stmxcsr(ptr)
@@ -29,8 +29,9 @@ declare ptr @signal(i32, ptr)
 class EntryEmitter(Emitter):
     """Emits the module of `emulator.engine.codegen.entry`.
 
-    It refers to two tables outside: ``machines``, the addresses of the states of live machines, null for none, and
-    ``previous``, the handlers of SIGSEGV and SIGBUS that the fault handler replaces.
+    It refers to two tables outside. ``machines`` holds the addresses of the states of live machines, null for none.
+    ``previous`` holds the handlers of SIGSEGV and SIGBUS that the fault handler replaced last, then those that it
+    replaced first.
     """
 
     def emit(self) -> str:
@@ -127,14 +128,22 @@ class EntryEmitter(Emitter):
         self.say("ret void")
 
     def _call_previous(self) -> None:
-        """Pass a fault of somebody else to the previous handler; without one the signal gets its default action."""
+        """Pass a fault of somebody else to the previous handler; without one the signal gets its default action.
+
+        A handler that was installed later than the fault handler has this one as its own previous handler, and may
+        raise the signal again. Meanwhile the fault handler passes faults to the handler that it replaced first.
+        """
         which = self.flag(self.let(f"icmp eq i32 %signal, {SIGBUS}"))
-        place = self.let(f"getelementptr [2 x ptr], ptr @previous, i64 0, i64 {which}")
-        handler = self.let(f"load ptr, ptr {place}")
+        place = self.let(f"getelementptr [4 x ptr], ptr @previous, i64 0, i64 {which}")
+        first_place = self.let(f"getelementptr [4 x ptr], ptr @previous, i64 0, i64 {self.add(which, 2)}")
+        handler = self.let(f"load volatile ptr, ptr {place}")
         is_callable = self.lt_u(1, self.let(f"ptrtoint ptr {handler} to i64"))  # 0 and 1: SIG_DFL, SIG_IGN
         self.say(f"br i1 {is_callable}, label %pass, label %reset")
         self.start("pass")
+        first = self.let(f"load volatile ptr, ptr {first_place}")
+        self.say(f"store volatile ptr {first}, ptr {place}")
         self.say(f"call void {handler}(i32 %signal, ptr %info, ptr %context)")
+        self.say(f"store volatile ptr {handler}, ptr {place}")
         self.say("ret void")
         self.start("reset")
         self.let("call ptr @signal(i32 %signal, ptr null)")
