@@ -35,7 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--reference", metavar="COMMAND", help="another emulator of user mode, such as qemu-riscv64, that says what"
         " signatures are right where the suite does not",
     )  # fmt: skip
-    parser.add_argument("--built", type=Path, metavar="DIR", help="keep programs here, and take those that are there")
+    parser.add_argument(
+        "--built", type=Path, metavar="DIR", help="keep built programs in DIR, and use the programs found there"
+    )
     options = parser.parse_args(arguments)
     engines = [engine for engine in ENGINES if not options.engine or engine.name in options.engine]
     try:

@@ -48,7 +48,7 @@ class Record:
 @dataclass(frozen=True)
 class Outcome:
     """How a program ended. ``state``: registers, fcsr, memory; None where it faulted, when registers need not be
-    exact (nobody can see them)."""
+    exact (the guest cannot see them)."""
 
     ending: str
     instructions: int

@@ -26,7 +26,7 @@ def regions_to_save(
     cache: BlockCache,
     source: CodeSource,
 ) -> SavedRegions | None:
-    """The regions to save instead of those that were saved ``before``; None where these are the same.
+    """The regions to save now; None if these are the regions saved ``before``.
 
     ``entered``: published regions that control still enters; ``planned``: by name, regions that a later process is to
     compile; ``pending``: regions whose code this process has not mapped, which are saved again. Only regions whose

@@ -214,8 +214,8 @@ class RegionStates:
                 self.change(region, RegionEvent.COVERED)
 
     def invalidate(self, pcs: Collection[int]) -> list[Region]:
-        """End the regions made from the blocks at ``pcs``, whose code the guest has changed. Returns those that were
-        published."""
+        """End the regions made from the blocks at ``pcs``, whose code the guest has changed. Returns the
+        published ones."""
         with self._lock:
             for pc in self._queued.keys() & pcs:
                 self.change(self._queued[pc], RegionEvent.CODE_CHANGED)
@@ -236,7 +236,7 @@ class RegionStates:
                 self.change(region, RegionEvent.STOPPED)
 
     def close(self) -> list[Region]:
-        """Drop all regions, of which none may be FORMING or COMPILING. Returns those that were published."""
+        """Drop all regions, of which none may be FORMING or COMPILING. Returns the published ones."""
         with self._lock:
             published = self.having(RegionState.PUBLISHED)
             for regions in self._by_state.values():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from emulator.linux.kernel.clock import Timers, VirtualClock
 from emulator.linux.kernel.futex_queues import Futexes
@@ -14,9 +15,10 @@ from emulator.linux.kernel.tasks import Process
 from emulator.linux.loader.elf import ElfImage
 
 
-class ProcessListener(Protocol):
+class ProcessListener(ABC):
     """An object that follows the life of all processes."""
 
+    @abstractmethod
     def process_ended(self, process: Process) -> None:
         """A process other than the first one has ended; its threads, timers and descriptors are released."""
 
@@ -46,11 +48,11 @@ class System:
 
     def part(self, kind: type[Part]) -> Part:
         """The one object of class ``kind``, made by ``kind()`` at the first use: the state of an optional group of
-        system calls. An object with a method ``process_ended`` becomes a `ProcessListener`."""
+        system calls. A `ProcessListener` begins to listen."""
         found = self._parts.get(kind)
         if found is None:
             found = self._parts[kind] = kind()
-            if hasattr(found, "process_ended"):
+            if isinstance(found, ProcessListener):
                 self.process_listeners.append(found)
         return found
 

@@ -1,6 +1,6 @@
 """Tells the listeners of the file system what happens to files; `files` changes the files and calls the methods here.
 
-The methods take the file system as the calling process sees it, for lookups. While nobody listens they only keep track
+The methods take the file system as the calling process sees it, for lookups. Without a listener they only keep track
 of open files.
 """
 
@@ -78,7 +78,7 @@ class Notifications:
         return bool(self.listeners) and any(listener.active for listener in self.listeners)
 
     def entry(self, files: Lookups, path: str, follow: bool = False) -> DirectoryEntry | None:
-        """The entry at ``path``; None if there is none, or while nobody listens and no file is open."""
+        """The entry at ``path``; None if there is none, or without a listener and an open file."""
         if not self._opened and not self.active:
             return None
         try:

@@ -89,7 +89,7 @@ def finish(machine: Machine) -> None:
 
 @pytest.fixture
 def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiling thread does nothing; nobody waits for it."""
+    """The compiling thread does nothing, and no caller waits for it."""
     monkeypatch.setattr(Background, "_work", lambda self: None)
     monkeypatch.setattr(address_space, "MAX_WAIT_SECONDS", 0)
 

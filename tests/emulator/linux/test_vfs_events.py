@@ -1,4 +1,4 @@
-"""Listeners of the file system: who is told what, and that nothing is looked up while nobody listens."""
+"""Listeners of the file system: who is told what, and that nothing is looked up without a listener."""
 
 from __future__ import annotations
 

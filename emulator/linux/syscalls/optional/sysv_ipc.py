@@ -10,6 +10,8 @@ import struct
 from typing import Generic, TypeVar
 
 from emulator.linux.abi.numbers import GID, UID, signed
+from emulator.linux.kernel.clock import NANOSECONDS
+from emulator.linux.kernel.system import System
 
 IPC_CREAT, IPC_EXCL, IPC_NOWAIT = 0o1000, 0o2000, 0o4000
 IPC_RMID, IPC_SET, IPC_STAT, IPC_INFO = range(4)
@@ -127,3 +129,8 @@ class IpcTable(Generic[Kind]):
     @staticmethod
     def _identifier(index: int, one: IpcObject) -> int:
         return one.sequence * _INDICES + index
+
+
+def now_seconds(system: System) -> int:
+    """The wall-clock time that the objects' fields for times get."""
+    return system.clock.wall() // NANOSECONDS

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from emulator.linux.abi.numbers import signed
-from emulator.linux.kernel.clock import NANOSECONDS
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.waits import Wait
 from emulator.linux.syscalls.optional.sysv_ipc import (
@@ -22,6 +21,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     WRITE_ACCESS,
     IpcObject,
     IpcTable,
+    now_seconds,
 )
 from emulator.linux.syscalls.syscall import PARTIAL, Group, Syscall, register
 
@@ -71,12 +71,12 @@ class MessageQueue(IpcObject):
 
 
 def msgget(task: Task, key: int, flags: int) -> int:
-    table = _queues(task)
+    table = task.system.part(MessageQueues)
     known = table.known(key, flags)
     if known is not None:
         table.check_mode(known[1], flags)
         return known[0]
-    return table.add(MessageQueue(signed(key, 32), flags, _now(task)))
+    return table.add(MessageQueue(signed(key, 32), flags, now_seconds(task.system)))
 
 
 def msgsnd(task: Task, identifier: int, address: int, size: int, flags: int) -> int | Wait:
@@ -84,7 +84,7 @@ def msgsnd(task: Task, identifier: int, address: int, size: int, flags: int) -> 
     if size > MAX_MESSAGE_BYTES or signed(identifier, 32) < 0 or kind < 1:
         raise OSError(errno.EINVAL, "msgsnd")
     message = Message(kind, task.memory.read(address + 8, size))
-    queue = _queues(task).get(identifier)
+    queue = task.system.part(MessageQueues).get(identifier)
     queue.check(WRITE_ACCESS)
 
     return _wait(
@@ -102,7 +102,7 @@ def _put(task: Task, queue: MessageQueue, message: Message) -> int | None:
     if not queue.has_room(len(message.data)):
         return None
     queue.put(message)
-    queue.sender, queue.sent_seconds = task.process.pid, _now(task)
+    queue.sender, queue.sent_seconds = task.process.pid, now_seconds(task.system)
     return 0
 
 
@@ -113,7 +113,7 @@ def msgrcv(task: Task, identifier: int, address: int, size: int, kind: int, flag
     if flags & _COPY:
         task.report("msgrcv with MSG_COPY")
         raise OSError(errno.ENOSYS, "MSG_COPY")
-    queue = _queues(task).get(identifier)
+    queue = task.system.part(MessageQueues).get(identifier)
     queue.check(READ_ACCESS)
 
     arguments = (task, queue, address, size, selected, flags)
@@ -129,14 +129,14 @@ def _receive(task: Task, queue: MessageQueue, address: int, size: int, kind: int
     if len(queue.messages[at].data) > size and not flags & _NOERROR:
         raise OSError(errno.E2BIG, "message")
     message = queue.take(at)
-    queue.receiver, queue.received_seconds = task.process.pid, _now(task)
+    queue.receiver, queue.received_seconds = task.process.pid, now_seconds(task.system)
     data = message.data[:size]
     task.memory.write(address, struct.pack("<q", message.kind) + data)
     return len(data)
 
 
 def msgctl(task: Task, identifier: int, command: int, address: int) -> int:
-    table, command = _queues(task), signed(command, 32)
+    table, command = task.system.part(MessageQueues), signed(command, 32)
     if command < 0 or signed(identifier, 32) < 0:
         raise OSError(errno.EINVAL, "msgctl")
     if command in (IPC_INFO, _INFO):
@@ -159,7 +159,7 @@ def msgctl(task: Task, identifier: int, command: int, address: int) -> int:
         (most_bytes,) = struct.unpack_from("<Q", packed, PERMISSION_BYTES + 40)
         if most_bytes > MAX_QUEUE_BYTES:
             raise OSError(errno.EPERM, "more bytes than a queue may have")
-        queue.set_permissions(packed, _now(task))
+        queue.set_permissions(packed, now_seconds(task.system))
         queue.most_bytes = most_bytes
     elif command == IPC_RMID:
         table.remove(queue)
@@ -205,14 +205,6 @@ class MessageQueues(IpcTable[MessageQueue]):
 
     def __init__(self) -> None:
         super().__init__(MAX_QUEUES)
-
-
-def _queues(task: Task) -> MessageQueues:
-    return task.system.part(MessageQueues)
-
-
-def _now(task: Task) -> int:
-    return task.clock.wall() // NANOSECONDS
 
 
 register(

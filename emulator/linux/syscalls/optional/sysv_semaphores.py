@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from emulator.linux.abi.numbers import signed
 from emulator.linux.kernel.clock import NANOSECONDS
+from emulator.linux.kernel.system import ProcessListener
 from emulator.linux.kernel.task import Task
 from emulator.linux.kernel.tasks import Process
 from emulator.linux.kernel.waits import Wait, WhenStopped
@@ -24,6 +25,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     WRITE_ACCESS,
     IpcObject,
     IpcTable,
+    now_seconds,
 )
 from emulator.linux.syscalls.syscall import Group, Syscall, register
 
@@ -96,8 +98,8 @@ class _Waiting:
     blocking: Operation
 
 
-class SemaphoreSets(IpcTable[SemaphoreSet]):
-    """The semaphore sets of a guest; a `ProcessListener`."""
+class SemaphoreSets(IpcTable[SemaphoreSet], ProcessListener):
+    """The semaphore sets of a guest."""
 
     def __init__(self) -> None:
         super().__init__(MAX_SETS)
@@ -109,7 +111,7 @@ class SemaphoreSets(IpcTable[SemaphoreSet]):
 
 
 def semget(task: Task, key: int, count: int, flags: int) -> int:
-    table, number = _sets(task), signed(count, 32)
+    table, number = task.system.part(SemaphoreSets), signed(count, 32)
     if not 0 <= number <= MAX_IN_SET:
         raise OSError(errno.EINVAL, "count")
     known = table.known(key, flags)
@@ -123,7 +125,7 @@ def semget(task: Task, key: int, count: int, flags: int) -> int:
         raise OSError(errno.EINVAL, "a set of none")
     if sum(len(one.values) for one in table.objects()) + number > MAX_IN_ALL:
         raise OSError(errno.ENOSPC, "semaphores")
-    return table.add(SemaphoreSet(signed(key, 32), flags, _now(task), number))
+    return table.add(SemaphoreSet(signed(key, 32), flags, now_seconds(task.system), number))
 
 
 def semop(task: Task, identifier: int, operations: int, count: int) -> int | Wait:
@@ -143,13 +145,13 @@ def semtimedop(task: Task, identifier: int, operations: int, count: int, timeout
         if seconds < 0 or not 0 <= nanoseconds < NANOSECONDS:
             raise OSError(errno.EINVAL, "timeout")
         until = task.clock.elapsed() + seconds * NANOSECONDS + nanoseconds
-    semaphores = _sets(task).get(identifier)
+    semaphores = task.system.part(SemaphoreSets).get(identifier)
     if max(operation.number for operation in parsed) >= len(semaphores.values):
         raise OSError(errno.EFBIG, "number")
     semaphores.check(WRITE_ACCESS if any(operation.change for operation in parsed) else READ_ACCESS)
     blocking = semaphores.operate(parsed, task.process)
     if blocking is None:
-        semaphores.operated_seconds = _now(task)
+        semaphores.operated_seconds = now_seconds(task.system)
         return 0
     if blocking.flags & IPC_NOWAIT:
         raise OSError(errno.EAGAIN, "would wait")
@@ -171,7 +173,7 @@ def _retry_operations(task: Task, waiting: _Waiting) -> int | None:
         raise OSError(errno.EIDRM, "removed")
     blocking = semaphores.operate(waiting.operations, task.process)
     if blocking is None:
-        semaphores.operated_seconds = _now(task)
+        semaphores.operated_seconds = now_seconds(task.system)
         return 0
     waiting.blocking = blocking
     if blocking.flags & IPC_NOWAIT:
@@ -184,7 +186,7 @@ def _time_out(task: Task, waiting: _Waiting) -> int:
 
 
 def semctl(task: Task, identifier: int, number: int, command: int, argument: int) -> int:
-    table, command = _sets(task), signed(command, 32)
+    table, command = task.system.part(SemaphoreSets), signed(command, 32)
     if signed(identifier, 32) < 0:
         raise OSError(errno.EINVAL, "semctl")
     if command in (IPC_INFO, _INFO):
@@ -201,7 +203,7 @@ def semctl(task: Task, identifier: int, number: int, command: int, argument: int
     if command == IPC_STAT:
         return _write_status(task, semaphores, argument, 0, checked=True)
     if command == IPC_SET:
-        semaphores.set_permissions(task.memory.read(argument, PERMISSION_BYTES), _now(task))
+        semaphores.set_permissions(task.memory.read(argument, PERMISSION_BYTES), now_seconds(task.system))
     elif command == IPC_RMID:
         table.remove(semaphores)
     elif command in _OF_ONE:
@@ -247,7 +249,7 @@ def _set(task: Task, semaphores: SemaphoreSet, number: int, command: int, argume
         semaphores.values[index], semaphores.users[index] = value, task.process.pid
     for process, undo in list(semaphores.undo.items()):
         semaphores.undo[process] = {index: change for index, change in undo.items() if index not in values}
-    semaphores.changed_seconds = _now(task)
+    semaphores.changed_seconds = now_seconds(task.system)
 
 
 def _write_status(task: Task, semaphores: SemaphoreSet, address: int, result: int, checked: bool) -> int:
@@ -257,14 +259,6 @@ def _write_status(task: Task, semaphores: SemaphoreSet, address: int, result: in
     times = semaphores.operated_seconds, semaphores.changed_seconds
     task.memory.write(address, semaphores.permissions() + struct.pack("<qqQQQ", *times, len(semaphores.values), 0, 0))
     return result
-
-
-def _sets(task: Task) -> SemaphoreSets:
-    return task.system.part(SemaphoreSets)
-
-
-def _now(task: Task) -> int:
-    return task.clock.wall() // NANOSECONDS
 
 
 register(

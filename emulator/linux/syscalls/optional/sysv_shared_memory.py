@@ -6,7 +6,6 @@ import errno
 import struct
 
 from emulator.linux.abi.numbers import signed
-from emulator.linux.kernel.clock import NANOSECONDS
 from emulator.linux.kernel.system import System
 from emulator.linux.kernel.task import Task
 from emulator.linux.syscalls.optional.sysv_ipc import (
@@ -20,6 +19,7 @@ from emulator.linux.syscalls.optional.sysv_ipc import (
     WRITE_ACCESS,
     IpcObject,
     IpcTable,
+    now_seconds,
 )
 from emulator.linux.syscalls.syscall import Group, Syscall, register
 from emulator.memory import (
@@ -87,7 +87,7 @@ class Attachment:
         """The attachment of a process was removed."""
         segment, system = self.segment, self._system
         segment.users -= 1
-        segment.detached_seconds = system.clock.wall() // NANOSECONDS
+        segment.detached_seconds = now_seconds(system)
         segment.last_user = system.scheduler.acting.process.pid
         if segment.is_doomed and not segment.users:
             system.part(Segments).remove(segment)
@@ -97,7 +97,7 @@ class Attachment:
 
 
 def shmget(task: Task, key: int, size: int, flags: int) -> int:
-    table = _segments(task)
+    table = task.system.part(Segments)
     known = table.known(key, flags)
     if known is not None:
         identifier, segment = known
@@ -110,7 +110,7 @@ def shmget(task: Task, key: int, size: int, flags: int) -> int:
     kept = sum(page_ceiling(one.size_bytes) for one in table.objects())
     if kept + page_ceiling(size) > min(LIMIT_BYTES, task.memory.limit_bytes):
         raise OSError(errno.ENOSPC, "shared memory")
-    return table.add(Segment(signed(key, 32), flags, _now(task), size, task.process.pid))
+    return table.add(Segment(signed(key, 32), flags, now_seconds(task.system), size, task.process.pid))
 
 
 def shmat(task: Task, identifier: int, address: int, flags: int) -> int:
@@ -122,7 +122,7 @@ def shmat(task: Task, identifier: int, address: int, flags: int) -> int:
             raise OSError(errno.EINVAL, "address")
     elif not address and flags & _REMAP:
         raise OSError(errno.EINVAL, "nothing to map over")
-    segment = _segments(task).get(identifier)
+    segment = task.system.part(Segments).get(identifier)
     access, permission = READ_ACCESS, READ
     if not flags & _RDONLY:
         access, permission = access | WRITE_ACCESS, permission | WRITE
@@ -139,7 +139,7 @@ def shmat(task: Task, identifier: int, address: int, flags: int) -> int:
         f"/SYSV{segment.key & 0xFFFF_FFFF:08x} (deleted)", Attachment(segment, task.system),
     )  # fmt: skip
     segment.users += 1
-    segment.attached_seconds, segment.last_user = _now(task), task.process.pid
+    segment.attached_seconds, segment.last_user = now_seconds(task.system), task.process.pid
     return where
 
 
@@ -150,7 +150,7 @@ def shmdt(task: Task, address: int) -> int:
 
 
 def shmctl(task: Task, identifier: int, command: int, address: int) -> int:
-    table, command = _segments(task), signed(command, 32)
+    table, command = task.system.part(Segments), signed(command, 32)
     if command < 0 or signed(identifier, 32) < 0:
         raise OSError(errno.EINVAL, "shmctl")
     if command == IPC_INFO:
@@ -171,7 +171,7 @@ def shmctl(task: Task, identifier: int, command: int, address: int) -> int:
     if command == IPC_STAT:
         return _write_status(task, segment, address, 0, checked=True)
     if command == IPC_SET:
-        segment.set_permissions(task.memory.read(address, PERMISSION_BYTES), _now(task))
+        segment.set_permissions(task.memory.read(address, PERMISSION_BYTES), now_seconds(task.system))
     elif command == IPC_RMID:
         segment.key, segment.is_doomed = 0, True
         if not segment.users:
@@ -197,14 +197,6 @@ def _write_status(task: Task, segment: Segment, address: int, result: int, check
         ),
     )  # fmt: skip
     return result
-
-
-def _segments(task: Task) -> Segments:
-    return task.system.part(Segments)
-
-
-def _now(task: Task) -> int:
-    return task.clock.wall() // NANOSECONDS
 
 
 register(
