@@ -36,6 +36,7 @@ from emulator.machine import Machine
 from instrumenter.building.program_build import build_program
 from tests.fuzz.programs import CODE, elf
 
+pytestmark = pytest.mark.xdist_group("region_states")  # one test needs what all others did
 GUEST = Path(__file__).parents[1] / "guest"
 Edge = tuple[RegionState, RegionEvent]
 S, E = RegionState, RegionEvent

@@ -174,7 +174,7 @@ def test_verdicts_equal_those_of_a_campaign_on_its_own_traces(tmp_path: Path) ->
     expected = summary(analyse(plan, outcome), outcome)["variants"]
     ledger = sqlite3.connect(tmp_path / "out" / "ledger.sqlite")
     files: dict[str, list[Path]] = {}
-    for key, group in ledger.execute("select key, run_group from runs order by run_group, replicate"):
+    for key, group in ledger.execute("select key, variant from runs order by variant, replicate"):
         files.setdefault(group, []).append(tmp_path / "out" / "traces" / f"{key}.parquet")
     ledger.close()
     arguments: list[object] = ["--baseline", *files["baseline"]]
