@@ -30,8 +30,12 @@ def filling(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Context that yields the path of a file to write, beside ``path``, and moves the file to ``path`` at its end.
 
     ``durable``: flush it to the disk. After an exception, nothing is left and ``path`` is as before. The directory of
-    ``path`` must exist. Raises `OSError` when the file cannot be written.
+    ``path`` must exist. A pipe or a device at ``path`` is written directly, and stays. Raises `OSError` when the file
+    cannot be written.
     """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     part = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}{_PART}")
     try:
         yield part

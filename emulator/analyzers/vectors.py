@@ -4,9 +4,12 @@ interval, where a count is executions times instructions. Blocks are numbered fr
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
+from common.atomic_files import filling
 from emulator.analyzers.analyzer import Analyzer
 from emulator.errors import EmulatorError
 from emulator.events import TraceSelection
@@ -15,7 +18,9 @@ from emulator.execution.intervals import Intervals
 
 class BlockVectors(Analyzer):
     """Vectors of intervals of ``interval`` instructions to the file ``out`` (compressed if it ends in .gz). Needs only
-    block counts, no record. Includes the last interval, however short."""
+    block counts, no record. Includes the last interval, however short.
+
+    The file appears when the guest has ended; a pipe or a device, like /dev/stdout, is written at once."""
 
     trace = TraceSelection(counts=True)
 
@@ -24,27 +29,37 @@ class BlockVectors(Analyzer):
         self.out = Path(out)
         self.written = 0
         self._file: IO[bytes] | None = None
+        self._opened = ExitStack()
 
     def begin(self) -> None:
-        try:
-            opened = gzip.open(self.out, "wb") if self.out.suffix == ".gz" else self.out.open("wb")  # noqa: SIM115
-            self._file = cast(IO[bytes], opened)
-        except OSError as error:
-            raise EmulatorError(f"bbv: {self.out}: cannot be written: {error.strerror}") from error
+        with self._errors_named():
+            path = self._opened.enter_context(filling(self.out))
+            opened = gzip.open(path, "wb") if self.out.suffix == ".gz" else path.open("wb")  # noqa: SIM115
+            self._file = cast(IO[bytes], self._opened.enter_context(opened))
 
     def interval(self, intervals: Intervals) -> None:
         assert self._file is not None
         lengths = self.machine.facts.blocks["n_instructions"]
-        for first, last in zip(intervals.starts[:-1], intervals.starts[1:], strict=True):
-            blocks = intervals.blocks[first:last]
-            counts = (intervals.executions[first:last] * lengths[blocks]).tolist()
-            pairs = zip((blocks + 1).tolist(), counts, strict=True)
-            self._file.write(("T" + "".join(f":{block}:{count} " for block, count in pairs) + "\n").encode())
-            self.written += 1
+        with self._errors_named():
+            for first, last in zip(intervals.starts[:-1], intervals.starts[1:], strict=True):
+                blocks = intervals.blocks[first:last]
+                counts = (intervals.executions[first:last] * lengths[blocks]).tolist()
+                pairs = zip((blocks + 1).tolist(), counts, strict=True)
+                self._file.write(("T" + "".join(f":{block}:{count} " for block, count in pairs) + "\n").encode())
+                self.written += 1
 
     def end(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        with self._errors_named():
+            self._opened.close()
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            with suppress(OSError):
+                self._opened.__exit__(OSError, error, None)  # removes what was written so far
+            raise EmulatorError(f"bbv: {self.out}: cannot be written: {error.strerror}") from error
 
     def report(self) -> str:
         return f"{self.written:,} vectors of {self.interval_instructions:,} instructions: {self.out}"

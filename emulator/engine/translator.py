@@ -387,12 +387,17 @@ class Translator:
         return numbers_of(pcs, self.cache) if contains_numbers(tier.selection) else {}
 
     def close(self) -> None:
-        """Stop compiling and unload all code; a region under way is finished, queued ones are dropped."""
-        self._background.stop()
-        for tier in self._tiers.values():
-            self._compiler.unload(tier.close())
-        self.block_table.close()
-        self.fallbacks.close()
+        """Stop compiling and unload all code; a region under way is finished, queued ones are dropped.
+
+        Raises a failure of the compiling thread, after all code is unloaded.
+        """
+        try:
+            self._background.stop()
+        finally:
+            for tier in self._tiers.values():
+                self._compiler.unload(tier.close())
+            self.block_table.close()
+            self.fallbacks.close()
 
     # --- compiling
     def _build_at_once(self, tier: Tier, region: Region) -> None:

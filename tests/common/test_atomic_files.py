@@ -71,6 +71,18 @@ def test_what_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+def test_a_pipe_is_written_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    found: list[str] = []
+    reader.start()
+    write_text(pipe, "content")
+    reader.join()
+    assert found == ["content"]
+    assert pipe.is_fifo()
+
+
 def test_threads_that_write_one_file_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "shared"
     texts = [str(number) * 20_000 for number in range(8)]

@@ -69,11 +69,12 @@ class RegionFormer:
     def _function(self, pc: int) -> tuple[int, int]:
         """Start and end of the function around ``pc``: from the nearest call target at or below ``pc``, or ``pc``
         itself, to the next one. A guess that needs no symbols."""
-        if len(self._sorted) != len(self._call_targets):  # the set only grows
-            self._sorted = sorted(self._call_targets)
-        place = bisect_right(self._sorted, pc)
-        start = self._sorted[place - 1] if place else pc
-        end = self._sorted[place] if place < len(self._sorted) else 1 << 31
+        starts = self._sorted  # one list throughout: the thread of the guest and the compiling thread may both be here
+        if len(starts) != len(self._call_targets):  # the set only grows
+            starts = self._sorted = sorted(self._call_targets)
+        place = bisect_right(starts, pc)
+        start = starts[place - 1] if place else pc
+        end = starts[place] if place < len(starts) else 1 << 31
         return start, min(end, start + _FUNCTION_BYTES)
 
     def _reachable(self, hot: int, accepts: Callable[[int], bool]) -> dict[int, Block]:

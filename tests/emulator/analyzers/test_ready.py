@@ -391,6 +391,13 @@ def test_vectors(small: Path, steps: list[Any], tmp_path: Path) -> None:
     assert all(line.startswith("T:") for line in text.splitlines())
 
 
+@pytest.mark.parametrize(("place", "why"), [("/dev/full", "No space left"), ("missing/x.bb", "No such file")])
+def test_vectors_that_cannot_be_written(small: Path, tmp_path: Path, place: str, why: str) -> None:
+    with pytest.raises(EmulatorError, match=rf"bbv: .*{place}: cannot be written: {why}"):
+        watch(small, BlockVectors(interval=3000, out=str(tmp_path / place)))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_registry() -> None:
     assert {find(name).__mro__[1] for name in ANALYZERS} == {Analyzer}
     assert all(find(name).__doc__ for name in ANALYZERS)

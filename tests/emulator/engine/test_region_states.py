@@ -185,6 +185,28 @@ def test_failures(
     assert (state, E.FAIL) in edges
 
 
+def test_code_is_unloaded_after_a_failure_of_the_compiling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Translator] = []
+    close = Translator.close
+
+    def fail(self: object, *others: object) -> None:
+        raise RuntimeError("no more host memory")
+
+    def record_and_close(translator: Translator) -> None:
+        closed.append(translator)
+        close(translator)
+
+    monkeypatch.setattr(Translator, "_compile", fail)
+    monkeypatch.setattr(Translator, "close", record_and_close)
+    with (
+        pytest.raises(RuntimeError, match="no more host memory"),
+        Machine(changing_program(1, 10), optimise_executions=2) as machine,
+    ):
+        machine.run()
+    assert closed
+    assert all(translator.block_table._kernel is None for translator in closed)  # closed after the failure
+
+
 def test_every_edge_was_taken_above() -> None:
     if not EDGES_TAKEN:
         pytest.skip("the tests above were not selected")
