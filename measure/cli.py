@@ -172,6 +172,25 @@ def programs(catalogue: Path) -> None:
             click.echo(f"{'':<12}from {program.package.archive}")
 
 
+@main.command()
+def doctor() -> None:
+    """Try this installation out, and print what a report of a defect needs.
+
+    Looks at host, packages, memory, disk and cache, then compiles a small program and runs it on the emulator's
+    engines. Exit status: 1 if something fails, 0 if not; warnings say what would be slow.
+    """
+    from measure.console.doctor import examine
+
+    failed = False
+    for check in examine():
+        mark = {"ok": "ok   ", "warning": "warn ", "fails": "FAILS"}[check.state]
+        click.echo(f"{mark} {check.name}: {check.text}")
+        if check.advice:
+            click.echo(f"      {check.advice}")
+        failed |= check.state == "fails"
+    raise SystemExit(1 if failed else 0)
+
+
 for command in (partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
