@@ -283,9 +283,17 @@ def _timing(machine_path: Path | None, seed: int) -> tuple[Any, int]:
 
 
 def _report(machine: Machine, core: Any, stats: bool) -> None:
-    """Print unsupported system calls and, with --stats, the counts."""
+    """Print unsupported system calls, files that are lost, and, with --stats, the counts."""
     for name in machine.kernel.unsupported:
         click.echo(f"emulate: the program asked for {name}, which is not supported (ENOSYS)", err=True)
+    left = machine.files.left_in_memory()
+    if left:
+        more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+        click.echo(
+            f"emulate: written in memory and gone now: {', '.join(left[:3])}{more}; to keep files, let the "
+            "program write to a directory of the host: --map /out=DIRECTORY --writable /out",
+            err=True,
+        )
     if not stats:
         return
     from emulator.timing.machine_events import Event, static_events

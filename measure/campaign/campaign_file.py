@@ -68,7 +68,9 @@ class Program(StrictModel):
     size: str | None = Field(None, description="Named size of a catalogue program, instead of args")
     stdin: Path | None = Field(None, description="File that the program reads as standard input")
     files: dict[str, Path] = Field(
-        default_factory=dict, description="Files that the program may read: guest path to host path"
+        default_factory=dict,
+        description="Files that the program may read: guest path to host path. It may write files of its own anywhere "
+        "else: they stay in memory, and are gone when it ends",
     )
 
     @model_validator(mode="before")

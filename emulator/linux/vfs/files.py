@@ -1,9 +1,10 @@
 """VFS of a guest: its file system and its descriptor table.
 
-By default a guest sees its three standard streams, a few harmless devices, and /dev/shm of its own. A campaign may
-add single files and directories (``mapped``), a whole root, and paths whose contents stay in memory (``capture``) to be
-read when the guest has ended. The guest can neither see nor change any other file of the host. Every host gives
-the same view: owner, times and inode numbers are the guest's own, and directories are listed in order.
+By default a guest sees its three standard streams, a few harmless devices, and a file system in memory, with an empty
+/tmp, which it may write to and which is gone when it has ended. A campaign may add single files and directories
+(``mapped``), a whole root, and paths whose contents stay in memory (``capture``) to be read when the guest has ended.
+The guest can neither see nor change any other file of the host. Every host gives the same view: owner, times and inode
+numbers are the guest's own, and directories are listed in order.
 
 `mounts` finds the file system that a path leads into; `notifications` tells listeners what happens to files; system
 calls are in `emulator.linux.syscalls`. Paths are absolute, as `VirtualFiles.absolute` returns them; all errors but
@@ -48,8 +49,9 @@ _Listener = TypeVar("_Listener", bound=VfsListener)
 class VirtualFiles:
     """The file system and the descriptor table of one guest.
 
-    ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. ``mapped``:
-    guest path to bytes, to a host file (a copy is read now) or to a host directory (read-only like the root).
+    ``root``: host directory shown as ``/``; read-only but for the guest paths in ``writable``. Without it the root
+    is in memory, empty but for what is mapped, and writable. ``mapped``: guest path to bytes, to a host file (a copy is
+    read now) or to a host directory (read-only like the root).
     ``capture``: guest paths that can be written and stay in memory; a path that ends in ``/`` includes
     everything below it.
     ``stdin``: bytes, or a host descriptor to pass through. ``stdout``, ``stderr``: a host descriptor, or None
@@ -87,7 +89,7 @@ class VirtualFiles:
         self._generator = random.Random(f"devices {seed}")
         self._budget = MemoryBudget(capture_limit_bytes)
         self._notifications = Notifications()
-        self._tmpfs = Tmpfs(capture, self.inodes, self.page_cache, self._budget)
+        self._tmpfs = Tmpfs(capture, root is None, self.inodes, self.page_cache, self._budget)
         self._mounts = Mounts(self._devices(), self._tmpfs)
         if root is not None:
             self._mounts.mount_host(root, "/", writable, self.inodes, self.page_cache)
@@ -138,6 +140,10 @@ class VirtualFiles:
         """Contents of the captured files that exist, by guest path."""
         self.write_back()
         return self._tmpfs.captured()
+
+    def left_in_memory(self) -> list[str]:
+        """Paths of the files that the guest made in memory and has not removed, but for those in /tmp and /dev/shm."""
+        return sorted(path for path in self._tmpfs.captured() if not path.startswith("/tmp/"))
 
     # Files without a path
 

@@ -1,4 +1,5 @@
-"""tmpfs: files, directories, named pipes and socket names in memory: mapped and captured files, and /dev/shm.
+"""tmpfs: files, directories, named pipes and socket names in memory: mapped and captured files, /dev/shm, and the
+guest's root where no directory of the host is its root.
 
 Files in memory may lie anywhere in the guest's file system, over directories of the host: paths are guest paths,
 absolute and normalised. There are no symbolic links (EPERM); those are left to `hostfs`. All errors are `OSError`.
@@ -21,18 +22,24 @@ from emulator.linux.vfs.open_files import DirectoryView, FileStatus, MemoryBudge
 from emulator.linux.vfs.regular_files import MemoryFile, MemoryNode
 
 SHARED_MEMORY = "/dev/shm"
+TEMPORARY = "/tmp"
+_STICKY = (SHARED_MEMORY, TEMPORARY)  # directories that every user may write to
 
 
 class Tmpfs(BaseFilesystem):
-    """``capture``: guest paths that can be written; a path that ends in ``/`` includes everything below it."""
+    """``capture``: guest paths that can be written; a path that ends in ``/`` includes everything below it.
+    ``is_root``: everything can be written that is not in a directory of the host or in /dev; there is a /tmp."""
 
-    def __init__(self, capture: Collection[str], inodes: Inodes, page_cache: PageCache, budget: MemoryBudget) -> None:
+    def __init__(
+        self, capture: Collection[str], is_root: bool, inodes: Inodes, page_cache: PageCache, budget: MemoryBudget
+    ) -> None:
+        self._is_root = is_root
         self._inodes = inodes
         self._page_cache = page_cache
         self._budget = budget
         self._files: dict[str, MemoryNode] = {}
         self._specials: dict[str, Special] = {}
-        self._directories: set[str] = {"/", "/dev", SHARED_MEMORY}
+        self._directories: set[str] = {"/", "/dev", SHARED_MEMORY, *([TEMPORARY] if is_root else [])}
         self._mount_points: set[str] = set()
         self._writable = {posixpath.normpath(path) for path in capture if not path.endswith("/")}
         below = [posixpath.normpath(path) for path in capture if path.endswith("/")]
@@ -72,6 +79,11 @@ class Tmpfs(BaseFilesystem):
 
     def _may_create(self, path: str) -> bool:
         """Whether the guest may create a file at ``path``."""
+        if self._is_captured(path) or not self._is_root:
+            return self._is_captured(path)
+        return not any(path == one or path.startswith(one + "/") for one in ("/dev", *self._mount_points))
+
+    def _is_captured(self, path: str) -> bool:
         return path in self._writable or any(path.startswith(below + "/") for below in self._writable_below)
 
     def names(self, path: str) -> set[str]:
@@ -115,7 +127,7 @@ class Tmpfs(BaseFilesystem):
             return self._status_of_special(special)
         self._must_exist(path)
         times = self._inodes.times(path)
-        mode = 0o1777 if path == SHARED_MEMORY else 0o755
+        mode = 0o1777 if path in _STICKY else 0o755
         return FileStatus(stat.S_IFDIR | mode, 4096, self._inodes.number(path), 2, times)
 
     def _status_of_special(self, special: Special) -> FileStatus:
@@ -131,7 +143,13 @@ class Tmpfs(BaseFilesystem):
         raise OSError(errno.EINVAL, "not a link")
 
     def is_writable(self, path: str) -> bool:
+        if self._is_read_only(path):
+            return False
         return self._may_create(path) or path in self._specials or self._may_create(path + "/x")
+
+    def _is_read_only(self, path: str) -> bool:
+        """Whether ``path`` is a mapped file that no captured path lets the guest change."""
+        return path in self._files and self._files[path].is_read_only and not self._is_captured(path)
 
     def key(self, path: str, follow: bool) -> Hashable:
         self._must_exist(path)
@@ -273,7 +291,7 @@ class Tmpfs(BaseFilesystem):
             raise OSError(errno.ENOENT, "not written yet")
 
     def _check_writable(self, path: str) -> None:
-        if path not in self._specials and not self._may_create(path):
+        if self._is_read_only(path) or (path not in self._specials and not self._may_create(path)):
             raise OSError(errno.EROFS, "not writable for the guest")
 
     def _check_parent(self, path: str) -> None:

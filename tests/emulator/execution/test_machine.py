@@ -219,6 +219,23 @@ def test_emulate_gives_the_guests_output_and_status(faults: Path, mixture: Path,
     assert "did not end within 1000000 instructions" in limited.stderr
 
 
+def test_emulate_says_which_files_are_gone(tmp_path: Path) -> None:
+    source = tmp_path / "writer.c"
+    source.write_text(
+        "#include <stdio.h>\nint main(int n, char **paths) {\n"
+        '  for (int i = 1; i < n; i++) { FILE *file = fopen(paths[i], "w"); fputs("text", file); fclose(file); }\n'
+        "  return 0;\n}\n"
+    )
+    program = str(build_program([source]).elf_path)
+    done = emulate("--", program, "/a", "b", "/tmp/c", "/d", "/e")
+    assert done.returncode == 0
+    assert "gone now: /a, /b, /d and 1 more; to keep files" in done.stderr
+    assert emulate("--", program, "/tmp/c", "/dev/shm/d").stderr == ""
+    kept = emulate("--map", f"/out={tmp_path}", "--writable", "/out", "--", program, "/out/a")
+    assert (kept.returncode, kept.stderr) == (0, "")
+    assert (tmp_path / "a").read_text() == "text"
+
+
 def test_the_guest_sees_only_mapped_files(mixture: Path) -> None:
     files = VirtualFiles()
     with pytest.raises(FileNotFoundError):

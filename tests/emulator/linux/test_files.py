@@ -62,16 +62,37 @@ def error_of(action: Callable[..., Any], *arguments: Any) -> str:
     return errno.errorcode[caught.value.errno or 0]
 
 
-def test_by_default_there_are_streams_and_devices_only() -> None:
+def test_by_default_there_are_streams_devices_and_an_empty_tree_in_memory() -> None:
     files = VirtualFiles(stdin=b"input")
     assert files.descriptors.file(0).read(100) == b"input"
     assert files.descriptors.file(1).write(b"out") == 3
     assert files.descriptors.file(2).write(b"err") == 3
     assert (files.output(1), files.output(2)) == (b"out", b"err")
-    assert [name for name, _ in files.open("/", READ, 0).names()] == [".", "..", "dev"]
+    assert [name for name, _ in files.open("/", READ, 0).names()] == [".", "..", "dev", "tmp"]
     for path in ("/etc/passwd", "/proc/self/exe", "/home", "/../etc/passwd"):
         assert error_of(files.open, path, READ, 0) == "ENOENT"
-    assert error_of(files.open, "/new", CREATE, 0o644) == "ENOENT"
+    for path in ("/missing/new", "/tmp/missing/new", "/dev/new"):
+        assert error_of(files.open, path, CREATE, 0o644) == "ENOENT"
+
+
+def test_the_tree_in_memory_is_writable(tree: Path) -> None:
+    files = VirtualFiles(mapped={"/tree": tree, "/input": b"mapped"})
+    assert files.status("/tmp").mode == stat.S_IFDIR | 0o1777
+    files.make_directory("/made", 0o755)
+    for path in ("/new", "/tmp/new", "/made/new"):
+        assert files.is_writable(path)
+        files.open(path, CREATE, 0o644).write(b"text")
+        assert read(files, path) == b"text"
+    files.rename("/made/new", "/tmp/other")
+    assert set(files.captured()) == {"/new", "/tmp/new", "/tmp/other"}
+    files.remove("/made", True)
+    # What the host shows stays as it is.
+    for path in ("/input", "/tree/etc/passwd", "/tree/new"):
+        assert not files.is_writable(path)
+        assert error_of(files.open, path, CREATE, 0o644) == "EROFS"
+    assert error_of(files.remove, "/input", False) == "EROFS"
+    assert not (tree / "new").exists()
+    files.close()
 
 
 def test_links_are_followed_within_the_root_only(tree: Path) -> None:
@@ -243,7 +264,7 @@ def test_mapped_files_and_directories(tree: Path, tmp_path: Path) -> None:
     assert error_of(files.remove, "/data/bytes", False) == "EROFS"
     assert error_of(files.open, "/tree/etc/passwd", WRITE, 0) == "EROFS"
     assert [name for name, _ in files.open("/data", READ, 0).names()] == [".", "..", "bytes", "file"]
-    assert [name for name, _ in files.open("/", READ, 0).names()] == [".", "..", "data", "dev", "tree"]
+    assert [name for name, _ in files.open("/", READ, 0).names()] == [".", "..", "data", "dev", "tmp", "tree"]
     assert files.status("/data").mode == stat.S_IFDIR | 0o755
     assert files.status("/data/bytes").size_bytes == 3
     files.close()

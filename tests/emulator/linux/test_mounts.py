@@ -41,7 +41,7 @@ def directories_above(path: list[str]) -> list[list[str]]:
 
 
 def expected_place(
-    path: str, mounts: list[str], mapped: list[str], captured: list[str], below: list[str]
+    path: str, has_root: bool, mounts: list[str], mapped: list[str], captured: list[str], below: list[str]
 ) -> tuple[object, ...]:
     """The kind of the file system of ``path`` (of hostfs, its mount point, too), and the guest path."""
     parts = components(path)
@@ -53,7 +53,7 @@ def expected_place(
     if parts[:1] == ["dev"] and len(parts) == 2 and parts[1] in DEVICES:
         return DevFs, guest_path
     covering = [configured(one) for one in (*mounts, *mapped, *captured, *below)]
-    in_memory = [[], ["dev"], ["dev", "shm"], *covering]
+    in_memory = [[], ["dev"], ["dev", "shm"], *([] if has_root else [["tmp"]]), *covering]
     for one in covering:
         in_memory += directories_above(one)
     if parts in in_memory:
@@ -63,7 +63,7 @@ def expected_place(
             return Tmpfs, guest_path
     hosts = [one for one in map(configured, mounts) if parts[: len(one)] == one]
     if not hosts:
-        return (None,)
+        return (Tmpfs, guest_path) if not has_root and parts[:1] != ["dev"] else (None,)
     longest = max(range(len(hosts)), key=lambda n: len(hosts[n]))
     return HostFs, "/" + "/".join(hosts[longest]), guest_path
 
@@ -90,7 +90,7 @@ def check(
     all_mounts = [*mounts, "/"] if has_root else [*mounts]
     try:
         for path in [*paths, *mounts, *mapped, *captured, *below]:
-            expected = expected_place(path, all_mounts, [*mapped], [*captured], [*below])
+            expected = expected_place(path, has_root, all_mounts, [*mapped], [*captured], [*below])
             try:
                 place = files._mounts.find(path)
             except FileNotFoundError:
