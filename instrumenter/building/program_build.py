@@ -14,6 +14,7 @@ from typing import Any
 from common.atomic_files import move_directory, workspace
 from common.source_digest import source_digest
 from common.suggestions import nearest
+from instrumenter.building.relink import PADDING, PADDING_SOURCE, SECTION_FLAGS, can_relink, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
     GUEST_TARGET,
     Toolchain,
@@ -33,9 +34,16 @@ RUNTIME_FLAGS = ("-O2", "-std=gnu11", "-g", "-w")
 DEFAULT_FLAGS = ("-O2",)
 MAX_HARDWARE_COUNTERS = 29
 MOST_NAMED_SOURCES = 6  # in a message
-PADDING = "__measure_padding"  # the function that moves all other functions
 # Debug information is for probes and messages; warnings are off, since they belong to the program's own build.
 BUILD_FLAGS = ("-g", "-w")
+_NEVER_COUNTED = 64
+NULL_CONTROL_SOURCE = (
+    f"static volatile unsigned long counters[{_NEVER_COUNTED}];\n"
+    "__attribute__((used, retain, noinline)) void __measure_null_control(void)\n{\n"
+    + "".join(f"    counters[{n}]++;\n" for n in range(_NEVER_COUNTED))
+    + "}\n"
+)
+"""Counters in a function that nothing calls: about a kilobyte of code and half of one of data."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,8 @@ class Build:
     ``counters``: location of each metric's counter; ``sites``: number of its sites in the source; ``places``: by
     metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
-    ``warnings``: events that the counters may miss.
+    ``warnings``: events that the counters may miss; ``relinkable``: `instrumenter.building.relink.relinked` can link it
+    in other orders.
     """
 
     elf_path: Path
@@ -94,6 +103,7 @@ class Build:
     static_instructions: int
     warnings: tuple[str, ...] = ()
     places: dict[str, dict[str, int]] = field(default_factory=dict)
+    relinkable: bool = False
 
 
 def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
@@ -177,7 +187,9 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
 class Recipe:
     """A program without its metrics: made once, built with many sets of metrics.
 
-    ``preprocessed``: each source and its text after the preprocessor.
+    ``preprocessed``: each source and its text after the preprocessor; ``relinkable``: compile each function and
+    variable into its own section, and keep the objects, so that runs can link it in orders of their own;
+    ``null_control``: add counters in code that never runs.
     """
 
     preprocessed: dict[Path, str]
@@ -187,10 +199,14 @@ class Recipe:
     placement: Placement = "packed"
     volatile: bool = True
     target: str | None = GUEST_TARGET
+    relinkable: bool = False
+    null_control: bool = False
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
-        return load_build(self._cache_path(metrics, code_offset_bytes), self._layout(metrics))
+        build = load_build(self._cache_path(metrics, code_offset_bytes), self._layout(metrics))
+        # The compiler's own libraries are in its cache, which may have been emptied.
+        return None if build is None or (self.relinkable and not build.relinkable) else build
 
     def build(
         self,
@@ -200,7 +216,7 @@ class Recipe:
     ) -> Build:
         """Instrument, compile and link; see `build_program`."""
         place, layout = self._cache_path(metrics, code_offset_bytes), self._layout(metrics)
-        build = load_build(place, layout)
+        build = self.find(metrics, code_offset_bytes)
         if build is None:
             generated = generate(
                 self.preprocessed, self.flags, metrics,
@@ -209,13 +225,20 @@ class Recipe:
             if code_offset_bytes:
                 files = {"layout.c": padding_source(code_offset_bytes), **generated.files}
                 generated = replace(generated, files=files)
+            if self.null_control:
+                files = {**generated.files, "null_control.c": NULL_CONTROL_SOURCE}
+                generated = replace(generated, files=files)
             place.parent.mkdir(parents=True, exist_ok=True)
             own_flags = [*without_preprocessor_flags(self.flags), *BUILD_FLAGS]
             toolchain = Toolchain(self.target, notify)
-            _build_into(place, generated, own_flags, self.libraries, self.sampler, toolchain)
+            _build_into(place, generated, own_flags, self.libraries, self.sampler, toolchain, self.relinkable)
             build = load_build(place, layout)
             assert build is not None
         return build
+
+    def with_null_control(self) -> Recipe:
+        """The same program with counters in code that never runs."""
+        return replace(self, null_control=True)
 
     def _layout(self, metrics: Mapping[str, MetricSpec]) -> CounterLayout:
         return CounterLayout(tuple(metrics), self.placement, self.volatile)
@@ -230,6 +253,7 @@ class Recipe:
             "libraries": list(self.libraries), "code_offset_bytes": code_offset_bytes, "target": self.target,
             "compiler": compiler_version(),
             "sampler": self.sampler.defines(self._layout(metrics)) if self.sampler else None,
+            "relinkable": self.relinkable, "null_control": self.null_control,
         }  # fmt: skip
         text = json.dumps(identity, sort_keys=True)
         key = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
@@ -281,6 +305,7 @@ def generator_digest() -> str:
             PACKAGE / "spec",
             RUNTIME,
             here / "program_build.py",
+            here / "relink.py",
             here / "toolchain.py",
         ]
     )
@@ -296,6 +321,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
         return Build(
             program, place.name, layout.locations(), facts["sites"],
             facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
+            can_relink(program),
         )  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -308,25 +334,44 @@ def _build_into(
     libraries: Sequence[str],
     sampler: SamplerConfig | None,
     toolchain: Toolchain,
+    relinkable: bool,
 ) -> None:
     """Build in a directory beside ``place`` and move the result there."""
+    sections = SECTION_FLAGS if relinkable else ()
     with workspace(place.parent) as temporary:
         for name, text in generated.files.items():
             (temporary / name).write_text(text, "utf-8", "surrogateescape")
         inputs = [temporary / name for name in generated.files]
+        if relinkable:
+            inputs = _objects(inputs, [*flags, *sections], toolchain)
         if sampler:
             # Compiled separately, so that its cost does not depend on the program's flags.
             inputs.append(temporary / "sampler.o")
             machine = [flag for flag in flags if flag.startswith("-m")]
             toolchain.compile(
                 RUNTIME / "sampler.c",
-                [*RUNTIME_FLAGS, *machine, *sampler.defines(generated.layout)],
+                [*RUNTIME_FLAGS, *machine, *sections, *sampler.defines(generated.layout)],
                 inputs[-1],
             )
         program = temporary / "program"
-        toolchain.link(inputs, [*flags, *libraries], program)
+        if relinkable:
+            words = toolchain.traced_link(inputs, [*flags, *libraries, *wanted_symbols(inputs)], program)
+            keep_link(temporary, words)
+        else:
+            toolchain.link(inputs, [*flags, *libraries], program)
         write_facts(temporary, generated.sites, generated.places, generated.warnings)
         keep_build(temporary, place, generated.layout)
+
+
+def _objects(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> list[Path]:
+    """Compile each source, and the gaps of `PADDING_SOURCE`, into an object beside it."""
+    padding = sources[0].parent / "padding.s"
+    padding.write_text(PADDING_SOURCE, "utf-8")
+    machine = [flag for flag in flags if flag.startswith("-m")]
+    for source in sources:
+        toolchain.compile(source, flags, source.with_suffix(".o"))
+    toolchain.compile(padding, machine, padding.with_suffix(".o"))
+    return [each.with_suffix(".o") for each in (padding, *sources)]
 
 
 def write_facts(
@@ -344,7 +389,13 @@ def write_facts(
 
 def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
     """Move a complete build to its place in the cache; a damaged one there is replaced."""
-    move_directory(temporary, place, lambda there: load_build(there, layout) is not None)
+    relinkable = can_relink(temporary / "program")
+
+    def is_as_good(there: Path) -> bool:
+        build = load_build(there, layout)
+        return build is not None and build.relinkable >= relinkable
+
+    move_directory(temporary, place, is_as_good)
 
 
 def code_size(elf_path: Path) -> tuple[int, int]:

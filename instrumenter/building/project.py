@@ -16,7 +16,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,17 @@ class Project:
 
 @dataclass(frozen=True)
 class ProjectRecipe:
-    """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory."""
+    """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory.
+
+    ``null_control``: as in `instrumenter.building.program_build.Recipe`.
+    """
 
     project: Project
     tree: str
     sampler: SamplerConfig | None = None
     placement: Placement = "packed"
     volatile: bool = True
+    null_control: bool = False
 
     @classmethod
     def of(cls, project: Project, sampler: SamplerConfig | None = None, placement: Placement = "packed",
@@ -108,16 +112,22 @@ class ProjectRecipe:
         notify = notify or (lambda message: None)
         Toolchain(GUEST_TARGET, notify).prepare()  # first, since otherwise several compilers would wait for it
         spec = self._spec(metrics, code_offset_bytes)
-        made = self._make_tree(self._spec(metrics, 0), notify)
-        if code_offset_bytes and made.link is None:
+        # What is only linked beside the project's own objects needs no build of its own.
+        as_is = self._spec(metrics, 0).model_copy(update={"null_control": False})
+        made = self._make_tree(as_is, notify)
+        if spec != as_is and made.link is None:
             made = self._make_tree(spec, notify)
         return self._keep(spec, made)
+
+    def with_null_control(self) -> ProjectRecipe:
+        """The same program with counters in code that never runs."""
+        return replace(self, null_control=True)
 
     def _spec(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> WrapperSpec:
         sampler = SamplerSpec(**vars(self.sampler)) if self.sampler else None
         return WrapperSpec(
             metrics=dict(metrics), placement=self.placement, volatile=self.volatile, sampler=sampler,
-            code_offset_bytes=code_offset_bytes,
+            code_offset_bytes=code_offset_bytes, null_control=self.null_control,
         )  # fmt: skip
 
     def _key(self, spec: WrapperSpec) -> str:
@@ -248,11 +258,12 @@ class _Tree:
             raise SourceError(f"'{name}' is an object file, expected a linked program")
 
     def write_program(self, to: Path, spec: WrapperSpec) -> None:
-        """Write the program of ``spec`` to ``to``: as built, or linked again with its code offset."""
+        """Write the program of ``spec`` to ``to``: as built, or linked again with its code offset or null control."""
         link = self.link
         built = WrapperSpec.model_validate_json((self.folder / "spec.json").read_text("utf-8"))
         self._marker.touch()
-        if built.code_offset_bytes == spec.code_offset_bytes or link is None:
+        same = (built.code_offset_bytes, built.null_control) == (spec.code_offset_bytes, spec.null_control)
+        if same or link is None:
             shutil.copy2(self._binary, to)
             return
         spec = spec.model_copy(update={"root": str(self._tree)})

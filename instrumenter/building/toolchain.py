@@ -56,7 +56,7 @@ def without_preprocessor_flags(flags: Sequence[str]) -> list[str]:
 
 
 class Toolchain:
-    """Runs the compiler for one target; ``target`` None means the host."""
+    """Runs the compiler for one target; ``target`` None means the host. ``cache``: the folder of zig's own caches."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Toolchain:
         self.target = target
         self.notify = notify or (lambda message: None)
         self.timeout_seconds = timeout_seconds
-        self._zig = cache_directory() / "zig"
+        self.cache = cache_directory() / "zig"
 
     def command(self, arguments: Sequence[str], driver: str = "cc") -> list[str]:
         """The command line that compiles for the target; ``driver``: ``cc`` or ``c++``."""
@@ -83,8 +83,8 @@ class Toolchain:
         """The environment in which the compiler runs."""
         return {
             **os.environ,
-            "ZIG_GLOBAL_CACHE_DIR": str(self._zig / "global"),
-            "ZIG_LOCAL_CACHE_DIR": str(self._zig / "local"),
+            "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "global"),
+            "ZIG_LOCAL_CACHE_DIR": str(self.cache / "local"),
         }
 
     def run(
@@ -135,13 +135,19 @@ class Toolchain:
         self.prepare()
         self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
 
+    def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path) -> list[str]:
+        """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown."""
+        self.prepare()
+        arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
+        return linker_arguments(self._checked(arguments, output.parent))
+
     def prepare(self) -> None:
         """Build the target's C library on all processors, with a message, if no program was linked for it yet.
 
         A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
         Raises `ToolchainError` as `run`.
         """
-        ready = self._zig / f"ready-{compiler_version()}-{self.target or 'host'}"
+        ready = self.cache / f"ready-{compiler_version()}-{self.target or 'host'}"
         if ready.exists():
             return
         self.notify(
@@ -165,11 +171,20 @@ class Toolchain:
         """The compiler's arguments that link a program for this target."""
         return [*ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
 
-    def _checked(self, arguments: Sequence[str], directory: Path) -> None:
+    def _checked(self, arguments: Sequence[str], directory: Path) -> bytes:
+        """Run the compiler and return what it wrote to standard error. Raises `SourceError`."""
         # The directory of the compilation must not be in the program: same content, same bytes.
         status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
+        return err
+
+
+def linker_arguments(messages: bytes) -> list[str]:
+    """The linker's arguments in what the compiler wrote with ``--verbose``; empty if they are not there."""
+    text = messages.decode("utf-8", "surrogateescape")
+    line = next((line for line in text.splitlines() if line.startswith("ld.lld ")), "")
+    return line.split()[1:]
 
 
 _ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)

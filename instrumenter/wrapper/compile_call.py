@@ -20,7 +20,13 @@ from typing import Any
 
 from common.atomic_files import move_file, workspace
 from common.source_digest import source_digest
-from instrumenter.building.program_build import RUNTIME, RUNTIME_FLAGS, add_places, padding_source
+from instrumenter.building.program_build import (
+    NULL_CONTROL_SOURCE,
+    RUNTIME,
+    RUNTIME_FLAGS,
+    add_places,
+    padding_source,
+)
 from instrumenter.building.toolchain import (
     ALWAYS,
     GUEST_TARGET,
@@ -264,8 +270,12 @@ class Wrapper:
         if sampler and not self.line.shared:
             flags = [*RUNTIME_FLAGS, *position, *sampler.defines(layout), f"-I{RUNTIME}"]
             texts["sampler"] = ((RUNTIME / "sampler.c").read_text("utf-8"), flags)
+        if self.spec.null_control and not self.line.shared:
+            texts["null_control"] = (NULL_CONTROL_SOURCE, ["-O2", *position])
         made = {part: str(self._runtime_object(part, *text)) for part, text in texts.items()}
-        return [made[n] for n in ("layout",) if n in made], [made[n] for n in ("counters", "sampler") if n in made]
+        return [made[n] for n in ("layout",) if n in made], [
+            made[n] for n in ("counters", "sampler", "null_control") if n in made
+        ]
 
     def _runtime_object(self, part: str, text: str, flags: list[str]) -> Path:
         identity = json.dumps([part, text, flags, compiler_version(), source_digest([RUNTIME])])

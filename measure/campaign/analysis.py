@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from measure.campaign.advice import Counted, advice, shown_path
+from measure.campaign.comparison import Comparison, runs_of
+from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
-from measure.campaign.run_types import BASELINE, Run
+from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import Perturbation
-from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
@@ -28,41 +29,30 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     """Compare every variant with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
     campaign = plan.campaign
     hardware = campaign.hardware_metrics
-    baselines = _runs_of(outcome.runs, BASELINE)
+    baselines = runs_of(outcome.runs, BASELINE)
     if len(baselines) < 2:
         raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
-    baseline_values = [run.trace.columns(hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     variants = []
-    aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
+    comparison = Comparison(campaign, baselines)
     for name, metrics in campaign.variant_sets().items():
-        runs = _runs_of(outcome.runs, name)
+        runs = runs_of(outcome.runs, name)
         if not runs:
             continue
         progress(f"{name}: within runs")
-        correlations = [_correlations(run, hardware) for run in runs]
-        inner = inner_perturbation(
-            baseline_correlations,
-            correlations,
-            delta=campaign.delta,
-            alpha=campaign.alpha,
-            seed=campaign.seed,
-        )
+        inner = comparison.inner(runs)
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
         if campaign.outer:
             for held_out in (False, True):
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
-                outer[held_out] = outer_perturbation(
-                    baseline_values, [run.trace.columns(hardware) for run in runs], hardware,
-                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=aligned,
-                )  # fmt: skip
+                outer[held_out] = comparison.outer(runs, held_out)
         variants.append(
             VariantReport(
                 name=name,
                 software_metrics=metrics,
                 descriptions=tuple(f"{m}: {campaign.software_metrics[m].describe()}" for m in metrics),
-                rho=np.array([one.rho for one in correlations]),
+                rho=np.array([_correlations(run, hardware).rho for run in runs]),
                 instructions_percent=_percent(runs, baselines, "total_instructions"),
                 cycles_percent=_percent(runs, baselines, "total_cycles"),
                 code_percent=_code_percent(plan, name),
@@ -73,6 +63,10 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 metric_findings=findings_of_variant(uninformative, name),
             )
         )
+    controls = None
+    if campaign.has_controls and runs_of(outcome.runs, NULL_CONTROL):
+        progress("controls")
+        controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
     length, unit = campaign.sampling.interval
     counts = f"{len(baselines)} baselines, {campaign.replicates} runs of each variant"
     records = int(np.median([run.trace.n_records for run in outcome.runs]))
@@ -83,10 +77,15 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
-        findings=_findings(variants, uninformative, plan, outcome),
+        findings=(
+            *(controls.failures if controls else ()),
+            *(plan.history.warnings(campaign) if plan.history else ()),
+            *_findings(variants, uninformative, plan, outcome),
+        ),
         provenance=_provenance(plan, outcome),
         interval=f"{length:,} {unit}",
         metric_findings=uninformative,
+        controls=controls.text if controls else "",
     )
 
 
@@ -98,7 +97,7 @@ def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[M
 def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
     """Findings on uninformative hardware and software metrics, the gravest first."""
     sets = plan.campaign.variant_sets()
-    by_variant = {variant: _runs_of(outcome.runs, variant) for variant in (BASELINE, *sets)}
+    by_variant = {variant: runs_of(outcome.runs, variant) for variant in (BASELINE, *sets)}
     by_variant = {variant: runs for variant, runs in by_variant.items() if runs}
     hardware = plan.campaign.hardware_metrics
     tables = {variant: [run.trace.columns(hardware) for run in runs] for variant, runs in by_variant.items()}
@@ -116,10 +115,10 @@ def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
 def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
     """The counts of each variant's counters, by variant."""
     specs = plan.campaign.software_metrics
-    baseline = float(np.mean([run.total_instructions for run in _runs_of(outcome.runs, BASELINE)]))
+    baseline = float(np.mean([run.total_instructions for run in runs_of(outcome.runs, BASELINE)]))
     found = {}
     for variant, metrics in plan.campaign.variant_sets().items():
-        runs = _runs_of(outcome.runs, variant)
+        runs = runs_of(outcome.runs, variant)
         sums = tuple(m for m in metrics if specs[m].add is not None or specs[m].event == "alloc_bytes")
         events = {
             metric: float(np.mean([run.trace.columns((metric,)).sum() for run in runs]))
@@ -129,10 +128,6 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
         added = float(np.mean([run.total_instructions for run in runs])) - baseline if runs else 0.0
         found[variant] = Counted(events, sums, added)
     return found
-
-
-def _runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
-    return sorted((run for run in runs if run.spec.variant == variant), key=lambda run: run.spec.replicate)
 
 
 def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
@@ -205,6 +200,8 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("machine", f"{campaign.machine.name}, {plan.clock_hz / 1e6:g} MHz"),
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
+        ("design", plan.history.text(campaign) if plan.history else "not recorded"),
+        ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
@@ -212,7 +209,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
             "simulated",
             f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time",
         ),
-        ("delta, alpha", f"{campaign.delta}, {campaign.alpha}"),
+        ("delta, alpha", f"{campaign.delta}, {campaign.alpha_of_a_look:g}"),
         (
             "software",
             ", ".join(map(installed, ("perturbation", "ziglang", "libclang", "llvmlite", "numba", "numpy"))),
@@ -226,6 +223,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
     return {
         "schema": SUMMARY_SCHEMA,
         "campaign": data.title,
+        "controls": data.controls or None,
         "metric_findings": [_plain(asdict(one)) | {"text": one.text} for one in data.metric_findings],
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,8 @@ import numpy as np
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import Campaign, Program
-from measure.campaign.run_types import BASELINE
+from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
+from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.interrupts import TERMINATED, Terminated, terminable
 from measure.console.worker_pool import end_now, worker_pool
 from measure.errors import CampaignError, MeasureError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from measure.programs.catalogue import ProgramSpec
 
 _TOO_FEW_FOR_PROCESSES = 4
+SHIFTED_LAYOUTS = 16  # of a program that cannot be linked anew for each run
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,20 @@ def catalogue_entry(program: Program) -> ProgramSpec:
 
 
 def code_offsets(campaign: Campaign) -> list[int]:
-    """Code offsets in bytes, one per layout: the first 0, the others even and below 4 KiB."""
+    """Code offsets in bytes, one per layout: the first 0, the others even and below 4 KiB.
+
+    The layouts of a campaign with a layout for each run are orders of the linker; its offsets serve programs that
+    cannot be linked anew.
+    """
     rng = np.random.default_rng([campaign.seed, 2])
-    return [0, *(2 * (1 + rng.permutation(2046)[: campaign.noise.code_layouts - 1])).tolist()]
+    count = shifted_layouts(campaign)
+    return [0, *(2 * (1 + rng.permutation(2046)[: count - 1])).tolist()]
+
+
+def shifted_layouts(campaign: Campaign) -> int:
+    """Number of layouts that differ in their code offset."""
+    count = campaign.noise.code_layouts
+    return count if isinstance(count, int) else SHIFTED_LAYOUTS
 
 
 class Builds:
@@ -71,7 +83,7 @@ class Builds:
         self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
         self._recipe = _recipe(campaign, document, clock_hz, notify)
         self._offsets = code_offsets(campaign)
-        self._metrics = {BASELINE: (), **campaign.variant_sets()}
+        self._metrics = {BASELINE: (), **campaign.variant_sets(), NULL_CONTROL: ()}
         self._made: dict[tuple[str, int], Build] = {}
 
     def __getitem__(self, wanted: tuple[str, int]) -> Build:
@@ -87,7 +99,7 @@ class Builds:
         """
         missing = []
         for variant, layout in dict.fromkeys(wanted):
-            found = self._recipe.find(self._specs(variant), self._offsets[layout])
+            found = self._recipe_of(variant).find(self._specs(variant), self._offsets[layout])
             if found is None:
                 missing.append((variant, layout))
             else:
@@ -96,14 +108,14 @@ class Builds:
             return
         self._begin()
         # The first alone: it shows most mistakes, and builds the C library if that is missing.
-        self._collect([missing[0]], [lambda: self._recipe.build(*self._ordered(missing[0]), self._notify)])
+        self._collect([missing[0]], [partial(_build_with, *self._ordered(missing[0]), self._notify)])
         others = missing[1:]
         if len(others) < _TOO_FEW_FOR_PROCESSES:
-            self._collect(others, [partial(self._recipe.build, *self._ordered(one)) for one in others])
+            self._collect(others, [partial(_build_with, *self._ordered(one)) for one in others])
             return
         self._notify(f"Building {len(missing)} programs, one for each set of counters and code layout")
         count = min(len(others), workers or os.cpu_count() or 1)
-        with worker_pool(count, _prepare_worker, (self._recipe,)) as pool:
+        with worker_pool(count) as pool:
             try:
                 self._collect(others, [pool.submit(_build, *self._ordered(one)).result for one in others])
             except Exception:
@@ -116,8 +128,12 @@ class Builds:
     def _specs(self, variant: str) -> dict[str, MetricSpec]:
         return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
 
-    def _ordered(self, wanted: tuple[str, int]) -> tuple[dict[str, MetricSpec], int]:
-        return self._specs(wanted[0]), self._offsets[wanted[1]]
+    def _recipe_of(self, variant: str) -> Recipe | ProjectRecipe:
+        return self._recipe.with_null_control() if variant == NULL_CONTROL else self._recipe
+
+    def _ordered(self, wanted: tuple[str, int]) -> tuple[Recipe | ProjectRecipe, dict[str, MetricSpec], int]:
+        variant, layout = wanted
+        return self._recipe_of(variant), self._specs(variant), self._offsets[layout]
 
     def _collect(self, wanted: Sequence[tuple[str, int]], builds: Sequence[Callable[[], Build]]) -> None:
         """Collect the built programs; raise a failure in the campaign's terms, with file and line."""
@@ -142,27 +158,34 @@ class Builds:
         build = ("build",) if self._campaign.program.build is not None else ()
         return self._document.where("program", *build)
 
+    def relinkable(self, variants: Iterable[str]) -> bool:
+        """Whether the programs of all ``variants`` can be linked anew for each run. Raises as `make`."""
+        variants = tuple(variants)
+        self.make([(variant, 0) for variant in variants])
+        return all(self._made[variant, 0].relinkable for variant in variants)
+
     def facts(self) -> dict[str, tuple[BuildFacts, ...]]:
         """For each variant, the facts of each layout that was built."""
         found: dict[str, list[BuildFacts]] = {variant: [] for variant in self._metrics}
         for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
             found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings))
-        return {variant: tuple(facts) for variant, facts in found.items()}
+        return {variant: tuple(facts) for variant, facts in found.items() if facts or variant != NULL_CONTROL}
 
 
-_worker_recipe: Recipe | ProjectRecipe | None = None
+def _build_with(
+    recipe: Recipe | ProjectRecipe,
+    metrics: dict[str, MetricSpec],
+    code_offset_bytes: int,
+    notify: Callable[[str], None] | None = None,
+) -> Build:
+    return recipe.build(metrics, code_offset_bytes, notify)
 
 
-def _prepare_worker(recipe: Recipe | ProjectRecipe) -> None:
-    global _worker_recipe
-    _worker_recipe = recipe
-
-
-def _build(metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
-    assert _worker_recipe is not None
+def _build(recipe: Recipe | ProjectRecipe, metrics: dict[str, MetricSpec], code_offset_bytes: int) -> Build:
+    """In a worker: build a program."""
     try:
         with terminable():  # SIGTERM must end the compiler, too
-            return _worker_recipe.build(metrics, code_offset_bytes)
+            return recipe.build(metrics, code_offset_bytes)
     except Terminated:
         os._exit(TERMINATED)  # the pool's next build in this process is not wanted either
 
@@ -222,4 +245,7 @@ def _recipe_of_sources(campaign: Campaign, sampler: SamplerConfig | None, notify
     else:
         sources = [program.source] if program.source else list(program.sources)
     preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
-    return Recipe(preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile)
+    return Recipe(
+        preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile,
+        relinkable=campaign.noise.code_layouts == EACH_RUN,
+    )  # fmt: skip

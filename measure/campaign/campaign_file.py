@@ -22,7 +22,7 @@ from common.quantities import NUMBER, parse_count
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import DEFAULT_DELTA
 
@@ -37,6 +37,10 @@ Count = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{NUMBER}\s*[kMGT]?\s*$"}]}),
 ]
 SHORTEST_INTERVAL = 100
+DEFAULT_RUNS = 10  # chosen by experiments/campaign_design
+FEWEST_PAIRS = 6  # of five pairs, no order of signs has a p below 2 / 2^5
+EACH_RUN: Literal["each run"] = "each run"
+"""Value of `Noise.code_layouts`."""
 
 
 class StrictModel(BaseModel):
@@ -153,12 +157,11 @@ def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
 class Noise(StrictModel):
     """Sources of variation between runs, drawn from the run's seed. Without noise there are no p-values."""
 
-    code_layouts: int = Field(
-        5,
-        ge=1,
-        le=64,
-        description="Builds of each program with its code at different addresses, one drawn for each run; 1: always "
-        "the same, so that any change of the code may pass for perturbation. Default: 5",
+    code_layouts: Annotated[int, Field(ge=1, le=64)] | Literal["each run"] = Field(
+        EACH_RUN,
+        description="`each run`: functions and data of every run in a random order, linked just before it; a number: "
+        "so many builds with their code at different addresses, one drawn for each run, for comparison with earlier "
+        "campaigns (runs that share a layout are alike, and more often seem perturbed). Default: each run",
     )
     stack_offset: bool = Field(True, description="Start of the stack, up to 4 KiB lower. Default: true")
     heap_offset: bool = Field(True, description="Start of the heap, up to 64 pages higher. Default: true")
@@ -235,9 +238,23 @@ class Campaign(StrictModel):
         description="Keep increments where their events happen; without it, -O2 moves them out of loops. Default: true",
     )
     baselines: int = Field(
-        20, ge=2, le=1000, description="Runs without software metrics; 19 or more for verdicts. Default: 20"
+        DEFAULT_RUNS,
+        ge=2,
+        le=1000,
+        description=f"Runs without software metrics; unpaired, 19 or more for verdicts. Default: {DEFAULT_RUNS}",
     )
-    replicates: int = Field(5, ge=1, le=1000, description="Runs of each variant. Default: 5")
+    replicates: int = Field(DEFAULT_RUNS, ge=1, le=1000, description=f"Runs of each variant. Default: {DEFAULT_RUNS}")
+    paired: bool = Field(
+        True,
+        description="Baseline i and run i of each variant share their noise, and the differences are tested. Needs at "
+        f"least {FEWEST_PAIRS} baselines and replicates; with fewer, or false, runs are independent. Default: true",
+    )
+    controls: bool = Field(
+        True,
+        description="Also run a null control (as many runs as a variant has, with counters in code that never runs), "
+        "which must not be perturbed, and a positive control (a known change added to its traces), which must be "
+        "found. Default: true",
+    )
     seed: int = Field(1, ge=0, description="Everything random comes from it. Default: 1")
     noise: Noise = Field(default_factory=lambda: Noise.model_validate({}))
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
@@ -247,6 +264,13 @@ class Campaign(StrictModel):
         description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
     alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    looks: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="Planned looks at the results: the campaign may be extended by more baselines and replicates so "
+        "often, less one, and each look is judged at alpha / looks. Default: 1",
+    )
     outer: bool = Field(True, description="Also align runs with baselines and compare across them. Default: true")
     ground_truth: bool = Field(
         False,
@@ -287,10 +311,9 @@ class Campaign(StrictModel):
 
     def _check_variant(self, variant: str, metrics: tuple[str, ...]) -> None:
         """Raise the problem of a variant's name or metrics, if there is one."""
-        if variant == BASELINE:
-            raise problem_at(
-                "this name is taken by the runs without software metrics: choose another", "variants", variant
-            )
+        if variant in (BASELINE, NULL_CONTROL):
+            what = "runs without software metrics" if variant == BASELINE else "runs of the null control"
+            raise problem_at(f"this name is taken by the {what}: choose another", "variants", variant)
         if not metrics:
             raise problem_at("collects nothing: name at least one software metric", "variants", variant)
         if self.cumulative and re.fullmatch(r"order\d+-\d+", variant):
@@ -302,6 +325,22 @@ class Campaign(StrictModel):
                 raise problem_at(f"no software metric '{metric}'{hint}", *where)
             if metric in metrics[:index]:
                 raise problem_at(f"'{metric}' is given twice", *where)
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs of a baseline and a run of each variant that share their noise; 0: runs are independent."""
+        count = min(self.baselines, self.replicates)
+        return count if self.paired and count >= FEWEST_PAIRS else 0
+
+    @property
+    def alpha_of_a_look(self) -> float:
+        """Level of the tests of one look."""
+        return self.alpha / self.looks
+
+    @property
+    def has_controls(self) -> bool:
+        """Whether there is a null control; without variants there is nothing to control."""
+        return self.controls and bool(self.variant_sets())
 
     def variant_sets(self) -> dict[str, tuple[str, ...]]:
         """The variants, given and cumulative; without any, one variant with all software metrics."""

@@ -1,4 +1,4 @@
-"""Turns a campaign into its runs: builds programs, draws seeds, and puts the runs in random order.
+"""Turns a campaign into its runs: builds programs, draws seeds, and interleaves the runs.
 
 `measure.campaign.executor` makes the runs, `measure.campaign.plan_file` keeps a plan beside its results.
 """
@@ -9,17 +9,20 @@ import functools
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
-from measure.campaign.builds import BuildFacts, Builds, catalogue_entry
-from measure.campaign.campaign_file import Campaign, Program
-from measure.campaign.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
+from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
+from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
+from measure.campaign.looks import History, first_look
+from measure.campaign.run_types import BASELINE, NULL_CONTROL, CounterPlace, RunNoise, RunSpec
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
 
@@ -29,7 +32,8 @@ class Plan:
     """All runs of a campaign in the order of their execution, and the program of each variant.
 
     ``keys``: `content_keys` of the specs; ``builds``: by variant, one per code layout in use; ``campaign_file``: path
-    of the campaign file, empty if unknown.
+    of the campaign file, empty if unknown; ``history``: its design and the looks at its results, None for plans of
+    earlier versions.
     """
 
     campaign: Campaign
@@ -39,6 +43,7 @@ class Plan:
     keys: tuple[str, ...]
     builds: dict[str, tuple[BuildFacts, ...]]
     campaign_file: str = ""
+    history: History | None = None
 
 
 def content_keys(specs: Iterable[RunSpec]) -> tuple[str, ...]:
@@ -102,15 +107,16 @@ def make_plan(
         raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
     stdin, arguments, files = program_input(campaign.program)
     numbered = [(BASELINE, n) for n in range(campaign.baselines)]
-    numbered += [(v, n) for v in campaign.variant_sets() for n in range(campaign.replicates)]
-    layouts = [_layout(campaign, variant, replicate) for variant, replicate in numbered]
+    variants = [*campaign.variant_sets(), *([NULL_CONTROL] if campaign.has_controls else [])]
+    numbered += [(variant, n) for variant in variants for n in range(campaign.replicates)]
     builds = Builds(campaign, document, config.clock_hz, notify, begin)
-    builds.make([(variant, layout) for (variant, _), layout in zip(numbered, layouts, strict=True)])
+    drawn = _layouts(campaign, numbered, builds)
+    builds.make([(variant, layout.number) for (variant, _), layout in zip(numbered, drawn, strict=True)])
     specs = []
     interval, unit = campaign.sampling.interval
-    for (variant, replicate), layout in zip(numbered, layouts, strict=True):
-        entropy = _entropy(campaign.seed, variant, replicate)
-        build = builds[variant, layout]
+    for (variant, replicate), layout in zip(numbered, drawn, strict=True):
+        entropy = _entropy(campaign, variant, replicate)
+        build = builds[variant, layout.number]
         specs.append(
             RunSpec(
                 variant=variant,
@@ -133,23 +139,64 @@ def make_plan(
                 noise=RunNoise(**campaign.noise.model_dump()),
                 limit_instructions=campaign.limits.instructions,
                 target=target,
+                layout_seed=layout.seed,
             )
         )
-    order = np.random.default_rng(campaign.seed).permutation(len(specs))
-    shuffled = tuple(specs[n] for n in order)
-    keys = content_keys(shuffled)
-    return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve()))
+    ordered = interleaved(specs, campaign.seed)
+    keys = content_keys(ordered)
+    facts = builds.facts()
+    history = first_look(campaign, machine_text, keys, facts)
+    path = str(document.path.resolve())
+    return Plan(campaign, machine_text, config.clock_hz, ordered, keys, facts, path, history)
 
 
-def _entropy(seed: int, variant: str, replicate: int) -> list[int]:
-    """Seed of a run's random numbers; independent of other runs, so that adding runs changes no other run."""
-    return [seed, replicate] if variant == BASELINE else [seed, replicate, zlib.crc32(variant.encode())]
+def interleaved(specs: Sequence[RunSpec], seed: int) -> tuple[RunSpec, ...]:
+    """``specs`` in the order of their execution: blocks with an equal share of each variant, random inside a block.
+
+    There is a block for each run of the variant with the fewest. What drifts while runs are made then hits all
+    variants alike, and when the work stops early, every variant has about as many runs as the others.
+    """
+    counts = Counter(spec.variant for spec in specs)
+    blocks = min(counts.values(), default=1)
+    rank: Counter[str] = Counter()
+    places = []
+    for spec in sorted(specs, key=lambda spec: spec.replicate):
+        places.append((rank[spec.variant] * blocks // counts[spec.variant], spec))
+        rank[spec.variant] += 1
+    within = np.random.default_rng([seed, 4]).permutation(len(places)).tolist()
+    order = sorted(range(len(places)), key=lambda n: (places[n][0], within[n]))
+    return tuple(places[n][1] for n in order)
 
 
-def _layout(campaign: Campaign, variant: str, replicate: int) -> int:
-    """Index of the code layout of a run."""
-    rng = np.random.default_rng([*_entropy(campaign.seed, variant, replicate), 1])
-    return int(rng.integers(campaign.noise.code_layouts))
+def _entropy(campaign: Campaign, variant: str, replicate: int) -> list[int]:
+    """Seed of a run's random numbers; independent of other runs, so that adding runs changes no other run.
+
+    In a paired campaign it is the same for all runs of a replicate.
+    """
+    if campaign.pairs or variant == BASELINE:
+        return [campaign.seed, replicate]
+    return [campaign.seed, replicate, zlib.crc32(variant.encode())]
+
+
+class _Layout(NamedTuple):
+    """A code layout: number of the build, and ``seed`` of the order in which the run links it (None: as built)."""
+
+    number: int
+    seed: int | None
+
+
+def _layouts(campaign: Campaign, runs: Sequence[tuple[str, int]], builds: Builds) -> list[_Layout]:
+    """The code layout of each of ``runs``, pairs of variant and replicate."""
+    each_run = campaign.noise.code_layouts == EACH_RUN
+    relinked = each_run and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
+    found = []
+    for variant, replicate in runs:
+        rng = np.random.default_rng([*_entropy(campaign, variant, replicate), 1])
+        if relinked:
+            found.append(_Layout(0, int(rng.integers(1 << 31))))
+        else:
+            found.append(_Layout(int(rng.integers(shifted_layouts(campaign))), None))
+    return found
 
 
 def program_input(program: Program) -> tuple[str | None, tuple[str, ...], dict[str, Path]]:

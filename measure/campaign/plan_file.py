@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_file import Campaign
+from measure.campaign.looks import History
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import RunSpec
 from measure.campaign.store import write_text_atomically
@@ -18,6 +19,9 @@ from measure.errors import CampaignError
 FILE_NAME = "plan.json"
 _FORMATS = ("perturbation-plan-1", "perturbation-plan-2")  # of version 1 the reader of specs knows a key
 
+_EARLIER = {"paired": False, "controls": False}
+"""Values of keys that earlier plans do not have: what campaigns did before there was the key."""
+
 
 def save_plan(plan: Plan, directory: Path) -> None:
     """Write ``directory``/plan.json. Raises `StoreError` when the disk is full."""
@@ -25,6 +29,7 @@ def save_plan(plan: Plan, directory: Path) -> None:
         {
             "format": _FORMATS[-1],
             "campaign_file": plan.campaign_file,
+            "history": None if plan.history is None else asdict(plan.history),
             "campaign": plan.campaign.model_dump(mode="json"),
             "machine_text": plan.machine_text,
             "clock_hz": plan.clock_hz,
@@ -52,7 +57,7 @@ def load_plan(directory: Path) -> Plan:
         if saved["format"] not in _FORMATS:
             raise CampaignError(f"{path}: got format {saved['format']!r}, expected one of {', '.join(_FORMATS)}")
         return Plan(
-            Campaign.model_validate(saved["campaign"]),
+            Campaign.model_validate(_EARLIER | saved["campaign"]),
             saved["machine_text"],
             saved["clock_hz"],
             tuple(RunSpec.from_json(run["spec"]) for run in saved["runs"]),
@@ -64,6 +69,7 @@ def load_plan(directory: Path) -> Plan:
                 for variant, layouts in saved["builds"].items()
             },
             saved.get("campaign_file", ""),
+            History.from_json(saved["history"]) if saved.get("history") else None,
         )
     except (ValueError, KeyError, TypeError, ValidationError) as error:
         raise CampaignError(

@@ -16,6 +16,7 @@ from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
+from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
@@ -93,7 +94,7 @@ def make_campaign(
     check_results_place(directory)
     with Workers(workers) as makers:
         first_use = Preparation(makers, target, campaign.machine)
-        plan = _plan(campaign, document, console, target, first_use.begin)
+        plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:
             truth = None
             if plan.campaign.ground_truth:
@@ -101,6 +102,7 @@ def make_campaign(
                 plan = truth.plan
             result = CampaignResult(plan, truth)
             save_plan(plan, directory)
+            console.print(describe_plan(plan, store), style="dim", highlight=False)
             outcome = execute_plan(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
@@ -117,7 +119,7 @@ def read_campaign(results: Path, out: Path | None, console: Console) -> Finished
     directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
-    plan = _plan(campaign, document, console)
+    plan = continue_history(_plan(campaign, document, console), directory)
     result = _with_truth(plan, directory)
     return _finish(result, _stored(result, directory), directory, console)
 

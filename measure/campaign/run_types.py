@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BASELINE = "baseline"  # in place of a variant: runs without software metrics
+NULL_CONTROL = "null control"  # in place of a variant: runs with counters in code that never runs
 PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
 SCHEMA_VERSION = 1
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
@@ -45,7 +46,7 @@ class RunNoise:
     one burst brings in.
     """
 
-    code_layouts: int = 1
+    code_layouts: int | Literal["each run"] = 1
     stack_offset: bool = False
     heap_offset: bool = False
     environment_size: bool = False
@@ -62,6 +63,7 @@ class RunSpec:
 
     ``variant``: the variant or `BASELINE`; ``binary`` and ``build_key``: the program as built for the variant;
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
+    ``layout_seed``: order of functions and data in which ``binary`` is linked for this run; None: as it was built;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
     """
@@ -87,6 +89,7 @@ class RunSpec:
     cycleclose: tuple[tuple[str, Any], ...] = ()
     probes: tuple[ProbePlaces, ...] = ()
     extra_columns: tuple[str, ...] = ()
+    layout_seed: int | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -115,6 +118,8 @@ class RunSpec:
         for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
             if not fields[key]:
                 del fields[key]
+        if self.layout_seed is None:
+            del fields["layout_seed"]
         return fields
 
     @property

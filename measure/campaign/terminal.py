@@ -22,6 +22,8 @@ def print_result(console: Console, data: ReportData) -> None:
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
     console.print(_verdicts(data))
+    if data.controls:
+        console.print(escape(f"Controls: {data.controls}"), highlight=False)
     for variant in data.variants:
         pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
         if pairs:

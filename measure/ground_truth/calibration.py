@@ -91,7 +91,7 @@ def calibrate(
             pass  # damaged: calibrate again
     notify("Looking for events that are the same in all builds")
     specs = _different([plain, counting, *others])
-    images = [load_image(Path(spec.binary)) for spec in specs]
+    images = [load_image(program_of(spec)) for spec in specs]
     further = {Path(binary) for binary in binaries} - {Path(spec.binary) for spec in specs}
     names = shared([*images, *(load_image(binary) for binary in sorted(further))])
     counts = []
@@ -180,7 +180,7 @@ def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:
 
 def _observe(spec: RunSpec, reference_events: Sequence[str], common: Sequence[str], step: int) -> _Observed:
     """Run ``spec`` and observe it every ``step`` instructions; ``common``: kinds that are counted one by one, too."""
-    image = load_image(Path(spec.binary))
+    image = load_image(program_of(spec))
     kinds = [kind_of(image, reference_events), *(kind_of(image, [name]) for name in common)]
     counter = EventCounter(kinds)
     places = []
@@ -214,7 +214,7 @@ def _out_of_order(first: _Observed, second: _Observed) -> float:
 
 
 def _different(specs: Sequence[RunSpec]) -> list[RunSpec]:
-    return list({spec.binary: spec for spec in specs}.values())
+    return list({(spec.binary, spec.layout_seed): spec for spec in specs}.values())
 
 
 def _key(specs: Sequence[RunSpec], binaries: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_file import EACH_RUN, Campaign
 from measure.campaign.plan import Plan, content_keys, make_plan
 from measure.campaign.run_types import BASELINE, RunSpec
 from measure.campaign.store import write_text_atomically
@@ -77,8 +77,10 @@ def prepare(
     if not campaign.variant_sets():
         raise CampaignError(f"{document.path}: ground truth needs software metrics, got none")
     calibrated = make_plan(_everything(campaign), document, notify, target)
-    plain = next(spec for spec in calibrated.specs if spec.variant == BASELINE)
-    counting = next(spec for spec in calibrated.specs if spec.variant == EVERYTHING)
+    # As built: only that program has debug information, and its probes are found again in every layout by symbols.
+    as_built = [replace(spec, layout_seed=None) for spec in calibrated.specs]
+    plain = next(spec for spec in as_built if spec.variant == BASELINE)
+    counting = next(spec for spec in as_built if spec.variant == EVERYTHING)
     other, why_not = other_mode(campaign)
     others = make_plan(other, document, notify, target) if other is not None else None
     variants = list({spec.variant: spec for spec in reversed(plan.specs)}.values())[: MOST_VARIANTS + 1]
@@ -145,11 +147,13 @@ def _save(prepared: Prepared, directory: Path) -> None:
 
 def _everything(campaign: Campaign) -> Campaign:
     """A campaign of one plain run and one that counts all software metrics, both in the first code layout."""
+    one_layout = campaign.noise.model_copy(update={"code_layouts": 1})
     changes: dict[str, Any] = {
         "variants": {EVERYTHING: tuple(campaign.software_metrics)},
         "cumulative": None,
+        "controls": False,
         "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
-        "noise": campaign.noise.model_copy(update={"code_layouts": 1}),
+        "noise": campaign.noise if campaign.noise.code_layouts == EACH_RUN else one_layout,
         "baselines": 1,
         "replicates": 1,
     }

@@ -16,6 +16,7 @@ from measure.campaign.run_types import BASELINE, AddressRange, ProbePlaces, RunS
 from measure.ground_truth.calibration import Calibration, count_events
 from measure.ground_truth.reference_events import Kind, kind_of
 from measure.merging.program_progress import PROGRESS
+from measure.targets.emulated import program_of
 
 _SymbolicProbe = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]
 """A probe by symbols: instructions as (symbol, offset), ranges as (symbol, offset, length); fits every code layout."""
@@ -145,7 +146,7 @@ def _symbolic_probe(image: ElfImage, pcs: Sequence[int], ranges: Sequence[tuple[
 
 
 class Probing:
-    """Adds probes to run specifications; each program is loaded once."""
+    """Adds probes to run specifications; each program is loaded once in each layout."""
 
     def __init__(self, calibration: Calibration, metric_probes: MetricProbes) -> None:
         self._calibration, self._metrics = calibration, metric_probes
@@ -156,9 +157,11 @@ class Probing:
 
         A baseline gets the probes of all metrics, an instrumented run those of the metrics that it counts.
         """
-        if spec.binary not in self._images:
-            self._images[spec.binary] = load_image(Path(spec.binary))
-        image = self._images[spec.binary]
+        if spec.layout_seed is not None:
+            image = load_image(program_of(spec))
+        else:
+            image = self._images.get(spec.binary) or load_image(Path(spec.binary))
+            self._images[spec.binary] = image
         plain = spec.variant == BASELINE
         wanted = self._metrics.exact if plain else [counter.metric for counter in spec.counters]
         kinds = {PROGRESS: kind_of(image, self._calibration.reference_events)}

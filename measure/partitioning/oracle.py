@@ -173,7 +173,13 @@ class CampaignOracle:
 
     def _plan(self, variants: Mapping[str, tuple[str, ...]], replicates: int) -> list[tuple[RunSpec, str]]:
         """The runs of baselines and ``variants`` with their keys."""
-        changes: dict[str, Any] = {"variants": dict(variants), "cumulative": None, "replicates": replicates}
+        changes: dict[str, Any] = {
+            "variants": dict(variants),
+            "cumulative": None,
+            "replicates": replicates,
+            "controls": False,
+            "paired": False,  # groups are tested one look after another against the same baselines
+        }
         if not variants:  # without variants a plan would have one with all software metrics
             changes["software_metrics"] = {}
         campaign = self._campaign.model_copy(update=changes)

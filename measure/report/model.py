@@ -210,7 +210,8 @@ class GroundTruth:
 class ReportData:
     """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
 
-    ``metric_findings``: findings on metrics that tell little, to be read before any verdict.
+    ``metric_findings``: findings on metrics that tell little, to be read before any verdict; ``controls``: the results
+    of the campaign's controls in a sentence, empty without any.
     """
 
     title: str
@@ -224,3 +225,4 @@ class ReportData:
     interval: str
     metric_findings: tuple[MetricFinding, ...] = ()
     ground_truth: GroundTruth | None = None
+    controls: str = ""

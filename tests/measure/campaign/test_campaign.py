@@ -48,7 +48,7 @@ def test_good_campaign(folder: Path) -> None:
     assert campaign.sampling.interval == (40_000, "cycles")
     assert campaign.program.source == folder / "demo.c"
     assert campaign.machine == folder / "machine.yaml"
-    assert campaign.baselines == 20
+    assert campaign.baselines == campaign.replicates == campaign.pairs == 10
     assert campaign.variant_sets() == {"light": ("nodes",)}
 
 

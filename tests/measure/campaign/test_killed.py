@@ -97,11 +97,11 @@ def test_a_campaign_killed_at_random(folder: Path) -> None:
     assert start(folder, "run", "out").wait() == 0
     after = finished(folder / "out")
     assert before <= after
-    assert len(after) == 25
+    assert len(after) == 40
     with sqlite3.connect(folder / "out" / "ledger.sqlite") as ledger:
         states = dict(ledger.execute("select key, state from runs"))
     assert states == dict.fromkeys(after, "done")
-    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["done"] == 25
+    assert json.loads((folder / "out" / "summary.json").read_text())["runs"]["done"] == 40
 
 
 @pytest.mark.slow

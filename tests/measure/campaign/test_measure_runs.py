@@ -44,6 +44,7 @@ software_metrics:
 variants: {{light: [rounds], heavy: [rounds, perturbing]}}
 baselines: {baselines}
 replicates: {replicates}
+controls: false
 """
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_file import (
+    EACH_RUN,
     Campaign,
     Cumulative,
     Limits,
@@ -26,6 +27,7 @@ from measure.campaign.campaign_file import (
     Sampling,
     load_campaign,
 )
+from measure.campaign.looks import first_look
 from measure.campaign.plan import Plan
 from measure.campaign.plan_file import load_plan, save_plan
 from measure.campaign.run_types import BASELINE, AddressRange, CounterPlace, ProbePlaces, RunNoise, RunSpec
@@ -73,7 +75,8 @@ SAMPLING = st.one_of(
     wholly({"mode": st.just("signal")}, every=st.sampled_from(["40k cycles", "1G cycles"])),
 )
 NOISE = some(
-    code_layouts=st.integers(1, 64), interrupts=st.one_of(st.just(0), counts), interrupt_lines=st.integers(1, 99),
+    code_layouts=st.one_of(st.just(EACH_RUN), st.integers(1, 64)),
+    interrupts=st.one_of(st.just(0), counts), interrupt_lines=st.integers(1, 99),
     **{
         name: st.booleans()
         for name in (
@@ -105,6 +108,9 @@ def campaigns(draw: st.DrawFn) -> dict[str, Any]:
             volatile=st.booleans(),
             baselines=st.integers(2, 1000),
             replicates=st.integers(1, 1000),
+            paired=st.booleans(),
+            controls=st.booleans(),
+            looks=st.integers(1, 20),
             seed=st.integers(0, 10**30),
             noise=NOISE,
             limits=some(instructions=counts),
@@ -131,7 +137,9 @@ def plan_of(campaign: Campaign) -> Plan:
         for number, (group, metrics) in enumerate(sets.items())
     )  # fmt: skip
     builds: dict[str, tuple[BuildFacts, ...]] = {group: (BuildFacts("key", 100, ("missed",)),) for group in sets}
-    return Plan(campaign, "name: m\n", 10**9, specs, tuple(spec.variant for spec in specs), builds)
+    keys = tuple(spec.variant for spec in specs)
+    history = first_look(campaign, "name: m\n", keys, builds)
+    return Plan(campaign, "name: m\n", 10**9, specs, keys, builds, "c.yaml", history)
 
 
 def load(folder: Path, data: dict[str, Any]) -> Campaign:
@@ -217,8 +225,14 @@ def test_a_plan_of_the_first_format_is_read(tmp_path: Path) -> None:
     for run in saved["runs"]:
         run["spec"] = {"group" if name == "variant" else name: value for name, value in run["spec"].items()}
         assert "group" in run["spec"]
+    for later in ("paired", "controls", "looks"):
+        del saved["campaign"][later]
+    del saved["history"]
+    saved["campaign"]["noise"]["code_layouts"] = 5
     (tmp_path / "plan.json").write_text(json.dumps(saved))
-    assert load_plan(tmp_path) == plan
+    before = load_plan(tmp_path)
+    assert (before.specs, before.keys, before.builds, before.history) == (plan.specs, plan.keys, plan.builds, None)
+    assert (before.campaign.pairs, before.campaign.has_controls, before.campaign.alpha_of_a_look) == (0, False, 0.05)
     (tmp_path / "plan.json").write_text(json.dumps(saved | {"format": "perturbation-plan-3"}))
     with pytest.raises(CampaignError, match="got format 'perturbation-plan-3', expected one of perturbation-plan-1, "):
         load_plan(tmp_path)

@@ -94,7 +94,7 @@ def test_from_makefile_to_report(folder: Path, mode: str) -> None:
     result = run(folder)
     assert result.exit_code == 0, result.output
     summary = json.loads((folder / "out/summary.json").read_text())
-    assert summary["runs"] == {"done": 5, "reused": 0, "failed": 0}
+    assert summary["runs"] == {"done": 7, "reused": 0, "failed": 0}
     assert sorted(path.name for path in (folder / "demo").iterdir()) == ["Makefile", "main.c", "work.c"]
     if mode == "signal":
         return
@@ -105,7 +105,7 @@ def test_from_makefile_to_report(folder: Path, mode: str) -> None:
     counts = count_events(*load_campaign(folder / "c.yaml")).metrics
     assert [(one.metric, one.events, one.places) for one in counts] == [("rounds", 30, {"work.c:3": 1})]
     again = run(folder)
-    assert json.loads((folder / "out/summary.json").read_text())["runs"]["reused"] == 5
+    assert json.loads((folder / "out/summary.json").read_text())["runs"]["reused"] == 7
     assert "Building" not in again.output
     source = folder / "demo/work.c"
     source.write_text(source.read_text().replace("4096] += i", "4096] -= i"))

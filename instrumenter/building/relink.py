@@ -1,0 +1,181 @@
+"""Links a built program anew with its functions and data in a random order: a code layout for every run.
+
+A build for this has each function and each variable in a section of its own (`SECTION_FLAGS`), its objects beside the
+program, and the linker's command in `COMMAND_NAME`. `relinked` runs that command in some ten milliseconds and keeps
+nothing, so that a campaign of a thousand layouts needs no disk. zig's compiler driver passes the linker's options of
+order not on, hence the linker itself is called.
+
+The order is that of a keyed hash of the symbols' names: two programs linked by the same seed have the functions that
+they share in the same order. Padding (`PADDING_SOURCE`) takes part: gaps of 2 bytes to 2 KiB, which move what follows.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from instrumenter.building.toolchain import TIMEOUT_SECONDS, Toolchain
+from instrumenter.errors import SourceError, ToolchainError
+
+SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
+COMMAND_NAME = "link.json"
+OBJECTS = "objects"
+PADDING = "__measure_padding"  # prefix of the symbols that only move other code and data
+_LARGEST_GAP_BITS = 11
+_ORDERED = ("STT_FUNC", "STT_OBJECT", "STT_TLS")
+
+
+def _padding(section: str, kind: str, letter: str, bits: range) -> str:
+    return "".join(
+        f'.section {section}.{PADDING}_{letter}{bit},"{kind}\n{PADDING}_{letter}{bit}:\n.skip {1 << bit}\n'
+        for bit in bits
+    )
+
+
+PADDING_SOURCE = (
+    _padding(".text", 'axR",@progbits', "text", range(1, _LARGEST_GAP_BITS + 1))
+    + _padding(".data", 'awR",@progbits', "data", range(3, _LARGEST_GAP_BITS + 1))
+    + _padding(".bss", 'awR",@nobits', "bss", range(3, _LARGEST_GAP_BITS + 1))
+)
+"""Assembler of the gaps; "R" keeps them from being collected as unused."""
+
+
+def wanted_symbols(objects: Sequence[Path]) -> list[str]:
+    """Linker flags that keep the global functions and variables of ``objects`` in the program.
+
+    In sections of their own, those that nothing uses would be left out, unlike in the program's own build.
+    """
+    names = sorted({name for each in objects for name in _symbols(each, "STB_GLOBAL")})
+    return [f"-Wl,-u,{name}" for name in names]
+
+
+def keep_link(folder: Path, words: Sequence[str]) -> bool:
+    """Keep the linker's arguments ``words``, which made ``folder``/program, for `relinked`; False if it is impossible.
+
+    Inputs other than the compiler's own libraries are copied into ``folder``. A command cannot be repeated when a name
+    in it is not that of a file (names with spaces are cut), or when the copy fails to link.
+    """
+    if not words:
+        return False
+    objects = folder / OBJECTS
+    objects.mkdir(exist_ok=True)
+    cached = str(Toolchain().cache)
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "-o":
+            next(rest, None)
+            continue
+        path = Path(word)
+        if word.startswith("-") or not path.is_absolute():
+            kept.append(word)
+        elif not path.is_file():
+            return False
+        elif word.startswith(cached):
+            kept.append(word)
+        else:
+            copy = objects / f"{len(kept)}_{path.name}"
+            (shutil.move if path.parent == folder else shutil.copy2)(path, copy)
+            kept.append(f"{OBJECTS}/{copy.name}")
+    command = {"words": kept, "symbols": _symbols(folder / "program")}
+    (folder / COMMAND_NAME).write_text(json.dumps(command), "utf-8")
+    try:
+        relinked(folder / "program", 0)
+    except SourceError:
+        (folder / COMMAND_NAME).unlink()
+        shutil.rmtree(objects)
+        return False
+    return True
+
+
+def can_relink(program: Path) -> bool:
+    """Whether ``program`` can be linked anew: its command and all of the command's inputs are there."""
+    try:
+        words, _ = _command(program)
+    except SourceError:
+        return False
+    inputs = [word for word in words if os.sep in word and not word.startswith("-")]
+    return all((program.parent / word).is_file() for word in inputs)
+
+
+def relinked(program: Path, seed: int) -> bytes:
+    """``program``, a build kept with `keep_link`, linked with its functions and data in the order of ``seed``.
+
+    Its debug information is left out. Raises `SourceError` when the linker or an input is missing or fails.
+    """
+    words, symbols = _command(program)
+    with tempfile.TemporaryDirectory(prefix="perturbation-link-") as name:
+        order, output = Path(name) / "order", Path(name) / "program"
+        order.write_bytes(_lines(symbol_order(symbols, seed)))
+        options = [f"--symbol-ordering-file={order}", "--no-warn-symbol-ordering", "--strip-debug", "-o", str(output)]
+        try:
+            done = subprocess.run(
+                [_compiler(), "ld.lld", *words, *options],
+                cwd=program.parent, capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return output.read_bytes()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SourceError(f"{program} cannot be linked anew: {error}") from None
+    message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+    raise SourceError(f"{program} cannot be linked anew: {message}; `measure run` builds it again")
+
+
+def symbol_order(symbols: Sequence[str], seed: int) -> list[str]:
+    """``symbols`` in the order of their hashes with ``seed``: the symbols of a part have their order in the whole."""
+    key = str(seed).encode()
+    return sorted(symbols, key=lambda symbol: hashlib.blake2b(_encoded(symbol), key=key, digest_size=16).digest())
+
+
+def _encoded(symbol: str) -> bytes:
+    return symbol.encode("utf-8", "surrogateescape")
+
+
+def _lines(symbols: Sequence[str]) -> bytes:
+    return b"".join(_encoded(symbol) + b"\n" for symbol in symbols)
+
+
+def _command(program: Path) -> tuple[list[str], list[str]]:
+    """The linker's arguments and the program's symbols, as `keep_link` left them. Raises `SourceError`."""
+    path = program.parent / COMMAND_NAME
+    try:
+        command = json.loads(path.read_text("utf-8"))
+        return command["words"], command["symbols"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SourceError(f"{path}: the linker's command cannot be read: {error}") from None
+
+
+def _symbols(elf_path: Path, binding: str | None = None) -> list[str]:
+    """Names of the functions, variables and gaps that a program or object defines, or of those of one ``binding``."""
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    with elf_path.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+        names = {
+            symbol.name
+            for symbol in symbols
+            if (symbol["st_info"]["type"] in _ORDERED or symbol.name.startswith(PADDING))
+            and symbol["st_shndx"] != "SHN_UNDEF"
+            and binding in (None, symbol["st_info"]["bind"])
+        }
+    return sorted(name for name in names if "\n" not in name)
+
+
+@functools.cache
+def _compiler() -> str:
+    """The compiler's executable; started by Python it would take three times as long as the link itself."""
+    from importlib.util import find_spec
+
+    found = find_spec("ziglang")
+    if found is None or found.origin is None:
+        raise ToolchainError("the cross-compiler is not installed: pip install ziglang")
+    return str(Path(found.origin).parent / "zig")

@@ -1,0 +1,159 @@
+"""Controls of a campaign: a variant that must not be perturbed, and a known change that must be found.
+
+The *null control* has counters in code that never runs: it is built, linked, run and judged as a variant, so a verdict
+of *perturbed* is a false alarm of the whole chain. The *positive control* takes the null control's traces and changes
+the correlation of one pair of hardware metrics by a known amount, twice delta: if the test does not find it, the
+campaign has too few runs or too noisy ones, and its verdicts other than *perturbed* say little. It makes no runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.campaign.comparison import Comparison
+from measure.campaign.run_types import Run
+from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.wording import p_text
+from measure.stats.correlation import fisher_z, spearman
+
+INJECTED_DELTAS = 2.0
+"""Injected change of z, in multiples of delta."""
+_HIGHEST_Z = math.atanh(0.99)
+_STEPS = 12
+
+
+@dataclass(frozen=True)
+class Injection:
+    """A known change: ``fraction`` of the records of metric ``a`` are shuffled, or sorted by ``b`` if ``coupled``.
+
+    ``injected``: mean change of z of the pair ``a``, ``b`` in the traces that it was made in.
+    """
+
+    a: str
+    b: str
+    coupled: bool
+    fraction: float
+    injected: float
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The metrics."""
+        return self.a, self.b
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Result of the controls. ``null``: within runs, and across them unless alignment is off; ``injection``: None when
+    no pair of metrics can be changed; ``found``: whether the test found it, with ``p`` over all pairs."""
+
+    null: tuple[Perturbation, ...]
+    injection: Injection | None
+    found: bool
+    p: float
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Sentences on controls that failed, to be read before any verdict."""
+        sentences = []
+        if any(one.verdict == "perturbed" for one in self.null):
+            sentences.append(
+                "The null control is perturbed: counters in code that never runs changed a relation of metrics, so "
+                "this campaign's verdicts of perturbed may be false alarms; more runs, or another seed, show whether "
+                "it stays."
+            )
+        if self.injection is None:
+            sentences.append("There is no positive control: no pair of metrics varies enough to change it.")
+        elif not self.found:
+            sentences.append(
+                f"The positive control was not found: {self._injected} was not significant over all pairs. This "
+                "campaign can overlook changes of that size; more baselines and replicates are needed."
+            )
+        return tuple(sentences)
+
+    @property
+    def text(self) -> str:
+        """Both results in a sentence."""
+        null = ", ".join(f"{one.kind} {one.verdict}" for one in self.null)
+        if self.injection is None:
+            return f"null control: {null}; no positive control"
+        found = "found" if self.found else "not found"
+        return f"null control: {null}; positive control: {self._injected} {found} ({p_text(self.p)})"
+
+    @property
+    def _injected(self) -> str:
+        assert self.injection is not None
+        return f"a change of z of {self.injection.injected:+.2f} injected into {self.injection.a} - {self.injection.b}"
+
+
+def choose_injection(
+    tables: Sequence[NDArray[np.float64]], metrics: Sequence[str], delta: float, seed: int
+) -> Injection | None:
+    """The change to inject into ``tables``, one ``(n, m)`` a run: of a pair as far from rho = 0 as leaves room.
+
+    A pair with |z| above the change is weakened; if there is none, the pair with the largest |z| is strengthened.
+    None when no pair is defined in all runs.
+    """
+    wanted = INJECTED_DELTAS * delta
+    first, second = np.triu_indices(len(metrics), 1)
+    z = np.array([fisher_z(spearman(table, metrics).rho[first, second]) for table in tables]).mean(axis=0)
+    usable = np.isfinite(z) & (np.abs(z) < _HIGHEST_Z)
+    if not usable.any():
+        return None
+    strength = np.where(usable, np.abs(z), -1.0)
+    pair = int(strength.argmax())
+    coupled = bool(strength[pair] <= wanted * 1.25)
+    a, b = int(first[pair]), int(second[pair])
+    low, high, change = 0.0, 1.0, 0.0
+    for _ in range(_STEPS):  # bisection: the change grows with the fraction
+        fraction = (low + high) / 2
+        trial = Injection(metrics[a], metrics[b], coupled, fraction, 0.0)
+        changed = inject(tables, metrics, trial, seed)
+        after = [fisher_z(np.array([spearman(table[:, [a, b]], trial.pair).rho[0, 1]])) for table in changed]
+        change = float(np.mean(after) - z[pair])
+        low, high = (low, fraction) if abs(change) > wanted else (fraction, high)
+    return Injection(metrics[a], metrics[b], coupled, fraction, change)
+
+
+def inject(
+    tables: Sequence[NDArray[np.float64]], metrics: Sequence[str], injection: Injection, seed: int
+) -> list[NDArray[np.float64]]:
+    """Copies of ``tables`` with the change; each metric keeps its values, in another order."""
+    a, b = (list(metrics).index(name) for name in injection.pair)
+    found = []
+    for number, table in enumerate(tables):
+        rng = np.random.default_rng([seed, 8, number])
+        chosen = rng.permutation(len(table))[: round(injection.fraction * len(table))]
+        changed = table.copy()
+        if injection.coupled:
+            changed[chosen[np.argsort(table[chosen, b], kind="stable")], a] = np.sort(table[chosen, a])
+        else:
+            changed[chosen, a] = rng.permutation(table[chosen, a])
+        found.append(changed)
+    return found
+
+
+def judge_controls(comparison: Comparison, runs: Sequence[Run]) -> Controls:
+    """The controls of a campaign from the ``runs`` of its null control."""
+    campaign = comparison.campaign
+    null = [comparison.inner(runs)]
+    if campaign.outer:
+        null.append(comparison.outer(runs, held_out=True))
+    tables = comparison.tables(runs)
+    injection = choose_injection(tables, campaign.hardware_metrics, campaign.delta, campaign.seed)
+    if injection is None:
+        return Controls(tuple(null), None, False, math.nan)
+    changed = inject(tables, campaign.hardware_metrics, injection, campaign.seed)
+    return Controls(tuple(null), injection, *is_found(injection, comparison.inner(runs, changed)))
+
+
+def is_found(injection: Injection, perturbation: Perturbation) -> tuple[bool, float]:
+    """Whether the injected pair's change is significant over all pairs, and its p."""
+    for pair in perturbation.pairs:
+        if {pair.a, pair.b} == set(injection.pair):
+            return bool(pair.p_adjusted <= perturbation.alpha), float(pair.p_adjusted)
+    return False, math.nan

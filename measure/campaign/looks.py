@@ -1,0 +1,127 @@
+"""The design of a campaign, hashed before its first run, and the looks at its results.
+
+A design is everything that decides which runs are made and how they are judged. Its hash is in plan.json before the
+first run is made, and in the report. A campaign whose file asks for more baselines or replicates than before, and
+changes nothing else, is *extended*: its runs are kept, new ones are added, and the result is looked at again. Each of
+``looks`` planned looks is judged at alpha / looks (Bonferroni over looks; the boundary of Pocock 1977, "Group
+sequential methods in the design and analysis of clinical trials", Biometrika 64, is a little less strict, as it counts
+on how alike the looks are). So the chance of any false alarm in all of them stays at most alpha.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from measure.campaign.campaign_file import Campaign
+
+_DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "seed", "looks", "controls")
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a campaign's results: the hash of its design, and the runs that it has."""
+
+    design: str
+    baselines: int
+    replicates: int
+
+
+@dataclass(frozen=True)
+class History:
+    """The looks at the results in a directory, the present one last. ``kind``: hash of what all looks share;
+    ``replaced``: number of other designs whose results were in the directory before."""
+
+    kind: str
+    looks: tuple[Look, ...]
+    replaced: int = 0
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> History:
+        """The history that `dataclasses.asdict` turned into plain JSON types. Raises `KeyError` and `TypeError`."""
+        return cls(saved["kind"], tuple(Look(**look) for look in saved["looks"]), saved["replaced"])
+
+    @property
+    def design(self) -> str:
+        """Hash of the present design."""
+        return self.looks[-1].design
+
+    def text(self, campaign: Campaign) -> str:
+        """The design, the looks and their levels in a line."""
+        counts = ", then ".join(f"{look.baselines} + {look.replicates}" for look in self.looks)
+        planned = f"look {len(self.looks)} of {campaign.looks} planned"
+        text = f"{self.design[:12]}, {planned} ({counts} runs), each at alpha {campaign.alpha_of_a_look:g}"
+        return text + (f"; {self.replaced} other designs were run in this directory before" if self.replaced else "")
+
+    def warnings(self, campaign: Campaign) -> tuple[str, ...]:
+        """Sentences on looks that were not planned."""
+        if len(self.looks) <= campaign.looks:
+            return ()
+        chance = min(1.0, len(self.looks) * campaign.alpha_of_a_look)
+        return (
+            f"This is look {len(self.looks)} at a campaign that planned {campaign.looks}: the chance of a false alarm "
+            f"in any of them is up to {chance:.1%}, not {campaign.alpha:.1%}. Plan for it (`looks:`) in a new campaign "
+            "with another seed.",
+        )
+
+
+def design_of(campaign: Campaign, machine_text: str, keys: tuple[str, ...]) -> Look:
+    """The design of a campaign whose runs have the content keys ``keys``, in the order of their execution."""
+    identity = {**_judged(campaign), "machine": machine_text, "runs": list(keys)}
+    return Look(_digest(identity), campaign.baselines, campaign.replicates)
+
+
+def first_look(campaign: Campaign, machine_text: str, keys: tuple[str, ...], builds: Mapping[str, Any]) -> History:
+    """The history of a campaign that was not run in this directory before. ``builds``: facts by variant."""
+    kind = _digest({**_judged(campaign), "machine": machine_text, "builds": _plain(builds), "noise": _noise(campaign)})
+    return History(kind, (design_of(campaign, machine_text, keys),))
+
+
+def continued(now: History, before: History | None, looked_at: bool) -> History:
+    """``now`` after ``before``, the history in the directory; ``looked_at``: whether its results were analysed.
+
+    The same design again is the same look. More runs of the same kind are a further look if the last was
+    looked at.
+    """
+    if before is None:
+        return now
+    if now.kind != before.kind:
+        return replace(now, replaced=before.replaced + looked_at)
+    last, this = before.looks[-1], now.looks[-1]
+    if this.design == last.design:
+        return before
+    is_larger = this.baselines >= last.baselines and this.replicates >= last.replicates
+    earlier = before.looks if looked_at else before.looks[:-1]
+    if is_larger or not earlier:
+        return replace(before, looks=(*earlier, this))
+    return replace(now, replaced=before.replaced + looked_at)
+
+
+def load_history(path: Path) -> History | None:
+    """The history in a plan.json; None without a plan or for one of an earlier version."""
+    try:
+        return History.from_json(json.loads(path.read_text(encoding="utf-8"))["history"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _judged(campaign: Campaign) -> dict[str, Any]:
+    values = campaign.model_dump(mode="json", include=set(_DESIGN))
+    return {**values, "pairs": bool(campaign.pairs), "variants": campaign.variant_sets()}
+
+
+def _noise(campaign: Campaign) -> dict[str, Any]:
+    sampling = campaign.sampling.model_dump(mode="json")
+    return {"noise": campaign.noise.model_dump(mode="json"), "sampling": sampling, "args": list(campaign.program.args)}
+
+
+def _plain(builds: Mapping[str, Any]) -> dict[str, Any]:
+    return {variant: [asdict(facts)["key"] for facts in layouts[:1]] for variant, layouts in builds.items()}
+
+
+def _digest(identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,83 @@
+"""Controls of a campaign: the injected change has the size that is said, and failures come first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from measure.campaign.controls import INJECTED_DELTAS, Controls, Injection, choose_injection, inject, is_found
+from measure.perturbation.perturbation import inner_perturbation
+from measure.stats.correlation import fisher_z, spearman
+
+METRICS = ("a", "b", "c")
+
+
+def tables(coupling: float, runs: int = 10, seed: int = 1) -> list[NDArray[np.float64]]:
+    """Runs of 400 records; a and b are coupled, c is independent."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(runs):
+        driver = rng.normal(size=400)
+        columns = [driver + rng.normal(size=400) * coupling, driver + rng.normal(size=400) * coupling]
+        found.append(np.column_stack([*columns, rng.normal(size=400)]))
+    return found
+
+
+def mean_z(runs: list[NDArray[np.float64]], a: int, b: int) -> float:
+    return float(np.mean([fisher_z(spearman(one, METRICS).rho[a, b]) for one in runs]))
+
+
+@pytest.mark.parametrize(("coupling", "coupled"), [(0.5, False), (6.0, True)])
+def test_the_injected_change_has_the_size_that_is_said(coupling: float, coupled: bool) -> None:
+    runs = tables(coupling)
+    injection = choose_injection(runs, METRICS, 0.2, seed=1)
+    assert injection is not None
+    assert injection.coupled == coupled
+    changed = inject(runs, METRICS, injection, seed=1)
+    a, b = (METRICS.index(name) for name in injection.pair)
+    assert mean_z(changed, a, b) - mean_z(runs, a, b) == pytest.approx(injection.injected)
+    assert abs(injection.injected) == pytest.approx(INJECTED_DELTAS * 0.2, rel=0.1)
+    for before, after in zip(runs, changed, strict=True):
+        assert np.array_equal(np.sort(before, axis=0), np.sort(after, axis=0))
+        others = [column for column in range(3) if column != a]
+        assert np.array_equal(before[:, others], after[:, others])
+
+
+def test_metrics_that_do_not_vary_have_no_positive_control() -> None:
+    constant = [np.ones((50, 3)) for _ in range(6)]
+    assert choose_injection(constant, METRICS, 0.2, seed=1) is None
+    result = Controls((), None, False, float("nan"))
+    assert "There is no positive control" in result.failures[0]
+    assert result.text.endswith("no positive control")
+
+
+def test_the_change_is_found_where_runs_suffice_and_not_where_they_do_not() -> None:
+    baselines, runs = tables(0.5, 20, seed=2), tables(0.5, 20, seed=3)
+    injection = choose_injection(runs, METRICS, 0.2, seed=1)
+    assert injection is not None
+    changed = inject(runs, METRICS, injection, seed=1)
+
+    def judged(count: int) -> tuple[bool, float]:
+        before, after = ([spearman(one, METRICS) for one in side[:count]] for side in (baselines, changed))
+        return is_found(injection, inner_perturbation(before, after, seed=1))
+
+    assert judged(20)[0]
+    assert not judged(2)[0]
+    absent = replace(injection, a="other")
+    assert is_found(absent, inner_perturbation(*[[spearman(one, METRICS) for one in runs]] * 2, seed=1))[0] is False
+
+
+def test_controls_that_fail_are_told_with_their_reason() -> None:
+    before, after = ([spearman(one, METRICS) for one in tables(coupling, 20)] for coupling in (0.5, 2.0))
+    perturbed, same = inner_perturbation(before, after, seed=1), inner_perturbation(before, before, seed=1)
+    assert perturbed.verdict == "perturbed"
+    injection = Injection("a", "b", False, 0.5, -0.4)
+    good = Controls((same,), injection, True, 0.002)
+    assert good.failures == ()
+    assert good.text.endswith("positive control: a change of z of -0.40 injected into a - b found (p = 0.002)")
+    assert [text[:31] for text in Controls((perturbed,), injection, False, 0.4).failures] == [
+        "The null control is perturbed: ", "The positive control was not fo",
+    ]  # fmt: skip

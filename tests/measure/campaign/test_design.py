@@ -1,0 +1,217 @@
+"""The design of a campaign: paired seeds, interleaved runs, looks, and what the plan can find."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.comparison import compared
+from measure.campaign.looks import History, continued, first_look, load_history
+from measure.campaign.plan import Plan, interleaved, make_plan
+from measure.campaign.plan_file import save_plan
+from measure.campaign.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
+from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
+from tests.measure.demo_program import PROGRAM
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGN = f"""\
+name: c
+program: {{source: p.c}}
+machine: {ROOT}/configs/machines/strongarm.yaml
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]
+software_metrics: {{work: {{event: entry, function: work}}, next: {{event: entry, function: next}}}}
+variants: {{light: [work], heavy: [work, next]}}
+"""
+SPEC = RunSpec(
+    variant=BASELINE, replicate=0, seed=1, build_key="k", binary="b", arguments=(), stdin=None, files=(), machine="m",
+    machine_name="m", hardware_metrics=("x", "y"), counters=(), sampling_mode="ideal", interval=10,
+    interval_unit="cycles",
+)  # fmt: skip
+
+
+def plan_of(folder: Path, more: str = "") -> Plan:
+    (folder / "p.c").write_text(PROGRAM)
+    (folder / "c.yaml").write_text(CAMPAIGN + more)
+    return make_plan(*load_campaign(folder / "c.yaml"), lambda text: None, "fake")
+
+
+def run_of(variant: str, replicate: int) -> Run:
+    none = np.zeros((0, 2), np.int64)
+    spec = replace(SPEC, variant=variant, replicate=replicate)
+    return Run(spec, Trace(np.zeros(1, np.int64), np.zeros(1, np.int64), none, ("x", "y")), 0, 0, 0.0, "")
+
+
+# --- pairs
+def test_runs_of_a_replicate_share_seed_and_layout_and_replicates_do_not(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "baselines: 6\nreplicates: 6\n")
+    drawn = {(spec.variant, spec.replicate): (spec.seed, spec.layout_seed) for spec in plan.specs}
+    assert len(drawn) == 24
+    assert {variant for variant, _ in drawn} == {BASELINE, "light", "heavy", NULL_CONTROL}
+    for replicate in range(6):
+        assert len({drawn[variant, replicate] for variant in (BASELINE, "light", "heavy", NULL_CONTROL)}) == 1
+    assert len({seed for seed, _ in drawn.values()}) == len({layout for _, layout in drawn.values()}) == 6
+    assert None not in {layout for _, layout in drawn.values()}
+
+
+@pytest.mark.parametrize("more", ["baselines: 6\nreplicates: 6\npaired: false\n", "baselines: 20\nreplicates: 5\n"])
+def test_unpaired_runs_share_nothing(tmp_path: Path, more: str) -> None:
+    plan = plan_of(tmp_path, more)
+    assert plan.campaign.pairs == 0
+    assert len({spec.seed for spec in plan.specs}) == len({spec.layout_seed for spec in plan.specs}) == len(plan.specs)
+
+
+def test_a_number_of_layouts_is_a_number_of_builds(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "controls: false\nnoise: {code_layouts: 3}\n")
+    assert {spec.layout_seed for spec in plan.specs} == {None}
+    assert len({spec.binary for spec in plan.specs if spec.variant == BASELINE}) == 3
+    layout = {(spec.variant, spec.replicate): spec.binary for spec in plan.specs}
+    by_build: dict[str, set[int]] = {}
+    for (variant, replicate), binary in layout.items():
+        if variant == BASELINE:
+            by_build.setdefault(binary, set()).add(replicate)
+    assert all(len({layout["light", replicate] for replicate in alike}) == 1 for alike in by_build.values())
+
+
+def test_more_replicates_change_no_run(tmp_path: Path) -> None:
+    few = plan_of(tmp_path, "baselines: 6\nreplicates: 6\n")
+    many = plan_of(tmp_path, "baselines: 8\nreplicates: 8\n")
+    assert set(few.keys) < set(many.keys)
+
+
+def test_pairs_are_matched_by_replicate_and_too_few_are_compared_unpaired(tmp_path: Path) -> None:
+    campaign = plan_of(tmp_path, "baselines: 8\nreplicates: 8\n").campaign
+    baselines, runs = ([run_of(variant, n) for n in range(8)] for variant in (BASELINE, "light"))
+    left = compared(campaign, [run for run in baselines if run.spec.replicate != 3], runs[1:])
+    assert left.paired
+    both = [1, 2, 4, 5, 6, 7]
+    assert [run.spec.replicate for run in left.baselines] == [run.spec.replicate for run in left.runs] == both
+    few = compared(campaign, baselines[3:], runs[:7])
+    assert not few.paired
+    assert (len(few.baselines), len(few.runs)) == (5, 7)
+
+
+# --- order
+@given(counts=st.lists(st.integers(1, 12), min_size=1, max_size=4), seed=st.integers(0, 999))
+def test_every_block_has_its_share_of_each_variant(counts: list[int], seed: int) -> None:
+    specs = [replace(SPEC, variant=f"v{v}", replicate=n) for v, count in enumerate(counts) for n in range(count)]
+    ordered = interleaved(specs, seed)
+    assert sorted(ordered, key=specs.index) == specs
+    assert interleaved(specs, seed) == ordered
+    blocks, so_far, begin = min(counts), Counter[str](), 0
+    for block in range(1, blocks + 1):
+        wanted = {f"v{v}": -(-count * block // blocks) for v, count in enumerate(counts)}
+        end = sum(wanted.values())
+        so_far.update(spec.variant for spec in ordered[begin:end])
+        assert so_far == wanted
+        begin = end
+
+
+def test_the_order_inside_blocks_is_random() -> None:
+    specs = [replace(SPEC, variant=variant, replicate=n) for variant in "abc" for n in range(20)]
+    firsts = Counter(spec.variant for spec in interleaved(specs, 1)[::3])
+    assert len(firsts) == 3
+    assert interleaved(specs, 1) != interleaved(specs, 2)
+
+
+# --- looks
+def history(campaign: Campaign, keys: tuple[str, ...] = ("a",)) -> History:
+    return first_look(campaign, "machine", keys, {})
+
+
+def test_an_extended_campaign_is_a_further_look_and_its_alpha_is_paid_for(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, "baselines: 6\nreplicates: 6\nlooks: 2\n")
+    campaign = plan.campaign
+    assert campaign.alpha_of_a_look == campaign.alpha / 2
+    first = history(campaign)
+    larger = history(campaign.model_copy(update={"baselines": 9, "replicates": 9}), ("a", "b"))
+    assert (first.kind, first.design) != (larger.kind, larger.design)
+    assert first.kind == larger.kind
+    assert continued(first, None, False) == first
+    assert continued(first, first, True) == first
+    second = continued(larger, first, True)
+    assert [(look.baselines, look.replicates) for look in second.looks] == [(6, 6), (9, 9)]
+    assert second.warnings(campaign) == ()
+    assert "look 2 of 2 planned (6 + 6, then 9 + 9 runs), each at alpha 0.025" in second.text(campaign)
+    once = campaign.model_copy(update={"looks": 1})
+    assert "is up to 10.0%, not 5.0%" in second.warnings(once)[0]
+
+
+def test_results_that_nobody_saw_are_no_look(tmp_path: Path) -> None:
+    campaign = plan_of(tmp_path).campaign
+    first = history(campaign)
+    larger = history(campaign.model_copy(update={"baselines": 20, "replicates": 20}), ("a", "b"))
+    assert continued(larger, first, False).looks == larger.looks
+
+
+def test_another_design_in_the_same_directory_is_counted(tmp_path: Path) -> None:
+    campaign = plan_of(tmp_path).campaign
+    first = history(campaign)
+    other = history(campaign.model_copy(update={"delta": 0.3}))
+    assert continued(other, first, True) == replace(other, replaced=1)
+    assert continued(other, first, False).replaced == 0
+    smaller = history(campaign.model_copy(update={"baselines": 6, "replicates": 6}), ("b",))
+    assert continued(smaller, first, True).replaced == 1
+    assert "1 other designs were run in this directory before" in continued(other, first, True).text(campaign)
+
+
+def test_the_history_is_kept_in_the_plan(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert load_history(tmp_path / "plan.json") is None
+    save_plan(plan, tmp_path)
+    assert load_history(tmp_path / "plan.json") == plan.history
+    assert plan_of(tmp_path).history == plan.history
+    assert plan_of(tmp_path, "seed: 2\n").history != plan.history
+
+
+# --- what it can find
+def test_the_stated_change_is_found_as_often_as_stated(tmp_path: Path) -> None:
+    campaign = plan_of(tmp_path).campaign
+    spread, rng = Spread(0.1, 0), np.random.default_rng(1)
+    change = detectable_change(campaign, 0.05, spread)
+    pairs = 3
+    found = 0
+    for _ in range(400):
+        differences = rng.normal(0, spread.difference, (campaign.pairs, pairs))
+        differences[:, 0] += change
+        scaled = differences / np.sqrt((differences**2).mean(axis=0))
+        signs = rng.choice([-1.0, 1.0], (400, campaign.pairs))
+        largest = np.abs(signs @ scaled).max(axis=1)
+        found += np.mean(largest >= abs(scaled[:, 0].sum())) <= 0.05
+    assert 0.74 <= found / 400 <= 0.95
+
+
+def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: Path) -> None:
+    campaign = plan_of(tmp_path).campaign
+    alone = campaign.model_copy(update={"paired": False})
+    assert assumed_spread(campaign).difference < assumed_spread(alone).difference
+    assert math.isinf(
+        detectable_change(campaign.model_copy(update={"replicates": 1, "baselines": 2}), 0.05, Spread(1, 0))
+    )
+    text = plan_text(campaign, 0.05, Spread(0.1, 40), ["light", "heavy"])
+    assert "40 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, compared in 10 pairs" in text
+    assert "spread by 0.10 (measured in 40 runs)" in text
+
+
+def test_the_spread_is_measured_in_pairs_or_apart() -> None:
+    rng = np.random.default_rng(2)
+    shared, own = rng.normal(0, 0.3, (200, 5)), rng.normal(0, 0.1, (2, 200, 5))
+    z = {
+        BASELINE: dict(enumerate(shared + own[0])),
+        "v": dict(enumerate(shared + own[1])),
+        "w": {0: shared[0]},
+    }
+    paired, apart = (measured_spread(z, BASELINE, one) for one in (True, False))
+    assert paired is not None
+    assert apart is not None
+    assert paired.difference == pytest.approx(0.1 * math.sqrt(2), rel=0.15)
+    assert apart.difference == pytest.approx(math.sqrt(2 * 0.1), rel=0.15)
+    assert paired.measured == 400
+    assert measured_spread({BASELINE: z[BASELINE]}, BASELINE, True) is None
