@@ -57,13 +57,29 @@ class RunNoise:
 
 
 @dataclass(frozen=True)
+class Intervention:
+    """How a run differs from what a processor would do; see `emulator.counterfactual.core.CounterfactualSettings`.
+
+    ``boundaries``: records end where so many of the program's own instructions are done; () for the spec's interval.
+    """
+
+    instructions: tuple[int, ...] = ()
+    free: bool = False
+    uncached: bool = False
+    code_moves: tuple[tuple[int, int], ...] = ()
+    data_moves: tuple[tuple[int, int], ...] = ()
+    boundaries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
 
     ``variant``: the variant or `BASELINE`; ``binary`` and ``build_key``: the program as built for the variant;
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
-    other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
+    other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
+    for a counterfactual run.
     """
 
     variant: str
@@ -87,6 +103,7 @@ class RunSpec:
     cycleclose: tuple[tuple[str, Any], ...] = ()
     probes: tuple[ProbePlaces, ...] = ()
     extra_columns: tuple[str, ...] = ()
+    intervention: Intervention | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -105,6 +122,10 @@ class RunSpec:
             ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
             for name, instructions, stores in fields.get("probes", ())
         )
+        if fields.get("intervention") is not None:
+            fields["intervention"] = Intervention(
+                **{name: frozen(value) for name, value in fields["intervention"].items()}
+            )
         return cls(**fields)
 
     def identity(self) -> dict[str, Any]:
@@ -112,7 +133,11 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name"):
             del fields[key]
-        for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
+        for key in (
+            "probes",
+            "extra_columns",
+            "intervention",
+        ):  # keeps the keys of runs from before these fields were added
             if not fields[key]:
                 del fields[key]
         return fields
