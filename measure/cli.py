@@ -11,6 +11,7 @@ import click
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.cycle_close.cli import check_sampling, cycleclose
+from measure.explain.cli import explain
 from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
@@ -172,7 +173,7 @@ def programs(catalogue: Path) -> None:
             click.echo(f"{'':<12}from {program.package.archive}")
 
 
-for command in (partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (explain, partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
 

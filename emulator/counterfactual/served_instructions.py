@@ -106,7 +106,8 @@ def _steps(read: ReadCode, low: int, high: int, arguments: _Arguments, depth: in
                    for kind, number in zip(kinds, (one.rd, one.rs1, one.rs2, one.rs3), strict=True)]  # fmt: skip
         defines = 1 << numbers[0] & ~1
         uses = sum({1 << number for number in numbers[1:]}) & ~1
-        op, after = one.op_class, (n + 1,) if n + 1 < len(code) else ()
+        op = one.op_class
+        after: tuple[int, ...] = (n + 1,) if n + 1 < len(code) else ()
         effect = bool(one.row.access & ACCESS_STORE) or op >= OpClass.CSR or one.slow
         clobbers = exit_uses = 0
         anywhere = False

@@ -90,6 +90,20 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     )
 
 
+def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
+    """The perturbation within a run of each variant that has runs."""
+    campaign = plan.campaign
+    baseline = [_correlations(run, campaign.hardware_metrics) for run in _runs_of(outcome.runs, BASELINE)]
+    found = {}
+    for name in campaign.variant_sets():
+        runs = [_correlations(run, campaign.hardware_metrics) for run in _runs_of(outcome.runs, name)]
+        if runs:
+            found[name] = inner_perturbation(
+                baseline, runs, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed
+            )  # fmt: skip
+    return found
+
+
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
     """The findings on metrics that concern the verdict of ``variant``: found in its runs or in the baselines."""
     return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)

@@ -10,6 +10,7 @@ import numpy as np
 
 from emulator.counterfactual.range_accesses import RangeAccesses
 from emulator.counterfactual.served_instructions import served_instructions
+from emulator.isa.decode import decode
 from emulator.linux.loader.elf import ElfImage, load_image
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
@@ -105,3 +106,25 @@ def _without_sampler(image: ElfImage, accesses: Sequence[int]) -> list[int]:
         if line is None or Path(line[0]).name != _SAMPLER:
             found.append(pc)
     return found
+
+
+def moved_counter_code(code: CounterCode, image: ElfImage, other: ElfImage) -> CounterCode | None:
+    """``code`` of ``image`` in another layout of the same program; None when the code there is not the same."""
+    found = []
+    for pc in code.instructions:
+        function = image.function_at(pc)
+        there = None if function is None else other.find_symbol(function.name)
+        unique = function is not None and image.find_symbol(function.name) == function
+        if function is None or there is None or not unique or there.size_bytes != function.size_bytes:
+            return None
+        moved = there.address + pc - function.address
+        if _mnemonic(image, pc) != _mnemonic(other, moved):
+            return None
+        found.append(moved)
+    return CounterCode(tuple(found), code.executed, code.total)
+
+
+def _mnemonic(image: ElfImage, pc: int) -> str | None:
+    raw = int.from_bytes(read_code(image, pc, 4), "little")
+    instruction = decode(raw if raw & 3 == 3 else raw & 0xFFFF)
+    return None if instruction is None else instruction.row.mnemonic
