@@ -21,7 +21,8 @@ ReadCode = Callable[[int, int], bytes]
 _DEEPEST_CALL = 4  # calls of callees that are followed to see which arguments they use
 _LINK, _STACK = 1, 2
 _ARGUMENTS = sum(1 << n for n in (*range(10, 18), *range(32 + 10, 32 + 18)))
-_RESULTS = sum(1 << n for n in (10, 11, 32 + 10, 32 + 11))
+_FIRST_RESULTS = 1 << 10 | 1 << 32 + 10
+_RESULTS = _FIRST_RESULTS | 1 << 11 | 1 << 32 + 11  # the second ones, of results of two words, begin in the function
 _PRESERVED = sum(1 << n for n in (2, 3, 4, 8, 9, *range(18, 28), 32 + 8, 32 + 9, *range(32 + 18, 32 + 28)))
 _EVERYTHING = (1 << 64) - 2
 
@@ -127,7 +128,8 @@ def _steps(read: ReadCode, low: int, high: int, arguments: _Arguments, depth: in
             uses |= arguments.used_at(_target(code, n), depth) | 1 << _STACK
             clobbers = _EVERYTHING & ~_PRESERVED
         elif op == OpClass.RETURN:
-            effect, after, exit_uses = True, (), _RESULTS | _PRESERVED
+            results = _RESULTS if depth == 0 else _FIRST_RESULTS
+            effect, after, exit_uses = True, (), results | _PRESERVED
         elif op == OpClass.INDIRECT_JUMP:
             effect, after, anywhere, exit_uses = True, (), True, _ARGUMENTS | _PRESERVED | 1 << _LINK
         elif op == OpClass.SYSTEM:

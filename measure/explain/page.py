@@ -27,8 +27,8 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(
-        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]), percent=percent, in_words=in_words,
-        effect=_effect, colour=_colour,
+        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
+        percent=percent, in_words=in_words, effect=_effect, colour=_colour,
     )  # fmt: skip
     figures = {
         one.variant: [_waterfalls(one, n) for n in range(min(len(one.relations), _MOST_RELATIONS))]
