@@ -70,6 +70,9 @@ NEVER = 0xFFFFFFFF  # the age [instructions] of an event that has not happened
 
 # Memory access flags of an instruction.
 ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
+# Beside another flag, for a core in a counterfactual run: the access touches no cache or TLB, and its address is not in
+# the record that the core gets (`emulator.counterfactual`).
+ACCESS_HIDDEN = 4
 
 BLOCK_DTYPE = np.dtype(
     [
@@ -184,6 +187,16 @@ class BlockFacts:
         self.n_instructions += n_instructions
         self.n_blocks += n_blocks
         return self.n_blocks - n_blocks
+
+    def extend(self, blocks: NDArray[np.void], instructions: NDArray[np.void]) -> None:
+        """Add rows of BLOCK_DTYPE, (n,), and the rows of INSTRUCTION_DTYPE that their ``first_instruction`` means."""
+        while self.n_blocks + len(blocks) > len(self._blocks):
+            self._blocks = _grown(self._blocks)
+        while self.n_instructions + len(instructions) > len(self._instructions):
+            self._instructions = _grown(self._instructions)
+        self._blocks[self.n_blocks : self.n_blocks + len(blocks)] = blocks
+        self._instructions[self.n_instructions : self.n_instructions + len(instructions)] = instructions
+        self.add(len(blocks), len(instructions))
 
     def instructions_of(self, numbers: NDArray[np.int64]) -> NDArray[np.void]:
         """The rows of ``instructions`` of the blocks with these ids, concatenated."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from emulator.events import ACCESS_STORE, OpClass
+from emulator.events import ACCESS_HIDDEN, ACCESS_STORE, OpClass
 from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.issue_kernel import (
     FRONTEND_STALL_CYCLES,
@@ -42,6 +42,7 @@ from emulator.timing.layout import (
     P_ITLB,
     P_L1D_SHIFT,
     P_L1I_SHIFT,
+    P_LOAD_LATENCY,
     P_OPS,
     P_OUTSTANDING,
     P_PAGE_SHIFT,
@@ -105,6 +106,10 @@ def decode(
             instruction = instructions[index]
             op_class = np.int64(instruction["op_class"])
             flags = np.int64(instruction["access"])
+            latency = timing[op_class, 1]
+            if flags & ACCESS_HIDDEN:
+                flags = np.int64(0)
+                latency = longs[P_LOAD_LATENCY]
             last_byte = np.int64(instruction["pc"]) + np.int64(instruction["length_bytes"]) - 1
             op = longs[P_OPS] + index * OP_COLUMNS
             words[op + OP_REGISTERS] = (
@@ -114,7 +119,7 @@ def decode(
                 | np.int64(instruction["rd"]) << 24
             )
             words[op + OP_UNIT] = timing[op_class, 0] | flags << 8
-            words[op + OP_TIMING] = timing[op_class, 1] | timing[op_class, 2] << 16
+            words[op + OP_TIMING] = latency | timing[op_class, 2] << 16
             words[op + OP_LINE] = (last_byte >> shift) - first_line
             if flags:
                 if flags & ACCESS_STORE:
@@ -132,7 +137,7 @@ def decode(
         words[row + FIRST_OP] = first
         words[row + EXECUTIONS] = 0
         words[row + SEEN_STATE] = NO_STATE
-        words[row + LAST_PC] = instructions[first + length - 1]["pc"]
+        words[row + LAST_PC] = instructions[first + length - 1]["pc"] if length > 0 else fact["pc"]
         words[row + LAST_LINE] = (np.int64(fact["end_pc"]) - 1) >> shift
 
 

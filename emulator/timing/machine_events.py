@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import ACCESS_LOAD, ACCESS_STORE, BlockFacts, OpClass
+from emulator.events import ACCESS_HIDDEN, ACCESS_LOAD, ACCESS_STORE, BlockFacts, OpClass
 
 
 class Event(IntEnum):
@@ -98,15 +98,15 @@ _EVENTS_OF_CLASS: dict[OpClass, dict[Event, int]] = {
 
 def _events_of_instruction() -> NDArray[np.uint8]:
     """Static events of one instruction by class and access flags, ``(class, access flags, N_STATIC)``."""
-    table = np.zeros((len(OpClass), 4, N_STATIC), np.uint8)
+    table = np.zeros((len(OpClass), 8, N_STATIC), np.uint8)
     table[:, :, Event.INSTRUCTIONS - FIRST_STATIC] = 1
     for op_class, events in _EVENTS_OF_CLASS.items():
         for event, count in events.items():
             table[op_class, :, event - FIRST_STATIC] = count
-    for access in range(4):
+    for access in range(8):
         table[:, access, Event.LOADS - FIRST_STATIC] = bool(access & ACCESS_LOAD)
         table[:, access, Event.STORES - FIRST_STATIC] = bool(access & ACCESS_STORE)
-        table[:, access, Event.L1D_ACCESSES - FIRST_STATIC] = access != 0
+        table[:, access, Event.L1D_ACCESSES - FIRST_STATIC] = 0 < access < ACCESS_HIDDEN
     return table
 
 
@@ -116,7 +116,8 @@ _EVENTS_OF_INSTRUCTION = _events_of_instruction()
 def static_events(facts: BlockFacts, first_block: int, last_block: int) -> NDArray[np.uint8]:
     """Static event counts of blocks ``first_block:last_block``, ``(last_block - first_block, N_STATIC)``.
 
-    Column k is event ``FIRST_STATIC + k``. No count passes 255: a block has at most 64 instructions.
+    Column k is event ``FIRST_STATIC + k``. No count passes 255: a block has at most 64 instructions. Blocks may be
+    without instructions.
     """
     blocks = facts.blocks[first_block:last_block]
     if len(blocks) == 0:
@@ -124,4 +125,8 @@ def static_events(facts: BlockFacts, first_block: int, last_block: int) -> NDArr
     starts = blocks["first_instruction"].astype(np.int64)
     rows = facts.instructions[starts[0] : starts[-1] + int(blocks["n_instructions"][-1])]
     events = _EVENTS_OF_INSTRUCTION[rows["op_class"], rows["access"]]
-    return np.add.reduceat(events, starts - starts[0], axis=0, dtype=np.uint8)
+    found = np.zeros((len(blocks), N_STATIC), np.uint8)
+    full = blocks["n_instructions"] > 0  # reduceat takes an empty sum for one term
+    if full.any():
+        found[full] = np.add.reduceat(events, (starts - starts[0])[full], axis=0, dtype=np.uint8)
+    return found

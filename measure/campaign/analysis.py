@@ -89,6 +89,13 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     )
 
 
+def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
+    """The perturbation within a run of each variant that has runs."""
+    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE))
+    by_variant = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
+    return {name: comparison.inner(runs) for name, runs in by_variant.items() if runs}
+
+
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
     """The findings on metrics that concern the verdict of ``variant``: found in its runs or in the baselines."""
     return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)

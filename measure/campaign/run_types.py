@@ -58,6 +58,21 @@ class RunNoise:
 
 
 @dataclass(frozen=True)
+class Intervention:
+    """How a run differs from what a processor would do; see `emulator.counterfactual.core.CounterfactualSettings`.
+
+    ``boundaries``: records end where so many of the program's own instructions are done; () for the spec's interval.
+    """
+
+    instructions: tuple[int, ...] = ()
+    free: bool = False
+    uncached: bool = False
+    code_moves: tuple[tuple[int, int], ...] = ()
+    data_moves: tuple[tuple[int, int], ...] = ()
+    boundaries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
 
@@ -65,7 +80,8 @@ class RunSpec:
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
     ``layout_seed``: order of functions and data in which ``binary`` is linked for this run; None: as it was built;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
-    other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
+    other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
+    for a counterfactual run.
     """
 
     variant: str
@@ -90,6 +106,7 @@ class RunSpec:
     probes: tuple[ProbePlaces, ...] = ()
     extra_columns: tuple[str, ...] = ()
     layout_seed: int | None = None
+    intervention: Intervention | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -108,6 +125,10 @@ class RunSpec:
             ProbePlaces(name, instructions, tuple(AddressRange(*addresses) for addresses in stores))
             for name, instructions, stores in fields.get("probes", ())
         )
+        if fields.get("intervention") is not None:
+            fields["intervention"] = Intervention(
+                **{name: frozen(value) for name, value in fields["intervention"].items()}
+            )
         return cls(**fields)
 
     def identity(self) -> dict[str, Any]:
@@ -115,11 +136,9 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name"):
             del fields[key]
-        for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
-            if not fields[key]:
+        for key in ("probes", "extra_columns", "layout_seed", "intervention"):
+            if fields[key] in (None, ()):  # keeps the keys of runs from before these fields were added
                 del fields[key]
-        if self.layout_seed is None:
-            del fields["layout_seed"]
         return fields
 
     @property

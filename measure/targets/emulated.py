@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.counterfactual.core import CounterfactualCore, CounterfactualSettings
+from emulator.counterfactual.progress_sampling import sample_by_progress
 from emulator.engine.translator import OPTIMISE_EXECUTIONS
 from emulator.errors import EmulatorError
 from emulator.first_use import compile_ahead
@@ -33,6 +35,7 @@ _TAIL_BYTES = 400
 _ONCE_OPTIMISE_EXECUTIONS = 1_000_000
 """Hotness threshold of a program in a layout of its own: no other run will find what is compiled for it. A region takes
 LLVM about 30 ms, and saves some 2 ns an instruction where the timing core takes most of the time."""
+AnyCore = InOrderCore | CounterfactualCore
 
 
 class EmulatedTarget:
@@ -55,7 +58,7 @@ class EmulatedTarget:
         config = parse_machine(spec.machine, spec.machine_name)
         rng = np.random.default_rng([spec.seed, 7])
         layout, phase = layout_of(spec, rng)
-        core = core_of(spec, config)
+        core = _observed_core(core_of(spec, config), spec)
         pmu = Pmu(core, spec.hardware_metrics)
         stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
         mapped = {guest: Path(host) for guest, host in spec.files}
@@ -76,10 +79,7 @@ class EmulatedTarget:
             if signal_mode:
                 self._run_through(machine, core, spec, rng)
             else:
-                samples = sample_ideal(
-                    machine, pmu, spec.interval, spec.interval_unit, _addresses(machine, spec), phase,
-                    probes.before(_interrupts(core, spec, rng)),
-                )  # fmt: skip
+                samples = _sample(machine, pmu, core, spec, phase, probes.before(_interrupts(core, spec, rng)))
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files)
             captured = files.captured() if signal_mode else {}
@@ -93,7 +93,7 @@ class EmulatedTarget:
         return Run(spec, trace, *totals, time.perf_counter() - started, tail)
 
     @staticmethod
-    def _run_through(machine: Machine, core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> None:
+    def _run_through(machine: Machine, core: AnyCore, spec: RunSpec, rng: np.random.Generator) -> None:
         mean = spec.noise.interrupts
         if not mean:
             machine.run()
@@ -148,6 +148,29 @@ def core_of(spec: RunSpec, config: MachineConfig) -> InOrderCore:
     )
 
 
+def _observed_core(core: InOrderCore, spec: RunSpec) -> AnyCore:
+    """``core``, behind an editor of the record if the spec has an intervention."""
+    change = spec.intervention
+    if change is None:
+        return core
+    return CounterfactualCore(
+        core,
+        CounterfactualSettings(
+            change.instructions, change.free, change.uncached, change.code_moves, change.data_moves
+        ),
+    )  # fmt: skip
+
+
+def _sample(
+    machine: Machine, pmu: Pmu, core: AnyCore, spec: RunSpec, phase: float, between: Callable[[int], None] | None
+) -> Samples:
+    """Run to the end, and take records by the spec's interval, or where its intervention says."""
+    addresses = _addresses(machine, spec)
+    if isinstance(core, CounterfactualCore) and spec.intervention and spec.intervention.boundaries:
+        return sample_by_progress(machine, pmu, core, spec.intervention.boundaries, addresses, between)
+    return sample_ideal(machine, pmu, spec.interval, spec.interval_unit, addresses, phase, between)
+
+
 def check_ending(machine: Machine, files: VirtualFiles) -> None:
     """Raises `RunError` when the program failed."""
     ending = machine.ending
@@ -169,7 +192,7 @@ def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
     return found
 
 
-def _interrupts(core: InOrderCore, spec: RunSpec, rng: np.random.Generator) -> Callable[[int], None] | None:
+def _interrupts(core: AnyCore, spec: RunSpec, rng: np.random.Generator) -> Callable[[int], None] | None:
     """A function to call after each record, which evicts lines as often as the mean interval requires; or None."""
     mean = spec.noise.interrupts
     if not mean:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import ACCESS_STORE, BlockFacts, OpClass
+from emulator.events import ACCESS_HIDDEN, ACCESS_STORE, BlockFacts, OpClass
 from emulator.timing.machine_config import CacheConfig, MachineConfig, TlbConfig
 from emulator.timing.machine_events import Event
 
@@ -300,7 +300,7 @@ class NaiveCore:
             self.fetched_line = line
         delays: list[tuple[int, int, int]] = []
         for instruction in instructions:
-            if instruction["access"]:
+            if 0 < instruction["access"] < ACCESS_HIDDEN:
                 address = addresses[len(delays)]
                 is_store = bool(instruction["access"] & ACCESS_STORE)
                 delays.append((self.walk_pages(address), self.access(address, is_store), address))
@@ -333,7 +333,9 @@ class NaiveCore:
         if unit != "alu":
             start = max(start, self.ready.get(unit, 0))
         stop = 0
-        if instruction["access"]:
+        if instruction["access"] & ACCESS_HIDDEN:
+            latency = load_latency
+        elif instruction["access"]:
             walked, missed, address = delays.pop(0)
             start += walked
             line = address // self.config.l1d.line_bytes

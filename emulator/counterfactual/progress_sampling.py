@@ -1,0 +1,55 @@
+"""A sampler that cuts the trace by the program's progress: records end where given amounts of its own instructions are
+done, however long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.counterfactual.core import CounterfactualCore
+from emulator.machine import Machine
+from emulator.pmu import Pmu
+from emulator.sampling import Samples
+
+
+def sample_by_progress(
+    machine: Machine,
+    pmu: Pmu,
+    core: CounterfactualCore,
+    boundaries: Sequence[int],
+    software: Mapping[str, int] | None = None,
+    between: Callable[[int], None] | None = None,
+) -> Samples:
+    """Run ``machine`` to its end, with a boundary at the first block boundary at or after each progress.
+
+    ``core``: the machine's core, whose `CounterfactualCore.progress` ``boundaries``, ascending, refer to; ``software``:
+    guest addresses of 64-bit counters, by name; ``between(record)`` is called after each boundary.
+    """
+    addresses = list((software or {}).values())
+    rows: list[NDArray[np.int64]] = []
+    counts: list[list[int]] = []
+    cycles: list[int] = []
+    instructions: list[int] = []
+    for target in boundaries:
+        machine.drain()
+        # Progress is never faster than execution, so no step leads beyond the target.
+        while machine.ending is None and core.progress < target:
+            machine.advance(target - core.progress)
+            machine.drain()
+        if machine.ending is not None:
+            break
+        rows.append(pmu.read())
+        counts.append([machine.memory.read_int(address, 8) for address in addresses])
+        cycles.append(machine.cycles)
+        instructions.append(machine.instructions)
+        if between is not None:
+            between(len(rows) - 1)
+    machine.run()
+    return Samples(
+        np.array(cycles, np.int64),
+        np.array(instructions, np.int64),
+        np.diff(np.array(rows, np.int64).reshape(-1, len(pmu.metrics)), axis=0),
+        np.diff(np.array(counts, np.int64).reshape(len(counts), len(addresses)), axis=0),
+    )

@@ -1,0 +1,64 @@
+"""Kernels that edit the record, and that find which instructions access a range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from emulator.kernels.jit import Integer, kernel
+
+INSIDE, OUTSIDE = 1, 2
+
+
+@kernel
+def edit_record(
+    stream: Any, n_accesses: Any, first_kept: Any, kept: Any, own_length: Any, begins: Any, distances: Any,
+    edited: Any, progress: Any,
+) -> Integer:  # fmt: skip
+    """Copy the record ``stream`` to ``edited`` with the kept accesses only, moved; returns the words written.
+
+    Block b has ``n_accesses[b]`` accesses, of which those at ``kept[first_kept[b]:first_kept[b + 1]]`` are copied.
+    ``begins``, ``distances``: moves of addresses, the first begin 0. ``progress[0]`` grows by ``own_length[b]``.
+    """
+    n_moves = len(begins)
+    position = 0
+    written = 0
+    own = np.int64(0)
+    while position < len(stream):
+        block = np.int64(stream[position])
+        edited[written] = stream[position]
+        written += 1
+        own += own_length[block]
+        for slot in range(first_kept[block], first_kept[block + 1]):
+            address = np.int64(stream[position + 1 + kept[slot]])
+            if n_moves > 1:
+                low, high = 0, n_moves
+                while high - low > 1:
+                    middle = (low + high) >> 1
+                    if begins[middle] <= address:
+                        low = middle
+                    else:
+                        high = middle
+                address += distances[low]
+            edited[written] = address
+            written += 1
+        position += 1 + n_accesses[block]
+    progress[0] += own
+    return written
+
+
+@kernel
+def mark_accesses(stream: Any, n_accesses: Any, first_access: Any, low: Integer, high: Integer, marks: Any) -> None:
+    """Add `INSIDE` to the mark of each access whose address is in ``[low, high)``, else `OUTSIDE`.
+
+    The accesses of block b have the marks ``marks[first_access[b]:]``, in order.
+    """
+    position = 0
+    while position < len(stream):
+        block = np.int64(stream[position])
+        first = first_access[block]
+        for access in range(n_accesses[block]):
+            address = np.int64(stream[position + 1 + access])
+            marks[first + access] |= INSIDE if low <= address < high else OUTSIDE
+        position += 1 + n_accesses[block]

@@ -1,0 +1,39 @@
+"""The command ``measure explain``: its options and their help; `measure.explain.command` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("results", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--variant", "variants", multiple=True, metavar="NAME",
+              help="Explain this variant; may be repeated. Default: all with a perturbed relation.")  # fmt: skip
+@click.option("--pairs", type=click.IntRange(3, 100), default=6, show_default=True,
+              help="Pairs of runs, with the same seed and code layout in both.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, metavar="N",
+              help="Try no further order of metrics after so long; what is needed for one order is always "
+                   "done.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+def explain(
+    results: Path, variants: tuple[str, ...], pairs: int, minutes: float, workers: int | None
+) -> None:  # fmt: skip
+    """Say why relations are perturbed in the results in DIR, and what helps.
+
+    DIR is what `measure run` left. For each perturbed relation within a run: which software metric changes it and at
+    which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and data, what
+    the compiler made otherwise, where records are cut), and which remedies help; each remedy is run and judged as the
+    variant was. The emulated machine makes runs for this that no processor can make.
+
+    Leaves DIR/explain/explain.html, explain.json, and NAME.yaml, the campaign with the best remedy.
+
+    \b
+      measure explain results/quickstart
+    """
+    from rich.console import Console
+
+    from measure.explain.command import run_explain
+
+    run_explain(results, Console(highlight=False), variants, pairs, minutes, workers)

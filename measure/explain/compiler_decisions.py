@@ -1,0 +1,119 @@
+"""What the compiler decided otherwise in the instrumented program, from the two binaries.
+
+Both programs' functions are compared without the counters' instructions: which functions exist, whom they call, how
+many loops and stack accesses they have, and their sizes. RV64GC has no vector instructions, so that vectorisation
+cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.counterfactual.served_instructions import instructions_of
+from emulator.events import ACCESS_NONE, OpClass
+from emulator.linux.loader.elf import ElfImage, Symbol, load_image
+from measure.explain.code_layout import functions_of
+from measure.explain.counter_code import read_code
+from measure.explain.explanation_types import Decision
+
+_STACK = 2
+_SMALLEST_SIZE_CHANGE_BYTES = 4
+
+
+@dataclass(frozen=True)
+class FunctionFacts:
+    """A function without the counters' instructions. ``calls``: number of call sites by callee; ``loops``: targets of
+    backward branches; ``stack_accesses``: loads and stores on the stack; ``n_bytes``: size; ``place``:
+    ``file:line``."""
+
+    calls: Counter[str]
+    loops: int
+    stack_accesses: int
+    n_bytes: int
+    place: str
+
+
+def function_facts(program: Path, without: Collection[int] = ()) -> dict[str, FunctionFacts]:
+    """Facts on each function of a program; ``without``: addresses of instructions that do not count."""
+    image = load_image(program)
+    chosen = set(without)
+    return {name: _facts(image, function, chosen) for name, function in functions_of(image).items()}
+
+
+def _facts(image: ElfImage, function: Symbol, without: set[int]) -> FunctionFacts:
+    low, high = function.address, function.address + function.size_bytes
+    code = instructions_of(lambda at, size: read_code(image, at, size), low, high)
+    calls: Counter[str] = Counter()
+    loops = set()
+    stack = n_bytes = 0
+    for n, (pc, one) in enumerate(code):
+        if pc in without:
+            continue
+        n_bytes += one.length_bytes
+        stack += one.row.access != ACCESS_NONE and one.rs1 == _STACK
+        target = None
+        if one.op_class in (OpClass.CALL, OpClass.JUMP, OpClass.BRANCH):
+            target = pc + one.imm
+        elif one.op_class in (OpClass.INDIRECT_CALL, OpClass.INDIRECT_JUMP) and n:
+            before_pc, before = code[n - 1]
+            if before.row.mnemonic == "auipc" and before.rd == one.rs1:
+                target = (before_pc + before.imm + one.imm) & ~1
+        if target is None:
+            continue
+        if low <= target <= pc and one.op_class in (OpClass.BRANCH, OpClass.JUMP):
+            loops.add(target)
+        elif not low <= target < high or (one.op_class == OpClass.CALL and target == low):
+            callee = image.function_at(target)
+            if callee is not None:
+                calls[callee.name] += 1
+    line = image.source_line(low)
+    place = f"{Path(line[0]).name}:{line[1]}" if line is not None else ""
+    return FunctionFacts(calls, len(loops), stack, n_bytes, place)
+
+
+def compare_decisions(
+    plain: Path, instrumented: Path, counter_instructions: Collection[int]
+) -> tuple[Decision, ...]:  # fmt: skip
+    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first."""
+    before, after = function_facts(plain), function_facts(instrumented, counter_instructions)
+    found: list[tuple[int, int, Decision]] = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old is None and new is not None:
+            text = f"{name} has a body of its own; in the plain program all of its calls are inlined"
+            found.append((0, new.n_bytes, Decision("inlining", name, new.place, text)))
+        elif new is None and old is not None:
+            text = f"{name} has no body; in the plain program it is called"
+            found.append((0, old.n_bytes, Decision("inlining", name, old.place, text)))
+        elif old is not None and new is not None:
+            found += _differences(name, old, new)
+    return tuple(decision for _, _, decision in sorted(found, key=lambda item: (item[0], -item[1], item[2].function)))
+
+
+def _differences(name: str, old: FunctionFacts, new: FunctionFacts) -> list[tuple[int, int, Decision]]:
+    """Differences of one function, with an order of kinds and a size."""
+    found = []
+    for callee in sorted({*old.calls, *new.calls}):
+        change = new.calls[callee] - old.calls[callee]
+        if change:
+            how = "no longer inlines" if change > 0 else "now inlines"
+            text = f"{name} {how} {callee}: {old.calls[callee]} calls of it before, {new.calls[callee]} now"
+            found.append((0, abs(change), Decision("inlining", name, new.place, text)))
+    stack = new.stack_accesses - old.stack_accesses
+    if stack:
+        text = f"{name} has {abs(stack)} {'more' if stack > 0 else 'fewer'} loads and stores on the stack"
+        found.append((1, abs(stack), Decision("spills", name, new.place, text)))
+    if new.loops != old.loops:
+        text = f"{name} has {new.loops} loops in machine code, {old.loops} before"
+        found.append((2, abs(new.loops - old.loops), Decision("loops", name, new.place, text)))
+    size = new.n_bytes - old.n_bytes
+    if abs(size) >= _SMALLEST_SIZE_CHANGE_BYTES:
+        text = (
+            f"{name} is {abs(size)} bytes {'larger' if size > 0 else 'smaller'} "
+            f"than the plain {old.n_bytes}, counters left out"
+        )
+        found.append((3, abs(size), Decision("size", name, new.place, text)))
+    return found

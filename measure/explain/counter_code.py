@@ -1,0 +1,130 @@
+"""Finds the instructions of an instrumented program that are there for its counters, from one run without timing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from emulator.counterfactual.range_accesses import RangeAccesses
+from emulator.counterfactual.served_instructions import served_instructions
+from emulator.isa.decode import decode
+from emulator.linux.loader.elf import ElfImage, load_image
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.machine import Machine
+from emulator.probes import BlockCounter
+from instrumenter.building.program_build import RUNTIME
+from instrumenter.sampler_format import TRACE_PATH
+from measure.campaign.run_types import RunSpec
+from measure.errors import MeasureError
+from measure.targets.emulated import layout_of, program_of
+
+_COUNTER_BYTES = 8
+_SAMPLER = next(iter(RUNTIME.glob("*.c"))).name
+
+
+@dataclass(frozen=True)
+class CounterCode:
+    """The counters' part of a program.
+
+    ``instructions``: addresses of the counters' accesses and of what only serves them, ascending; ``executed``: how
+    often each was executed; ``total``: instructions of the whole run.
+    """
+
+    instructions: tuple[int, ...]
+    executed: tuple[int, ...]
+    total: int
+
+    @property
+    def own(self) -> int:
+        """Instructions of the whole run without the counters'."""
+        return self.total - sum(self.executed)
+
+
+def read_code(image: ElfImage, address: int, size: int) -> bytes:
+    """``size`` bytes of the program's segments at ``address``; fewer at the end of a segment."""
+    for segment in image.segments:
+        if segment.address <= address < segment.end:
+            return bytes(segment.data[address - segment.address : address - segment.address + size])
+    return b""
+
+
+def function_ranges(image: ElfImage) -> list[tuple[int, int]]:
+    """``[low, high)`` of every function, by address; several names of one function give one range."""
+    return sorted({(s.address, s.address + s.size_bytes) for s in image.symbols if s.is_function and s.size_bytes})
+
+
+def counter_range(image: ElfImage, spec: RunSpec) -> tuple[int, int]:
+    """Half-open range of addresses of the counters. Raises `MeasureError` if a symbol is missing."""
+    places = []
+    for metric, symbol, offset in spec.counters:
+        found = image.find_symbol(symbol)
+        if found is None:
+            raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} cannot be found")
+        places.append(found.address + offset)
+    return min(places), max(places) + _COUNTER_BYTES
+
+
+def find_counter_code(spec: RunSpec) -> CounterCode:
+    """Run ``spec``'s program once without timing, and find its counters' instructions.
+
+    Accesses of the in-guest sampler are the sampler's, not the counters'. Without counters there is nothing to find
+    and no run is made. Raises `MeasureError` when the run fails.
+    """
+    image = load_image(Path(spec.binary))
+    range_ = counter_range(image, spec) if spec.counters else (0, 0)
+    accesses, counter = RangeAccesses(*range_), BlockCounter(with_addresses=True)
+    layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
+    files = VirtualFiles(
+        mapped={guest: Path(host) for guest, host in spec.files},
+        capture={TRACE_PATH} if spec.sampling_mode == "signal" else (),
+        stdin=Path(spec.stdin).read_bytes() if spec.stdin else b"",
+        seed=spec.seed,
+    )
+    with Machine(
+        program_of(spec), spec.arguments, files=files, layout=layout, consumers=[accesses, counter], seed=spec.seed,
+        timer_phase=phase, limit_instructions=spec.limit_instructions, background=False,
+    ) as machine:  # fmt: skip
+        ending = machine.run()
+        if ending.status:
+            raise MeasureError(f"a run of {spec.variant} failed: {ending.message or f'exit status {ending.status}'}")
+        executions = counter.executions_by_pc(machine.facts)
+        total = machine.instructions
+    own = _without_sampler(image, accesses.only_inside())
+    served = served_instructions(lambda at, size: read_code(image, at, size), function_ranges(image), own)
+    found = tuple(sorted(served))
+    return CounterCode(found, tuple(executions.get(pc, 0) for pc in found), total)
+
+
+def _without_sampler(image: ElfImage, accesses: Sequence[int]) -> list[int]:
+    """``accesses`` without those of the in-guest sampler's source."""
+    found = []
+    for pc in accesses:
+        line = image.source_line(pc)
+        if line is None or Path(line[0]).name != _SAMPLER:
+            found.append(pc)
+    return found
+
+
+def moved_counter_code(code: CounterCode, image: ElfImage, other: ElfImage) -> CounterCode | None:
+    """``code`` of ``image`` in another layout of the same program; None when the code there is not the same."""
+    found = []
+    for pc in code.instructions:
+        function = image.function_at(pc)
+        there = None if function is None else other.find_symbol(function.name)
+        unique = function is not None and image.find_symbol(function.name) == function
+        if function is None or there is None or not unique or there.size_bytes != function.size_bytes:
+            return None
+        moved = there.address + pc - function.address
+        if _mnemonic(image, pc) != _mnemonic(other, moved):
+            return None
+        found.append(moved)
+    return CounterCode(tuple(found), code.executed, code.total)
+
+
+def _mnemonic(image: ElfImage, pc: int) -> str | None:
+    raw = int.from_bytes(read_code(image, pc, 4), "little")
+    instruction = decode(raw if raw & 3 == 3 else raw & 0xFFFF)
+    return None if instruction is None else instruction.row.mnemonic

@@ -1,0 +1,178 @@
+"""Types of an explanation: parts of a change that add up, compiler decisions, remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.stats.intervals import t_quantile
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over pairs of runs and its 95% interval; nan bounds with fewer than two pairs."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the whole interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+def estimate(values: NDArray[np.float64]) -> Estimate:
+    """The mean of ``values``, (n_pairs,), with Student's interval; nan values are left out."""
+    defined = values[np.isfinite(values)]
+    if not len(defined):
+        return Estimate(float("nan"), float("nan"), float("nan"))
+    mean = float(defined.mean())
+    if len(defined) < 2:
+        return Estimate(mean, float("nan"), float("nan"))
+    half = float(t_quantile(len(defined) - 1, 0.5 + LEVEL / 2) * defined.std(ddof=1) / np.sqrt(len(defined)))
+    return Estimate(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a change. ``values``: (n_pairs, n_relations), the change of z that it makes in each pair of runs."""
+
+    name: str
+    about: str
+    values: NDArray[np.float64]
+
+    def of(self, relation: int) -> Estimate:
+        """What it changes one relation by."""
+        return estimate(self.values[:, relation])
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of several relations and its parts, which add up to it in every pair of runs.
+
+    ``whole``: (n_pairs, n_relations), change of z; ``parts``: largest share first; ``interactions``: parts whose size
+    depends on what else is there, with how much.
+    """
+
+    whole: NDArray[np.float64]
+    parts: tuple[Part, ...]
+    interactions: tuple[str, ...] = ()
+
+    def share(self, part: Part) -> Estimate:
+        """The part's share of the whole change over all relations together, as a fraction; signed: a part that works
+        against the change has a negative share."""
+        weights = direction(self.whole)
+        return estimate(np.nansum(part.values * weights, axis=1))
+
+
+def direction(whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of relations, (n_relations,), that project a change on the mean direction of ``whole``: the projection of
+    the mean of ``whole`` is 1. Zeros when nothing changes."""
+    mean = np.nan_to_num(np.nanmean(whole, axis=0)) if whole.size else np.zeros(whole.shape[1])
+    total = np.abs(mean).sum()
+    return np.asarray(np.sign(mean) / total if total > 0 else np.zeros_like(mean))
+
+
+def ordered(whole: NDArray[np.float64], parts: Sequence[Part], interactions: Sequence[str] = ()) -> Change:
+    """The change with its parts, largest share first."""
+    change = Change(whole, tuple(parts), tuple(interactions))
+    shares = {part.name: change.share(part).mean for part in parts}
+    return Change(whole, tuple(sorted(parts, key=lambda part: -abs(shares[part.name]))), tuple(interactions))
+
+
+@dataclass(frozen=True)
+class MetricEffect:
+    """What one software metric does. ``left_out``, ``alone``: the change of z that it makes as the last one added and
+    as the only one, (n_pairs, n_relations)."""
+
+    metric: str
+    left_out: NDArray[np.float64]
+    alone: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SiteEffect:
+    """What counting at one place alone does. ``place``: ``file:line``; ``values``: as in `Part`."""
+
+    metric: str
+    place: str
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Something that the compiler made otherwise in the instrumented program. ``kind``: inlining, size, spills,
+    vectorisation or loops; ``place``: ``file:line`` of the function, "" if unknown."""
+
+    kind: str
+    function: str
+    place: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A remedy that was tried.
+
+    ``perturbation``: judged against the campaign's baselines as the variant was; ``left``: largest change of z over
+    all relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
+    ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it.
+    """
+
+    name: str
+    about: str
+    verdict: Verdict
+    perturbation: Perturbation
+    left: float
+    cycles_percent: float
+    gives_up: str
+    campaign: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Order of remedies: by verdict, then by what is left, then by cost."""
+        return ("equivalent", "inconclusive").index(self.verdict) if self.verdict in (
+            "equivalent", "inconclusive"
+        ) else 2, self.left, self.cycles_percent  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the relations of one variant are perturbed, and what helps.
+
+    ``relations``: pairs of metrics; ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
+    ``metrics``: parts by software metric; ``effects``: of each metric left out and alone; ``sites``: of the first
+    metric; ``mechanisms``: parts by mechanism; ``decisions``: of the compiler; ``remedies``: the best first;
+    ``refused``: remedies that could not be tried, and why; ``counter_lines``: lines with counters' instructions, with
+    the executions of these in a run; ``runs``, ``seconds``: made for the explanation.
+    """
+
+    campaign: str
+    variant: str
+    relations: tuple[tuple[str, str], ...]
+    verdict: str
+    baseline_z: NDArray[np.float64]
+    run_z: NDArray[np.float64]
+    metrics: Change
+    effects: tuple[MetricEffect, ...]
+    sites: tuple[SiteEffect, ...]
+    mechanisms: Change
+    decisions: tuple[Decision, ...]
+    remedies: tuple[Remedy, ...]
+    refused: tuple[str, ...]
+    counter_lines: tuple[tuple[str, int], ...]
+    own_instructions_percent: float
+    runs: int
+    seconds: float
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of runs."""
+        return len(self.run_z)

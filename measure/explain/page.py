@@ -1,0 +1,88 @@
+"""Explanations as one self-contained HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.explain.explanation_types import Change, Explanation, estimate
+from measure.explain.summary import rho, sentences, share_text
+from measure.perturbation.wording import in_words, percent
+from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
+
+_MOST_RELATIONS = 4  # with a waterfall
+_TOWARDS, _AGAINST = "#d55e00", "#0072b2"
+
+
+def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> str:
+    """The page as text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals.update(
+        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
+        percent=percent, in_words=in_words, effect=_effect, colour=_colour,
+    )  # fmt: skip
+    figures = {
+        one.variant: [_waterfalls(one, n) for n in range(min(len(one.relations), _MOST_RELATIONS))]
+        for one in explanations
+    }
+    return environment.get_template("page.html.jinja").render(
+        campaign=campaign, explanations=explanations, fine=fine, figures=figures
+    )
+
+
+def _effect(values: NDArray[np.float64], relation: int) -> str:
+    """A change of z with its interval."""
+    found = estimate(values[:, relation])
+    return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+
+
+def _colour(verdict: str) -> str:
+    return VERDICTS.get(verdict, VERDICTS["inconclusive"])
+
+
+def _waterfalls(one: Explanation, relation: int) -> str:
+    """The waterfalls of one relation, by mechanism and by metric, as an image."""
+    rows = max(len(one.mechanisms.parts), len(one.metrics.parts)) + 2
+    figure, axes = new_figure(10.4, 0.36 * rows + 1.0, 1, 2)
+    base = float(np.nanmean(one.baseline_z[:, relation]))
+    run = float(np.nanmean(one.run_z[:, relation]))
+    _waterfall(axes[0], "by mechanism", one.mechanisms, relation, base, run)
+    _waterfall(axes[1], "by software metric", one.metrics, relation, base, run)
+    return as_data_uri(figure)
+
+
+def _waterfall(axes: Any, title: str, change: Change, relation: int, base: float, run: float) -> None:
+    """Bars from the plain program's z to the instrumented program's, a step a part."""
+    labels = ["plain program", *(part.name for part in change.parts), "instrumented"]
+    axes.barh(0, 0.0)
+    at = base
+    towards = np.sign(run - base)
+    axes.plot([base], [0], "D", color=INK, markersize=6)
+    for row, part in enumerate(change.parts, start=1):
+        step = part.of(relation)
+        colour = _TOWARDS if step.mean * towards >= 0 else _AGAINST
+        axes.barh(row, step.mean, left=at, color=colour, height=0.6, zorder=2)
+        if np.isfinite(step.low):
+            axes.errorbar(
+                at + step.mean, row, xerr=[[step.mean - step.low], [step.high - step.mean]], color=INK, capsize=3,
+                linewidth=1, zorder=3,
+            )  # fmt: skip
+        axes.plot([at + step.mean] * 2, [row, row + 1], color=MUTED, linewidth=0.8, zorder=1)
+        at += step.mean
+    last = len(change.parts) + 1
+    axes.plot([base] * 2, [0, 1], color=MUTED, linewidth=0.8, zorder=1)
+    axes.plot([run], [last], "D", color=VERDICTS["perturbed"], markersize=6)
+    axes.set_yticks(range(last + 1), labels)
+    axes.invert_yaxis()
+    axes.margins(x=0.08)
+    axes.set_xlabel("z of the relation (atanh of rho)")
+    axes.set_title(title)

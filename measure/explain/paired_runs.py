@@ -1,0 +1,184 @@
+"""Makes pairs of runs: the plain program and a changed one with the same seed and code layout, so that all noise that
+they can share is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.yaml_document import YamlDocument
+from instrumenter.building.program_build import Build
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.builds import Builds, shifted_layouts
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.executor import Workers, execute_plan
+from measure.campaign.plan import Plan
+from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, ProbePlaces, Run, RunSpec
+from measure.campaign.store import Store
+from measure.errors import MeasureError
+from measure.stats.correlation import Correlations, fisher_z, spearman
+
+_MOST_LAYOUTS = 3  # of each program; building takes longer than running
+_STREAM = 18  # of random numbers, beside those of the campaign
+
+
+@dataclass(frozen=True)
+class ProgramChoice:
+    """A program to run. ``metrics``: those that it counts; the other fields replace what the campaign says.
+
+    ``specs``: other events for some metrics; ``sources``: edited and preprocessed sources, which are built
+    with ``flags`` and ``libraries``.
+    """
+
+    metrics: tuple[str, ...] = ()
+    specs: tuple[tuple[str, MetricSpec], ...] = ()
+    placement: Literal["packed", "cache_line"] | None = None
+    volatile: bool | None = None
+    sources: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    sampling: Literal["ideal", "signal"] | None = None
+
+    def changed(self, campaign: Campaign) -> Campaign:
+        """The campaign with this choice's settings, without variants."""
+        changes: dict[str, Any] = {"variants": {}, "cumulative": None}
+        if self.specs:
+            changes["software_metrics"] = campaign.software_metrics | dict(self.specs)
+        for key in ("placement", "volatile"):
+            if getattr(self, key) is not None:
+                changes[key] = getattr(self, key)
+        if self.sampling is not None:
+            changes["sampling"] = campaign.sampling.model_copy(update={"mode": self.sampling})
+        if self.sources:
+            changes["program"] = campaign.program.model_copy(
+                update={
+                    "source": None,
+                    "catalogue": None,
+                    "sources": self.sources,
+                    "flags": self.flags,
+                    "libraries": self.libraries,
+                }
+            )
+        return campaign.model_copy(update=changes)
+
+
+PLAIN = ProgramChoice()
+
+
+class PairedRuns:
+    """Runs of a campaign's programs in pairs.
+
+    ``plan``, ``document``: of the campaign; ``store``, ``workers``: where runs are kept and made; ``n_pairs``: pairs of
+    runs, of which pair i always has the same seed and code layout; ``progress``: called after each run.
+    """
+
+    def __init__(
+        self, plan: Plan, document: YamlDocument, store: Store, workers: Workers, n_pairs: int,
+        notify: Callable[[str], None] = lambda text: None, progress: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.campaign, self.plan, self.n_pairs = plan.campaign, plan, n_pairs
+        self._document, self._store, self._workers = document, store, workers
+        self._notify, self._progress = notify, progress
+        self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
+        self._builds: dict[tuple[ProgramChoice, int], Build] = {}
+        self._made: dict[RunSpec, Run] = {}
+        self.hardware = plan.campaign.hardware_metrics
+        first, second = np.triu_indices(len(self.hardware), 1)
+        self._pairs = first, second
+        self.relations = [(self.hardware[a], self.hardware[b]) for a, b in zip(first, second, strict=True)]
+
+    @property
+    def n_runs(self) -> int:
+        """Runs that were needed so far."""
+        return len(self._made)
+
+    def seed(self, pair: int) -> int:
+        """Seed of both runs of a pair."""
+        return int(np.random.default_rng([self.campaign.seed, _STREAM, pair]).integers(1 << 31))
+
+    def layout(self, pair: int) -> int:
+        """Code layout of both runs of a pair."""
+        return pair % min(shifted_layouts(self.campaign), _MOST_LAYOUTS)
+
+    def build(self, choice: ProgramChoice, pair: int = 0) -> Build:
+        """The program of a choice in the layout of a pair."""
+        if (choice, self.layout(pair)) not in self._builds:
+            self.build_all([choice])
+        return self._builds[choice, self.layout(pair)]
+
+    def build_all(self, choices: Sequence[ProgramChoice]) -> None:
+        """Build what is missing, several at once. Raises `CampaignError` and `MeasureError` as `Builds`."""
+        layouts = sorted({self.layout(pair) for pair in range(self.n_pairs)})
+        missing = [one for one in dict.fromkeys(choices) if any((one, n) not in self._builds for n in layouts)]
+        by_settings: dict[ProgramChoice, list[ProgramChoice]] = {}
+        for choice in missing:
+            by_settings.setdefault(replace(choice, metrics=()), []).append(choice)
+        for settings, alike in by_settings.items():
+            names = {f"set{n}": choice for n, choice in enumerate(alike) if choice.metrics}
+            campaign = settings.changed(self.campaign)
+            campaign = campaign.model_copy(
+                update={
+                    "variants": {name: choice.metrics for name, choice in names.items()}
+                    or {"unused": tuple(campaign.software_metrics)[:1]}
+                }
+            )
+            builds = Builds(campaign, self._document, self.plan.clock_hz, self._notify)
+            if settings in alike:  # the settings without metrics are the plain program's
+                names[BASELINE] = settings
+            builds.make([(name, layout) for name in names for layout in layouts], self._workers.count)
+            for name, choice in names.items():
+                for layout in layouts:
+                    self._builds[choice, layout] = builds[name, layout]
+
+    def spec(
+        self, choice: ProgramChoice, pair: int, intervention: Intervention | None = None,
+        probes: tuple[ProbePlaces, ...] = (),
+    ) -> RunSpec:  # fmt: skip
+        """The specification of one run."""
+        build = self.build(choice, pair)
+        return replace(
+            self._template,
+            variant=BASELINE if not choice.metrics else "+".join(choice.metrics),
+            replicate=pair,
+            seed=self.seed(pair),
+            build_key=build.key,
+            binary=str(build.elf_path),
+            layout_seed=None,  # interventions refer to addresses of the program as it was built
+            counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
+            sampling_mode=choice.sampling or self.campaign.sampling.mode,
+            probes=probes,
+            intervention=intervention,
+        )
+
+    def make(self, specs: Sequence[RunSpec]) -> list[Run]:
+        """The runs of ``specs``, made where they are not stored. Raises `MeasureError` when one fails."""
+        missing = [spec for spec in dict.fromkeys(specs) if spec not in self._made]
+        if missing:
+            outcome = execute_plan(missing, self._store, workers=self._workers, progress=self._progress)
+            if outcome.failures:
+                failure = outcome.failures[0]
+                raise MeasureError(f"a run that collects {failure.spec.variant} failed: {failure.reason}")
+            self._made |= dict(zip(missing, outcome.runs, strict=True))
+        return [self._made[spec] for spec in specs]
+
+    def runs(self, choices: Sequence[ProgramChoice]) -> dict[ProgramChoice, list[Run]]:
+        """The runs of each choice, a list with one a pair."""
+        self.build_all(choices)
+        wanted = list(dict.fromkeys(choices))
+        specs = [self.spec(choice, pair) for choice in wanted for pair in range(self.n_pairs)]
+        made = self.make(specs)
+        n = self.n_pairs
+        return {choice: made[index * n : (index + 1) * n] for index, choice in enumerate(wanted)}
+
+    def correlations(self, runs: Sequence[Run]) -> list[Correlations]:
+        """Correlations of the hardware metrics of each run."""
+        return [spearman(run.trace.columns(self.hardware), self.hardware) for run in runs]
+
+    def z(self, runs: Sequence[Run]) -> NDArray[np.float64]:
+        """Fisher's z of each of `relations`, (n_runs, n_relations)."""
+        return np.array([fisher_z(one.rho[self._pairs]) for one in self.correlations(runs)])

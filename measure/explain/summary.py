@@ -1,0 +1,117 @@
+"""Explanations as plain JSON values, and the sentences that terminal and page share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from measure.explain.explanation_types import Change, Estimate, Explanation, Remedy
+
+SCHEMA = "perturbation-explanation-1"
+_CAUSE = 0.1  # share of the change from which a mechanism is called a cause
+_MOST_DECISIONS = 3
+
+
+def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str]) -> dict[str, Any]:
+    """The content of explain.json; numbers that are not known are null."""
+    return {
+        "schema": SCHEMA,
+        "variants": {one.variant: _variant(one) for one in explanations},
+        "without_a_perturbed_relation": dict(fine),
+    }
+
+
+def _variant(one: Explanation) -> dict[str, Any]:
+    return {
+        "verdict": one.verdict,
+        "pairs": one.n_pairs,
+        "runs": one.runs,
+        "seconds": round(one.seconds, 1),
+        "relations": [
+            {
+                "metrics": list(relation),
+                "baseline_rho": _number(rho(one.baseline_z[:, n])),
+                "run_rho": _number(rho(one.run_z[:, n])),
+                "by_metric": {part.name: _interval(part.of(n)) for part in one.metrics.parts},
+                "by_mechanism": {part.name: _interval(part.of(n)) for part in one.mechanisms.parts},
+            }
+            for n, relation in enumerate(one.relations)
+        ],
+        "metrics": _shares(one.metrics),
+        "mechanisms": _shares(one.mechanisms),
+        "sites": [{"metric": s.metric, "place": s.place, "change_of_z": _means(s.values)} for s in one.sites],
+        "interactions": [*one.metrics.interactions, *one.mechanisms.interactions],
+        "compiler_decisions": [vars(decision) for decision in one.decisions],
+        "counter_lines": [{"place": place, "instructions": count} for place, count in one.counter_lines],
+        "remedies": [_remedy(remedy) for remedy in one.remedies],
+        "refused": list(one.refused),
+        "sentences": sentences(one),
+    }
+
+
+def _shares(change: Change) -> dict[str, Any]:
+    return {part.name: _interval(change.share(part)) for part in change.parts}
+
+
+def _remedy(remedy: Remedy) -> dict[str, Any]:
+    return {
+        "name": remedy.name, "about": remedy.about, "verdict": remedy.verdict, "left_dz": _number(remedy.left),
+        "cycles_percent": _number(remedy.cycles_percent), "gives_up": remedy.gives_up,
+    }  # fmt: skip
+
+
+def _interval(estimate: Estimate) -> list[float | None]:
+    return [_number(estimate.mean), _number(estimate.low), _number(estimate.high)]
+
+
+def _means(values: Any) -> list[float | None]:
+    return [_number(float(value)) for value in np.nanmean(values, axis=0)]
+
+
+def _number(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def rho(z: Any) -> float:
+    """The correlation of a mean z."""
+    return float(np.tanh(np.nanmean(z)))
+
+
+def share_text(estimate: Estimate) -> str:
+    """A share with its interval: ``86% (80 to 92)``."""
+    if not math.isfinite(estimate.mean):
+        return "unknown"
+    if not math.isfinite(estimate.low):
+        return f"{100 * estimate.mean:.0f}%"
+    return f"{100 * estimate.mean:.0f}% ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
+
+
+def sentences(one: Explanation) -> list[str]:
+    """The explanation in sentences, the most important first."""
+    found = []
+    metric = one.metrics.parts[0]
+    site = f", most at {one.sites[0].place}" if one.sites else ""
+    found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
+    for part in one.mechanisms.parts:
+        share = one.mechanisms.share(part)
+        if share.mean >= _CAUSE and not share.low <= 0:
+            found.append(f"{share_text(share)} of it by {part.name}: {part.about}.")
+    inlining = [decision.text for decision in one.decisions if decision.kind == "inlining"]
+    if inlining:
+        found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
+    found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.metrics.interactions]
+    found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
+    helping = [remedy for remedy in one.remedies if remedy.verdict == "equivalent"]
+    if helping:
+        best = helping[0]
+        found.append(f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it.")
+    elif one.remedies:
+        best = one.remedies[0]
+        found.append(
+            f"No remedy that was tried makes the relations equivalent; the best is {best.name} ({best.verdict}, "
+            f"largest change of z {best.left:.2f})."
+        )
+    return found
