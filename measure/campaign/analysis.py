@@ -32,7 +32,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     if len(baselines) < 2:
         raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
-    baseline_values = [run.trace.columns(hardware) for run in baselines]
+    baseline_values = [run.trace.counts(hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     variants = []
     aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
@@ -54,7 +54,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
             for held_out in (False, True):
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 outer[held_out] = outer_perturbation(
-                    baseline_values, [run.trace.columns(hardware) for run in runs], hardware,
+                    baseline_values, [run.trace.counts(hardware) for run in runs], hardware,
                     held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=aligned,
                 )  # fmt: skip
         variants.append(
@@ -136,7 +136,7 @@ def _runs_of(runs: Sequence[Run], variant: str) -> list[Run]:
 
 
 def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
-    return spearman(run.trace.columns(hardware), hardware)
+    return spearman(run.trace.counts(hardware), hardware)
 
 
 def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:

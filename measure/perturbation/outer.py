@@ -175,8 +175,11 @@ def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
         raise ValueError(f"{name}: {error}") from None
     if len(table) < MIN_RECORDS:
         raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
+    ranks = np.array([standard_ranks(column)[0] for column in table.T])
+    # Warping averages records: integers beyond 2^53 keep their differences when the least is taken away first.
+    table = table - table.min(axis=0) if np.issubdtype(table.dtype, np.integer) else table
+    table = table.astype(np.float64)
     columns = np.ascontiguousarray(table.T)
-    ranks = np.array([standard_ranks(column)[0] for column in columns])
     digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
     return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
 

@@ -34,7 +34,7 @@ from measure.perturbation.analysis_types import (
 from measure.perturbation.outer import Memo, outer_perturbation, outer_z
 from measure.perturbation.uninformative_metrics import TIED
 from measure.perturbation.verdict import Evidence, check_levels, judge
-from measure.stats.correlation import Correlations, fisher_z
+from measure.stats.correlation import RHO_CEILING, Correlations, fisher_z
 from measure.stats.permutation import labellings, mean_differences
 
 __all__ = [
@@ -97,7 +97,7 @@ def inner_perturbation(
         statistics=mean_differences(z, labels.labels),
         losses_only=False,
         interval_scale=1.0,
-        identical=len(baseline) > 1 and all(_same(one.rho, baseline[0].rho) for one in baseline[1:]),
+        identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
         notes=[_tie_note(metrics, ties, (i, j)) for i, j in couples],
         findings=_findings(metrics, concerned, baseline, runs),
@@ -123,8 +123,13 @@ def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlation
     return metrics
 
 
-def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    return bool(np.array_equal(first, second, equal_nan=True))
+def _identical(rho: NDArray[np.float64]) -> bool:
+    """Whether baselines do not differ in ``rho`` ``(B, P)``.
+
+    Pairs at the ceiling say nothing about it: copies of one metric correlate at 1 in runs that differ.
+    """
+    telling = np.isnan(rho).any(axis=0) | (np.abs(np.nan_to_num(rho)) < RHO_CEILING).any(axis=0)
+    return bool(telling.any()) and bool(np.array_equal(rho[:, telling], rho[:1, telling].repeat(len(rho), 0), True))
 
 
 def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:

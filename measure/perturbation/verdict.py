@@ -199,7 +199,7 @@ def _extra_runs(
     changes = [count for count in beyond if count is not None]
     if changes:
         needed = min(changes)
-        while comb(n_baseline + n_runs + 2 * needed, n_runs + needed) * alpha < 1:
+        while comb(n_baseline + n_runs + 2 * needed, n_runs + needed) < 1 / alpha:
             needed += 1  # enough labellings for a p-value to reach alpha
         return needed
     if beyond or not within or None in within:

@@ -378,3 +378,29 @@ def test_traces_that_correspond_are_compared_as_they_are() -> None:
     assert pair.run_z == pytest.approx(own.mean())
     with pytest.raises(ValueError, match="traces of 60 to 70 records are not aligned"):
         outer_perturbation(traces[:2], [traces[2][:60]], program.metrics, held_out=False, aligned=True, seed=1)
+
+
+def test_copies_of_one_metric_are_not_identical_baselines() -> None:
+    rng = np.random.default_rng(14)
+    tables = [np.repeat(rng.normal(size=(60, 1)), 2, axis=1) for _ in range(25)]
+    result = inner_perturbation(analysed(tables[:20], "ab"), analysed(tables[20:], "ab"), seed=0)
+    assert not any("do not differ" in finding for finding in result.findings)
+
+
+def test_the_number_of_labellings_of_many_runs_is_no_overflow() -> None:
+    rng = np.random.default_rng(18)
+    tables = [rng.normal(size=(5, 2)) for _ in range(25)]
+    for seed in range(18, 22):
+        tables = [np.random.default_rng((seed, n)).normal(size=(5, 2)) for n in range(25)]
+        assert inner_perturbation(analysed(tables[:20], "ab"), analysed(tables[20:], "ab"), seed=0).pairs
+
+
+def test_outer_integers_beyond_the_precision_of_floats_keep_their_differences() -> None:
+    program = synthetic_program(8, n_records=50, n_metrics=3)
+    rng = np.random.default_rng(6)
+    tables = [program.run(rng).astype(np.int64) for _ in range(6)]
+    small, large = (
+        outer_perturbation([t + add for t in tables[:4]], [t + add for t in tables[4:]], "abc", held_out=True, seed=0)
+        for add in (0, 2**61)
+    )
+    assert [pair.delta_z for pair in large.pairs] == pytest.approx([pair.delta_z for pair in small.pairs], abs=1e-9)
