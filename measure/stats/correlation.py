@@ -74,10 +74,10 @@ def standard_ranks(values: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
 
 
 def spearman(values: ArrayLike, metrics: Sequence[str]) -> Correlations:
-    """Spearman's rho of all pairs of columns of ``values`` ``(n, m)``, with average ranks for ties; integers stay exact.
+    """Spearman's rho of all pairs of columns of ``values`` ``(n, m)``, with average ranks for ties.
 
-    Raises ValueError when the shape does not fit the names, when there are fewer than 4 records, and when a
-    value is not finite, naming the metric and the record.
+    Integers are ranked as they are. Raises ValueError when the shape does not fit the names, when there are fewer
+    than 4 records, and when a value is not finite, naming the metric and the record.
     """
     table = finite_table(values, metrics)
     n, m = table.shape
