@@ -117,7 +117,7 @@ def _software(data: ReportData, truth: GroundTruth) -> list[dict[str, Any]]:
             row |= {
                 f"{kind}_pairs": len(pairs),
                 f"{kind}_perturbed": sum(pair.verdict == "perturbed" for pair in pairs),
-                f"{kind}_verdict": gravest(pairs) if pairs else "",
+                f"{kind}_verdict": gravest(pair.verdict for pair in pairs) if pairs else "",
                 f"{kind}_largest": largest_change(pairs),
             }
         rows.append(row)

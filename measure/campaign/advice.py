@@ -33,12 +33,12 @@ class Counted:
 
 
 def advice(variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str) -> list[str]:
-    """Sentences for the smallest perturbed variants: the metrics that cause it, then the command; empty without any.
+    """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
-    A variant that adds metrics to a perturbed one is left out, since the smaller one is more specific.
+    A variant that adds metrics to such a one is left out, since the smaller one is more specific.
     ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown.
     """
-    all_perturbed = [variant for variant in variants if variant.verdict == "perturbed"]
+    all_perturbed = [variant for variant in variants if variant.verdict in ("perturbed", "changed")]
     perturbed = _smallest(all_perturbed)
     sentences = []
     for variant in perturbed:
@@ -80,7 +80,8 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         more = [metric for metric in variant.software_metrics if metric not in nearest.software_metrics]
         sentences.append(
             f"{nearest.name} collects all of its metrics but {', '.join(more)}, and is equivalent: what "
-            f"{'this metric adds' if len(more) == 1 else 'these metrics add'} perturbs."
+            f"{'this metric adds' if len(more) == 1 else 'these metrics add'} "
+            f"{'perturbs' if variant.verdict == 'perturbed' else 'changes the relations'}."
         )
     overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
     total = sum(counted.events.values())
@@ -100,7 +101,7 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         )
     elif not total and not counted.sums:
         sentences.append(
-            f"its counters counted no event, so its {overhead} and the perturbation come from code and data that "
+            f"its counters counted no event, so its {overhead} and the change come from code and data that "
             "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."
         )
     return sentences

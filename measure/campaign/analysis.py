@@ -16,7 +16,7 @@ from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.errors import MeasureError
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import VERDICTS, Perturbation
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
@@ -138,7 +138,7 @@ def _counted(plan: Plan, outcome: Outcome) -> dict[str, Counted]:
 
 
 def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
-    return spearman(run.trace.columns(hardware), hardware)
+    return spearman(run.trace.counts(hardware), hardware)
 
 
 def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
@@ -167,7 +167,7 @@ def _findings(
             f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "
             "would count: give the program an input that gets there, or take them out."
         )
-    for verdict in ("perturbed", "inconclusive", "equivalent"):
+    for verdict in VERDICTS:
         for variant in variants:
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:
@@ -175,7 +175,7 @@ def _findings(
                 where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
                 overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
                 sentences += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
-        if verdict == "perturbed":
+        if verdict == "changed":
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
@@ -276,9 +276,11 @@ def _plain(value: Any) -> Any:
 
 _PERTURBATION_JSON = {
     "type": ["object", "null"],
-    "description": "kind, verdict (perturbed | equivalent | inconclusive), p_value (familywise over all pairs), "
-    "delta, alpha, run counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with "
-    "ci, p_adjusted, q_value, detectable_dz (found in 80% of such campaigns), verdict, note",
+    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise over all pairs), "
+    "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), paired, run "
+    "counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and "
+    "simultaneous (over all pairs; null: unbounded), p_adjusted, q_value, p_spread (that runs scatter no more than "
+    "baselines), detectable_dz (called perturbed in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }
 SUMMARY_JSON_SCHEMA: dict[str, Any] = {
@@ -350,11 +352,11 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "inner",
                 ],
                 "properties": {
-                    "verdict": {"enum": ["perturbed", "equivalent", "inconclusive"]},
+                    "verdict": {"enum": list(VERDICTS)},
                     "caveat": {
                         "type": ["string", "null"],
                         "description": "To be read beside an equivalent verdict: metrics without events, constant or "
-                        "tied that it leaves out, rests on or collects",
+                        "tied that it leaves out, rests on or collects, and pairs that are not assessable",
                     },
                     "in_words": {
                         "type": "object",

@@ -18,7 +18,7 @@ from measure.stats.correlation import spearman
 
 @dataclass(frozen=True)
 class Compared:
-    """Runs to compare. ``paired``: run i and baseline i share their noise, and there are as many of both."""
+    """Runs to compare. ``paired``: run i and baseline i share their noise; baselines without a partner come last."""
 
     baselines: tuple[Run, ...]
     runs: tuple[Run, ...]
@@ -37,7 +37,8 @@ def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) 
         after = {run.spec.replicate: run for run in runs}
         both = sorted(before.keys() & after.keys())
         if len(both) >= FEWEST_PAIRS:
-            return Compared(tuple(before[n] for n in both), tuple(after[n] for n in both), True)
+            alone = [before[n] for n in sorted(before.keys() - after.keys())]
+            return Compared((*(before[n] for n in both), *alone), tuple(after[n] for n in both), True)
     return Compared(tuple(baselines), tuple(runs), False)
 
 
@@ -52,11 +53,11 @@ class Comparison:
             "delta": campaign.delta, "alpha": campaign.alpha_of_a_look, "seed": campaign.seed,
         }  # fmt: skip
 
-    def tables(self, runs: Sequence[Run]) -> list[NDArray[np.float64]]:
+    def tables(self, runs: Sequence[Run]) -> list[NDArray[np.int64]]:
         """The hardware metrics of each run, ``(n, m)``."""
-        return [run.trace.columns(self.campaign.hardware_metrics) for run in runs]
+        return [run.trace.counts(self.campaign.hardware_metrics) for run in runs]
 
-    def inner(self, runs: Sequence[Run], changed: Sequence[NDArray[np.float64]] | None = None) -> Perturbation:
+    def inner(self, runs: Sequence[Run], changed: Sequence[NDArray[np.int64]] | None = None) -> Perturbation:
         """Perturbation within ``runs``. ``changed``: tables to use in place of those of ``runs``."""
         hardware = self.campaign.hardware_metrics
         given = {id(run): table for run, table in zip(runs, changed or self.tables(runs), strict=True)}
@@ -64,6 +65,7 @@ class Comparison:
         return inner_perturbation(
             [spearman(table, hardware) for table in self.tables(sides.baselines)],
             [spearman(given[id(run)], hardware) for run in sides.runs],
+            paired=sides.paired,
             **self._levels,
         )
 
@@ -73,5 +75,5 @@ class Comparison:
         memo = self._memos.setdefault(tuple(run.spec.replicate for run in sides.baselines), {})
         return outer_perturbation(
             self.tables(sides.baselines), self.tables(sides.runs), self.campaign.hardware_metrics,
-            held_out=held_out, memo=memo, **self._levels,
+            held_out=held_out, paired=sides.paired, memo=memo, **self._levels,
         )  # fmt: skip

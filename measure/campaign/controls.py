@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ class Controls:
 
 
 def choose_injection(
-    tables: Sequence[NDArray[np.float64]], metrics: Sequence[str], delta: float, seed: int
+    tables: Sequence[NDArray[Any]], metrics: Sequence[str], delta: float, seed: int
 ) -> Injection | None:
     """The change to inject into ``tables``, one ``(n, m)`` a run: of a pair as far from rho = 0 as leaves room.
 
@@ -120,8 +121,8 @@ def choose_injection(
 
 
 def inject(
-    tables: Sequence[NDArray[np.float64]], metrics: Sequence[str], injection: Injection, seed: int
-) -> list[NDArray[np.float64]]:
+    tables: Sequence[NDArray[Any]], metrics: Sequence[str], injection: Injection, seed: int
+) -> list[NDArray[Any]]:
     """Copies of ``tables`` with the change; each metric keeps its values, in another order."""
     a, b = (list(metrics).index(name) for name in injection.pair)
     found = []

@@ -42,6 +42,6 @@ def _spread(plan: Plan, store: Store) -> Spread | None:
     for key, spec in zip(plan.keys, plan.specs, strict=True):
         run, _ = store.load(key, spec) if spec.variant != NULL_CONTROL else (None, None)
         if run is not None:
-            rho = spearman(run.trace.columns(hardware), hardware).rho[first, second]
+            rho = spearman(run.trace.counts(hardware), hardware).rho[first, second]
             z.setdefault(spec.variant, {})[spec.replicate] = fisher_z(rho)
     return measured_spread(z, BASELINE, bool(plan.campaign.pairs))

@@ -203,6 +203,10 @@ class Trace:
         """The columns of ``metrics``, (n, k) float64."""
         return self.values[:, [self.metrics.index(metric) for metric in metrics]].astype(np.float64)
 
+    def counts(self, metrics: tuple[str, ...]) -> NDArray[np.int64]:
+        """The columns of ``metrics``, (n, k), exact beyond 2^53, where float64 makes neighbouring counts equal."""
+        return self.values[:, [self.metrics.index(metric) for metric in metrics]]
+
     def without_probes(self) -> Trace:
         """The trace with hardware metrics and counters only."""
         kept = [n for n, metric in enumerate(self.metrics) if not metric.startswith((PROBE, BEFORE))]

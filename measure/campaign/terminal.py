@@ -12,8 +12,8 @@ from rich.table import Table
 from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
 from measure.report.model import ReportData, VariantReport
+from measure.report.style import VERDICT_STYLES
 
-_STYLES = {"perturbed": "bold red", "equivalent": "bold green", "inconclusive": "bold yellow"}
 _WORST = 5
 
 
@@ -63,10 +63,10 @@ def _worst(variant: VariantReport, pairs: Sequence[Pair]) -> Table:
         table.add_row(
             escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
             f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
-            _styled(pair.verdict, pair_in_words(pair, variant.inner.alpha)),
+            _styled(pair.verdict, pair_in_words(pair, variant.inner.level)),
         )  # fmt: skip
     return table
 
 
 def _styled(verdict: str, words: str) -> str:
-    return f"[{_STYLES[verdict]}]{words}[/]"
+    return f"[{VERDICT_STYLES[verdict]}]{words}[/]"

@@ -24,7 +24,7 @@ from measure.campaign.plan import Plan, content_keys, make_plan
 from measure.campaign.run_types import BASELINE, Run
 from measure.cycle_close.predictors import predictor_named
 from measure.errors import MeasureError
-from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.perturbation.analysis_types import Perturbation, Verdict, gravest
 from measure.perturbation.findings import INNER_ADVICE, OUTER_ADVICE
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
@@ -148,11 +148,7 @@ class SamplingResult:
 
     @property
     def verdict(self) -> Verdict:
-        verdicts = (self.inner.verdict, self.outer.verdict)
-        for gravest in ("perturbed", "inconclusive"):
-            if gravest in verdicts:
-                return gravest
-        return "equivalent"
+        return gravest((self.inner.verdict, self.outer.verdict))
 
 
 def load_check(path: Path) -> tuple[SamplingCheck, YamlDocument]:

@@ -15,7 +15,16 @@ from measure.cycle_close.sampling_check import (
     equivalent_from,
 )
 from measure.perturbation.analysis_types import Perturbation
-from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
+from measure.report.style import (
+    INK,
+    MUTED,
+    VERDICT_MARKERS,
+    VERDICT_STYLES,
+    VERDICTS,
+    as_data_uri,
+    new_figure,
+    short,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,13 +94,13 @@ def print_check(console: Console, check: SamplingCheck, results: Sequence[Sampli
     """Print a table, then the findings on configurations that are not equivalent."""
     from rich.table import Table
 
-    styles = {"perturbed": "bold red", "equivalent": "bold green", "inconclusive": "bold yellow"}
     table = Table(title=f"{check.name}: sampling against {check.baselines} full simulations", title_justify="left")
     for heading in ("configuration", "verdict", "simulated", "speed-up", "within a run", "across runs"):
         table.add_column(heading, justify="right" if heading in ("simulated", "speed-up") else "left")
     for one in results:
         table.add_row(
-            one.name, f"[{styles[one.verdict]}]{one.verdict}[/]", f"{100 * one.simulated:.2f}%", f"{one.speedup:.1f}x",
+            one.name, f"[{VERDICT_STYLES[one.verdict]}]{one.verdict}[/]",
+            f"{100 * one.simulated:.2f}%", f"{one.speedup:.1f}x",
             f"{one.inner.verdict} ({worst(one.inner):.2f})", f"{one.outer.verdict} ({worst(one.outer):.2f})",
         )  # fmt: skip
     console.print(table)
@@ -120,7 +129,7 @@ def _figure(check: SamplingCheck, results: Sequence[SamplingResult]) -> Any:
                 colour = VERDICTS[pair.verdict]
                 if np.isfinite(pair.ci).all():
                     axis.plot(pair.ci, [place + offset] * 2, color=colour, linewidth=1.0, alpha=0.55)
-                axis.plot(pair.delta_z, place + offset, "o", color=colour, markersize=3.2)
+                axis.plot(pair.delta_z, place + offset, VERDICT_MARKERS[pair.verdict], color=colour, markersize=3.2)
         axis.set_title(title)
         axis.set_xlabel("change of z, every pair of metrics with its interval", color=INK)
         axis.set_yticks(range(len(results)), [one.name for one in results])
@@ -158,7 +167,7 @@ def render_check(check: SamplingCheck, results: Sequence[SamplingResult]) -> str
 <th>simulated</th><th>times faster</th>
 <th>within a run, largest change of z</th><th>across runs</th></tr>{"".join(rows)}</table></div>
 <p>A change of z up to {check.delta:g} counts as none. <i>Equivalent</i> means that every pair's interval lies within
-it; <i>perturbed</i>, that some pair changed by more, at {100 * check.alpha:g}% over all pairs together.</p>
+it; <i>perturbed</i>, that some pair's interval lies beyond it, at {100 * check.alpha:g}% over all pairs together.</p>
 <h2>Every pair of metrics</h2><img alt="Changes of z by sampling configuration" src="{picture}">
 <h2>Findings</h2><ul>{findings}</ul></body></html>
 """

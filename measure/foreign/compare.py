@@ -16,7 +16,7 @@ from measure.campaign.executor import Outcome
 from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
-from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
+from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
@@ -165,7 +165,7 @@ def _total(trace: ForeignTrace, name: str) -> float | None:
 def _findings(variants: Sequence[VariantReport], gathered: Gathered) -> tuple[str, ...]:
     """Sentences, the gravest first, each with what to do next."""
     sentences = []
-    for verdict in ("perturbed", "inconclusive", "equivalent"):
+    for verdict in VERDICTS:
         for variant in variants:
             for perturbation in (variant.inner, variant.outer_held_out):
                 if perturbation is None or perturbation.verdict != verdict:

@@ -185,6 +185,12 @@ def _software_findings(software: Sequence[SoftwareTruth], sources: Sequence[Metr
     inconclusive = [one.variant for one in software if one.software.verdict == "inconclusive"]
     if inconclusive:
         findings.append(f"Pairs with software metrics are undecided in {', '.join(inconclusive)}: add runs.")
+    changed = [one.variant for one in software if one.software.verdict == "changed"]
+    if changed:
+        findings.append(f"Pairs with software metrics changed, by an open amount, in {', '.join(changed)}: add runs.")
+    unknown = [one.variant for one in software if one.software.verdict == "not assessable"]
+    if unknown:
+        findings.append(f"Pairs with software metrics are not assessable in {', '.join(unknown)}.")
     both = [
         one.variant for one in software if one.software.verdict == "perturbed" and one.hardware.verdict == "perturbed"
     ]

@@ -63,10 +63,11 @@ class Comparison:
     def verdicts(self) -> pd.DataFrame:
         """One row for each variant and comparison.
 
-        Columns: ``variant``, ``comparison`` (inner, outer_joint, outer_held_out), ``verdict`` (perturbed, equivalent,
-        inconclusive), ``p`` (familywise over all pairs, nan where undefined), ``baselines``, ``runs``, ``exploratory``,
-        ``more_runs`` (that would probably settle an inconclusive verdict, NA if unknown), and the mean overhead of the
-        variant, ``instructions_percent`` and ``cycles_percent`` (nan where unknown).
+        Columns: ``variant``, ``comparison`` (inner, outer_joint, outer_held_out), ``verdict`` (perturbed, changed,
+        inconclusive, equivalent, not assessable), ``p`` (familywise over all pairs, nan where undefined),
+        ``baselines``, ``runs``, ``exploratory``, ``more_runs`` (that would probably settle an inconclusive verdict,
+        NA if unknown), and the mean overhead of the variant, ``instructions_percent`` and ``cycles_percent`` (nan
+        where unknown).
         """
         import pandas as pd
 
@@ -102,7 +103,8 @@ class Comparison:
         ``variant``: name of a variant; ``comparison``: "inner", "outer_joint" or "outer_held_out".
 
         Columns: ``a``, ``b`` (the same metric twice across runs), ``rho_before``, ``rho_after``, ``dz`` (change of
-        atanh(rho)) with its interval ``low`` to ``high``, ``p`` (familywise), ``q`` (false discovery rate),
+        atanh(rho)) with its interval ``low`` to ``high``, ``all_low`` to ``all_high`` (its interval over all pairs
+        together), ``p`` (familywise), ``q`` (false discovery rate), ``p_spread`` (that runs scatter no more),
         ``detectable_dz``, ``verdict``, ``note``. ``attrs`` has ``delta`` and ``alpha``.
 
         Raises `MeasureError` for a variant or comparison that does not exist.
@@ -112,13 +114,14 @@ class Comparison:
         found = self.perturbation(variant, comparison)
         rows = [
             (
-                pair.a, pair.b, pair.baseline_rho, pair.run_rho, pair.delta_z, *pair.ci, pair.p_adjusted,
-                pair.q_value, pair.detectable_dz, pair.verdict, pair.note,
+                pair.a, pair.b, pair.baseline_rho, pair.run_rho, pair.delta_z, *pair.ci, *pair.simultaneous,
+                pair.p_adjusted, pair.q_value, pair.p_spread, pair.detectable_dz, pair.verdict, pair.note,
             )
             for pair in found.pairs
         ]  # fmt: skip
         names = [
-            "a", "b", "rho_before", "rho_after", "dz", "low", "high", "p", "q", "detectable_dz", "verdict", "note",
+            "a", "b", "rho_before", "rho_after", "dz", "low", "high", "all_low", "all_high", "p", "q", "p_spread",
+            "detectable_dz", "verdict", "note",
         ]  # fmt: skip
         table = pd.DataFrame(rows, columns=names)
         table.attrs = {"delta": found.delta, "alpha": found.alpha}

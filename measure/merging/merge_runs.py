@@ -38,7 +38,17 @@ STEP_PENALTY = 3.0
 Exact warping without it follows noise and errs by two to five times as much (`experiments/ground_truth`: this value
 errs least over the programs; a third or three times as much hardly matters).
 """
-_TRUST = {"equivalent": 0, "inconclusive": 1, UNKNOWN: 1, "perturbed": 2}
+_TRUST = {"equivalent": 0, "not assessable": 1, "inconclusive": 1, UNKNOWN: 1, "changed": 2, "perturbed": 3}
+_DOUBTS = {
+    "perturbed": "collecting this variant perturbs the program; do not relate them to the other metrics",
+    "changed": "collecting this variant changes how metrics relate, by an unknown amount; do not relate them to the "
+    "other metrics before more runs show that the change is small",
+    "inconclusive": "whether collecting this variant perturbs the program is open; relate them to the other metrics "
+    "only with more runs that settle it",
+    "not assessable": "whether collecting this variant perturbs the program cannot be assessed; relate them to the "
+    "other metrics with care",
+}
+"""Warnings of metrics from runs of a variant that is not shown to be equivalent."""
 _SAME = ("machine", "arguments", "stdin", "files")
 
 
@@ -104,18 +114,17 @@ class Merged:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Metrics that counted nothing, metrics from a perturbed run, and alignments that stretched, so that counts are
-        placed only roughly."""
-        perturbed = [
-            f"{self._metrics_of(n)} from {aligned.name}: collecting this variant perturbs the program; do not relate "
-            "them to the other metrics"
+        """Metrics that counted nothing, metrics from a run whose variant is not equivalent, and alignments that
+        stretched, so that counts are placed only roughly."""
+        doubtful = [
+            f"{self._metrics_of(n)} from {aligned.name}: {_DOUBTS[self.verdict_of(aligned)]}"
             for n, aligned in enumerate(self.runs)
-            if self.verdict_of(aligned) == "perturbed"
+            if self.verdict_of(aligned) in _DOUBTS
         ]
         stretched = [self._warning(n, aligned) for n, aligned in enumerate(self.runs) if len(aligned.stretched)]
         silent = [source.metric for source in self.sources if not source.total]
         nothing = [f"{', '.join(silent)} counted no event: nothing can be said about it"] if silent else []
-        return (*nothing, *perturbed, *stretched)
+        return (*nothing, *doubtful, *stretched)
 
     def verdict_of(self, aligned: AlignedRun) -> str:
         """The verdict on the run's variant, `UNKNOWN` without one."""

@@ -34,9 +34,13 @@ from measure.stats.correlation import Correlations, spearman
 
 FIRST_REPLICATES = 3
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
-ORACLE_VERSION = 2
+ORACLE_VERSION = 3
 
 Accept = Literal["equivalent", "not perturbed"]
+OPEN = ("changed", "inconclusive")
+"""Verdicts that further runs may settle."""
+UNSHOWN = ("inconclusive", "not assessable")
+"""Verdicts that show neither a change nor that there is none."""
 
 
 @dataclass(frozen=True)
@@ -248,12 +252,10 @@ class CampaignOracle:
                 delta=campaign.delta, alpha=alpha, seed=campaign.seed,
             )
         ]  # fmt: skip
-        if perturbations[0].verdict == "inconclusive" and look and perturbations[0].extra_runs_needed is None:
+        if perturbations[0].verdict in OPEN and look and perturbations[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
         lenient = self._settings.accept == "not perturbed"
-        hopeful = perturbations[0].verdict == "equivalent" or (
-            last and lenient and perturbations[0].verdict == "inconclusive"
-        )
+        hopeful = perturbations[0].verdict == "equivalent" or (last and lenient and perturbations[0].verdict in UNSHOWN)
         if campaign.outer and hopeful:
             perturbations.append(
                 outer_perturbation(
@@ -287,17 +289,17 @@ def decide(found: Sequence[Perturbation], last: bool, accept: Accept, outer: boo
     """The verdict on a group from its analyses; None: open, and more runs may be made.
 
     ``found``: the inner perturbation and, if ``outer``, the outer one, unless the inner one was open before the
-    ``last`` look.
+    ``last`` look. A group that is changed, by a size still open at the last look, is bad: something is shown to change.
     """
     complete = len(found) == (2 if outer else 1)
     for one in found:
-        if one.verdict == "perturbed":
+        if one.verdict == "perturbed" or (last and one.verdict == "changed"):
             return _verdict("bad", one, runs)
     if complete and all(one.verdict == "equivalent" for one in found):
         return _verdict("good", _closest(found), runs)
     if not last:
         return None
-    undecided = next(one for one in found if one.verdict == "inconclusive")
+    undecided = next(one for one in found if one.verdict != "equivalent")
     verdict = _verdict("undecided", undecided, runs)
     return replace(verdict, state="good") if accept == "not perturbed" and complete else verdict
 
@@ -323,6 +325,6 @@ def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs
         else f"{pair.name}: {pair.note}"
     )
     p = "" if np.isnan(pair.p_adjusted) else f", {p_text(pair.p_adjusted)} over all pairs"
-    word = {"bad": "perturbed", "good": "largest", "undecided": "open"}[state]
+    word = {"bad": one.verdict, "good": "largest", "undecided": "open"}[state]
     reason = f"{where}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
     return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)

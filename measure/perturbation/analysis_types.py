@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-Verdict = Literal["perturbed", "equivalent", "inconclusive"]
+Verdict = Literal["perturbed", "changed", "inconclusive", "equivalent", "not assessable"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+"""The gravest first."""
 Kind = Literal["inner", "outer-joint", "outer-held-out"]
 
 DEFAULT_DELTA = 0.2
@@ -18,8 +21,8 @@ or 0.97. The changes that the paper calls dramatic (0.8 to 0.5, 0.9 to 0.3) are 
 
 DEFAULT_PERMUTATIONS = 9999
 
-MOST_STATISTICS = 50_000_000
-"""Limit of the table of labellings by pairs, in values (400 MB): hundreds of metrics get fewer labellings."""
+MOST_STATISTICS = 20_000_000
+"""Limit of a table of labellings by pairs, in values (160 MB): hundreds of metrics get fewer labellings."""
 
 FEWEST_BASELINES = 19
 """With one instrumented run and fewer baselines no p-value reaches 0.05; such an analysis is exploratory."""
@@ -31,16 +34,28 @@ SHORT_TRACE_RECORDS = 50
 """With fewer records correlations are noisy, and a finding says so."""
 
 
+def gravest(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on several comparisons: the gravest of them, "not assessable" without any.
+
+    What cannot be assessed is graver than nothing only: beside it, the others' verdict is said with a word about it.
+    """
+    found = set(verdicts)
+    return next((one for one in VERDICTS if one in found), "not assessable")
+
+
 @dataclass(frozen=True)
 class Pair:
     """The change of the correlation of two metrics, or (outer: a == b) of one with itself across runs.
 
     ``a``, ``b``: the metrics; ``baseline_z``, ``run_z``: means over runs of Fisher's z; ``baseline_rho``,
-    ``run_rho``: the same, as correlations; ``baseline_z_sd``: spread between baselines; ``delta_z``: run minus
-    baseline; ``ci``: its 1 - 2 alpha interval, on which the equivalence test rests; ``statistic``: standardised
-    difference; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate over pairs
-    (Benjamini-Hochberg); ``detectable_dz``: the change that is called perturbed with 80% probability by such a
-    campaign (inner only); ``verdict``: on this pair; ``note``: why values are undefined, which are nan then.
+    ``run_rho``: the same, as correlations; ``baseline_z_sd``, ``run_z_sd``: spread between baselines and between
+    runs; ``delta_z``: run minus baseline; ``ci``: its 1 - 2 alpha interval, on which the equivalence test rests;
+    ``simultaneous``: its interval that holds for all pairs together, on which *perturbed* rests; ``statistic``:
+    change in standard errors; ``p_adjusted``: familywise over all pairs (max-T); ``q_value``: false discovery rate
+    over pairs (Benjamini-Hochberg); ``p_spread``: familywise, that runs scatter no more than baselines;
+    ``detectable_dz``: the change that is called perturbed with 80% probability by such a campaign (inner only);
+    ``verdict``: on this pair; ``note``: why values are undefined, which are nan then, or why the pair cannot be
+    assessed.
     """
 
     a: str
@@ -49,12 +64,15 @@ class Pair:
     baseline_z_sd: float
     baseline_rho: float
     run_z: float
+    run_z_sd: float
     run_rho: float
     delta_z: float
     ci: tuple[float, float]
+    simultaneous: tuple[float, float]
     statistic: float
     p_adjusted: float
     q_value: float
+    p_spread: float
     detectable_dz: float
     verdict: Verdict
     note: str = ""
@@ -69,16 +87,23 @@ class Pair:
 class Perturbation:
     """Whether instrumented runs differ from the baselines in how their metrics correlate.
 
-    ``kind``: what was compared; ``verdict``: *perturbed* when any pair is (significant at ``alpha`` over all pairs
-    together, and changed by more than ``delta`` in z); *equivalent* when every pair's change is shown to be within
-    ``delta`` (each at level alpha: an intersection-union test needs no further correction); else *inconclusive*, which
-    never means unperturbed. ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary.
-    ``delta``: largest change of z that counts as none; ``alpha``: level of the tests; ``n_baseline``, ``n_runs``:
-    baselines and instrumented runs that were compared. ``n_references``: baselines that only served as references to
-    align to, held out of the test (outer). ``exploratory``: too few runs for a dependable verdict.
-    ``extra_runs_needed``: number of additional baselines *and* of additional instrumented runs that would probably
-    (80%) settle an inconclusive verdict; None when it is settled or no reasonable number would do. ``findings``:
-    sentences, with what to do next.
+    ``kind``: what was compared; ``verdict``, for a pair and overall:
+
+    - *perturbed*: the simultaneous interval of a pair is beyond ``delta``, and its change is significant;
+    - *changed*: a pair changed significantly, by an amount that may be below or above delta;
+    - *inconclusive*: neither a change is shown nor its absence, which never means unperturbed;
+    - *equivalent*: every pair that can be assessed, and that is at least half of them, is shown to have changed by less
+      than ``delta`` (each at level alpha: an intersection-union test needs no further correction);
+    - *not assessable*: correlations at the ceiling, constant, or tied, or runs that do not align: an absence of change
+      cannot be shown. A pair that is not assessable does not change the verdict on the others, but is said beside it.
+
+    ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary. ``delta``: largest change
+    of z that counts as none; ``alpha``: level of the tests, shared by ``comparisons`` comparisons: each has
+    ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared; ``paired``: in pairs.
+    ``n_references``: baselines that only served to align to, not part of the test (outer). ``exploratory``: too few
+    runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and* of additional
+    instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no reasonable
+    number would do. ``findings``: sentences, with what to do next.
     """
 
     kind: Kind
@@ -93,3 +118,14 @@ class Perturbation:
     exploratory: bool
     extra_runs_needed: int | None
     findings: tuple[str, ...]
+    comparisons: int = 1
+    paired: bool = False
+
+    @property
+    def level(self) -> float:
+        """Level of significance of this comparison: its share of alpha."""
+        return self.alpha / self.comparisons
+
+    def of(self, verdict: Verdict) -> tuple[Pair, ...]:
+        """The pairs with that verdict."""
+        return tuple(pair for pair in self.pairs if pair.verdict == verdict)

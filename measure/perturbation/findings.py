@@ -22,77 +22,147 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
             "The baselines do not differ from one another, so there is no scale of noise to judge a change "
             "by: effect sizes are shown without p-values; vary the set-up (layout, placement, timer phase)."
         )
-    elif result.n_baseline < 2:
+    elif result.n_baseline < 2 or (result.paired and result.n_runs < 2):
         sentences.append(
-            "One baseline gives no scale of noise: effect sizes are shown without p-values; add baselines."
+            f"One {'pair' if result.paired else 'baseline'} gives no scale of noise: effect sizes are shown without "
+            "p-values; add baselines."
         )
-    elif result.verdict == "perturbed":
+    elif result.verdict in ("perturbed", "changed"):
         sentences.extend(_changes(result))
     elif result.verdict == "inconclusive":
         sentences.extend(_undecided(result, smallest_p))
-    else:
+    elif result.verdict == "equivalent":
+        equivalent = result.of("equivalent")
+        every = "Every change" if len(equivalent) == len(result.pairs) else "Every change that can be assessed"
         sentences.append(
-            f"Every change is shown to be within {result.delta:g} in z: the widest interval reaches "
-            f"{max(_reach(pair, result) for pair in result.pairs):.3f}."
+            f"{every} is shown to be within {result.delta:g} in z: the widest interval reaches "
+            f"{max(_reach(pair, result) for pair in equivalent):.3f}."
         )
+    sentences.extend(_not_assessable(result))
     if result.verdict != "perturbed" and (detectable := _detectable(result)):
         sentences.append(
-            f"With these runs a change of z of {detectable[len(detectable) // 2]:.2f} is found in 80% of campaigns "
-            f"(median over {'pairs' if result.kind == 'inner' else 'metrics'}; {detectable[-1]:.2f} in the noisiest)."
+            f"With these runs a change of z of {detectable[len(detectable) // 2]:.2f} is called perturbed in 80% of "
+            f"campaigns (median over pairs; {detectable[-1]:.2f} in the noisiest)."
         )
-    if result.exploratory:
-        sentences.append(
-            f"Exploratory: {_sizes(result)}; use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs "
-            "before relying on it."
-        )
+    sentences.extend(_spreads(result))
+    sentences.extend(_exploratory(result))
     sentences.extend(_rises(result))
     return tuple(sentences)
 
 
 def _changes(result: Perturbation) -> list[str]:
-    perturbed = [pair for pair in result.pairs if pair.verdict == "perturbed"]
-    sentences = [f"{_change(pair)}." for pair in perturbed[:SHOWN_PAIRS]]
-    if len(perturbed) > SHOWN_PAIRS:
-        sentences.append(f"{len(perturbed) - SHOWN_PAIRS} more pairs are perturbed.")
+    """Sentences on a result that is perturbed or changed: the pairs, what to do, and the runs that show the size."""
+    perturbed, changed = result.of("perturbed"), result.of("changed")
+    worst = perturbed or changed
+    sentences = [f"{_change(pair, result)}." for pair in worst[:SHOWN_PAIRS]]
+    if len(worst) > SHOWN_PAIRS:
+        more = len(worst) - SHOWN_PAIRS
+        sentences.append(f"{_count(more, f'more {_noun(result)}')} {'is' if more == 1 else 'are'} {worst[0].verdict}.")
+    if perturbed and changed:
+        sentences.append(
+            f"{_count(len(changed), f'further {_noun(result)}')} changed by an amount that may be below or above "
+            f"{result.delta:g}: {_listed([pair.name for pair in changed])}."
+        )
+    if not perturbed:
+        sentences.append(
+            f"A change is shown, but not whether it exceeds {result.delta:g}: treat the relation as changed."
+            + _more_runs(result, "show its size")
+        )
     sentences.append(INNER_ADVICE if result.kind == "inner" else OUTER_ADVICE)
     return sentences
 
 
-def _change(pair: Pair) -> str:
+def _change(pair: Pair, result: Perturbation) -> str:
     if not _defined(pair.delta_z):
         return f"{pair.name}: {pair.note} ({p_text(pair.p_adjusted)} over all pairs)"
+    low, high = pair.simultaneous
+    if not _defined(low):
+        interval = "no interval"
+    elif result.kind == "inner":
+        interval = f"interval over all pairs {low:+.2f} to {high:+.2f}"
+    else:
+        interval = f"at most {high:+.2f}"
     return (
         f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
-        f"(change of z {pair.delta_z:+.2f}, interval {pair.ci[0]:+.2f} to {pair.ci[1]:+.2f}, "
+        f"(change of z {pair.delta_z:+.2f}, {interval}, "
         f"{p_text(pair.p_adjusted)} over all pairs)" + (f"; {pair.note}" if pair.note else "")
     )
 
 
 def _undecided(result: Perturbation, smallest_p: float) -> list[str]:
     """Sentences on an inconclusive result: the open pairs, and the runs that would settle it."""
-    open_pairs = [pair for pair in result.pairs if pair.verdict == "inconclusive"]
+    open_pairs = result.of("inconclusive")
     sentences = [
-        f"Neither perturbation nor its absence is shown for {len(open_pairs)} of {len(result.pairs)} "
-        f"{'pairs' if result.kind == 'inner' else 'metrics'}; the least certain: "
+        f"Neither perturbation nor its absence is shown for {len(open_pairs)} of "
+        f"{_count(len(result.pairs), _noun(result))}; the least certain: "
         + ", ".join(pair.name for pair in open_pairs[:SHOWN_PAIRS])
         + "."
     ]
-    if smallest_p > result.alpha:
+    if smallest_p > result.level:
+        share = f" (its share of {result.alpha:g} among {result.comparisons} comparisons)"
         sentences.append(
             f"{_sizes(result)} allow no p-value below {p_number(smallest_p)}, so nothing can be significant at "
-            f"{result.alpha:g}: add runs."
+            f"{result.level:.3g}{share if result.comparisons > 1 else ''}: add runs."
         )
-    if result.extra_runs_needed is not None:
-        sentences.append(
-            f"About {result.extra_runs_needed} more baselines and as many more instrumented runs would "
-            "probably settle it."
-        )
-    else:
-        sentences.append(
-            "No reasonable number of further runs would settle it: a change is about as large as the limit "
-            f"of {result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
-        )
+    sentences.append(
+        _more_runs(result, "settle it").strip()
+        or "No reasonable number of further runs would settle it: a change is about as large as the limit "
+        f"of {result.delta:g} itself, or a correlation is not always defined; see the notes of the pairs."
+    )
     return sentences
+
+
+def _more_runs(result: Perturbation, purpose: str) -> str:
+    if result.extra_runs_needed is None:
+        return ""
+    more = _count(result.extra_runs_needed, "more baseline")
+    if result.paired:
+        return f" About {more}, each with its instrumented run, would probably (80%) {purpose}."
+    return f" About {more} and as many more instrumented runs would probably (80%) {purpose}."
+
+
+def _not_assessable(result: Perturbation) -> list[str]:
+    unknown = result.of("not assessable")
+    if not unknown:
+        return []
+    shown = "; ".join(f"{pair.name}: {pair.note}" for pair in unknown[:SHOWN_PAIRS])
+    more = len(unknown) - SHOWN_PAIRS
+    return [
+        f"Not assessable, so no absence of change is shown for {len(unknown)} of "
+        f"{_count(len(result.pairs), _noun(result))}: {shown}" + (f"; and {more} more." if more > 0 else ".")
+    ]
+
+
+def _spreads(result: Perturbation) -> list[str]:
+    """A sentence on the pairs whose runs scatter more than the baselines."""
+    spread = sorted((pair for pair in result.pairs if pair.p_spread <= result.level), key=lambda pair: pair.p_spread)
+    if not spread:
+        return []
+    shown = ", ".join(
+        f"{pair.name} (standard deviation of z {pair.baseline_z_sd:.3f} to {pair.run_z_sd:.3f}, "
+        f"{p_text(pair.p_spread)} over all pairs)"
+        for pair in spread[:SHOWN_PAIRS]
+    )
+    more = len(spread) - SHOWN_PAIRS
+    return [
+        f"Instrumented runs scatter more than baselines, whatever their mean did: {shown}"
+        + (f" and {more} more" if more > 0 else "")
+        + "; a single instrumented run says less than a plain one."
+    ]
+
+
+def _exploratory(result: Perturbation) -> list[str]:
+    if not result.exploratory:
+        return []
+    if result.verdict == "equivalent" and result.n_runs == 1:
+        return [
+            "Exploratory: one instrumented run shows no spread of its own; the verdict holds only if such runs vary no "
+            "more than baselines do; make at least 3."
+        ]
+    advice = (
+        "use 10 pairs (at least 6)" if result.paired else f"use 20 baselines (at least {FEWEST_BASELINES}) and 5 runs"
+    )
+    return [f"Exploratory: {_sizes(result)}; {advice} before relying on it."]
 
 
 def _rises(result: Perturbation) -> list[str]:
@@ -119,6 +189,10 @@ def _defined(value: float) -> bool:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - SHOWN_PAIRS
     return ", ".join(names[:SHOWN_PAIRS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _noun(result: Perturbation) -> str:
+    return "pair" if result.kind == "inner" else "metric"
 
 
 def _sizes(result: Perturbation) -> str:

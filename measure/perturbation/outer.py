@@ -4,8 +4,8 @@ The paper's outer correlation is that of a metric with itself across two aligned
 (independent series aligned on the tested metric correlate at 0.8 and more), so it is not compared with 1 but with
 the correlations among baselines, and ``held_out`` aligns each metric on the *other* metrics only.
 
-Every pair of runs is aligned once; both directions of warping are averaged in z, so that similarity does not
-depend on the choice of the reference. The statistic of a metric is the mean z between instrumented runs and
+Every pair of runs is aligned once, in an order that follows from their contents, and both directions of warping are
+averaged in z, so that similarity is symmetric. The statistic of a metric is the mean z between instrumented runs and
 baselines minus the mean z within baselines. It is computed anew from all pairs of runs for every labelling, which
 keeps the dependence of pairs that share a run. The cost grows with the square of the runs: with many baselines, some
 of them, drawn by the seed, only serve as references to align to and are held out of the test; given the references,
@@ -32,9 +32,15 @@ from measure.perturbation.analysis_types import (
     FEWEST_BASELINES,
     Perturbation,
 )
-from measure.perturbation.verdict import Evidence, check_levels, judge
+from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.stats.correlation import MIN_RECORDS, finite_table, fisher_z, standard_ranks
-from measure.stats.permutation import cross_differences, labellings, mean_differences
+from measure.stats.permutation import (
+    Labellings,
+    cross_differences,
+    labellings,
+    paired_cross_differences,
+    sign_flips,
+)
 
 ALL_PAIRS_RUNS = 45
 """Largest total number of runs (990 pairs) for which every pair of runs is aligned."""
@@ -68,6 +74,8 @@ def outer_perturbation(
     aligned: bool = False,
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
+    comparisons: int = 1,
+    paired: bool = False,
     band: float = DEFAULT_BAND,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
@@ -83,14 +91,19 @@ def outer_perturbation(
     ``band``: half-width within which alignments start, as a fraction of the longer trace; it widens where a path
     touches its edge. ``max_reference_runs``: align with only so many baselines, which then are not part of the test;
     default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19 baselines are tested, but
-    never fewer than 4. Only a loss of similarity is a perturbation: a rise is reported as a finding. ``memo`` keeps
-    alignments for the next analysis with the same baselines.
+    never fewer than 4. Only a loss of similarity is a perturbation: a rise is reported as a finding. ``comparisons``:
+    how many share ``alpha``. ``memo`` keeps alignments for the next analysis with the same baselines.
+
+    ``paired``: run i shares its noise with baseline i, and what is judged is how much less like the other baselines the
+    run is than its baseline, by flipping signs (fewer than 6 pairs allow no two-sided p-value below 5%). Baselines
+    beyond the last run are aligned to, but have no partner.
 
     Raises ValueError when there is no baseline or run, for values that are not finite (naming metric and
     record), shapes that do not fit the metrics, fewer than 4 records, fewer than two metrics to hold one
     out, or for aligned traces of different lengths.
     """
-    check_levels(delta, alpha)
+    check_levels(delta, alpha, comparisons)
+    check_pairs(len(baseline), len(runs), paired)
     prepared = [_prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
     prepared += [_prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
     if not len(baseline) or not len(runs):
@@ -102,46 +115,91 @@ def outer_perturbation(
     identical = len(baseline) > 1 and all(
         np.array_equal(one.values, prepared[0].values) for one in prepared[1 : len(baseline)]
     )
-    references = _references(len(baseline), len(runs), max_reference_runs, seed)
-    n_baseline = len(baseline) - len(references)
+    references = _references(len(baseline), len(runs), max_reference_runs, seed, paired)
     tested = [k for k in range(len(prepared)) if k not in references]
     if references:
-        cells = [(i, j) for i in references for j in tested]
+        cells = [(i, j) for i in sorted(references) for j in tested]
     else:
         cells = list(combinations(range(len(prepared)), 2))
     similarity = _similarities(
         prepared, cells, held_out, 0.0 if aligned else band, progress, {} if memo is None else memo
     )
-    labels = labellings(n_baseline, len(runs), n_permutations, seed)
-    if references:
-        z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
-        statistics, scale = mean_differences(z, labels.labels), 1.0
-    else:
-        z = np.vstack(
-            [
-                _mean_defined(similarity[:, :n_baseline])[:n_baseline],
-                _mean_defined(similarity[n_baseline:, :n_baseline]),
-            ]
-        )
-        statistics = cross_differences(similarity, labels.labels)
-        # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
-        scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
+    compared = _compared(similarity, len(baseline), len(runs), references, paired, n_permutations, seed)
+    n_baseline = len(compared.baseline_z)
+    constant = np.array([one.constant for one in prepared])
     evidence = Evidence(
         kind="outer-held-out" if held_out else "outer-joint",
         names=[(metric, metric) for metric in metrics],
-        baseline_z=z[:n_baseline],
-        run_z=z[n_baseline:],
-        undefined=np.array([prepared[k].constant for k in tested]),
-        labels=labels,
-        statistics=statistics,
+        baseline_z=compared.baseline_z,
+        run_z=compared.run_z,
+        undefined=np.vstack([constant[tested][:n_baseline], constant[len(baseline) :]]),
+        labels=compared.labels,
+        statistics=compared.statistics,
         losses_only=True,
-        interval_scale=scale,
+        interval_scale=compared.interval_scale,
         identical=identical,
         n_references=len(references),
+        not_assessable=[""] * len(metrics),
         notes=[""] * len(metrics),
         findings=_findings(prepared, len(baseline), references),
+        paired=paired,
     )
-    return judge(evidence, delta=delta, alpha=alpha)
+    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What is judged: z of baselines and runs, and the statistics of the labellings, None to use those of z."""
+
+    baseline_z: NDArray[np.float64]
+    run_z: NDArray[np.float64]
+    labels: Labellings
+    statistics: NDArray[np.float64] | None
+    interval_scale: float
+
+
+def _compared(
+    similarity: NDArray[np.float64],
+    n_baseline: int,
+    n_runs: int,
+    references: frozenset[int],
+    paired: bool,
+    n_permutations: int,
+    seed: int,
+) -> _Compared:
+    """Each run's mean similarity to baselines: to the references if there are any, else to all other baselines.
+
+    ``similarity``: ``(B + R, B + R, m)``. In a pair, run and baseline are compared with the same other baselines.
+    """
+    if references:
+        tested = [k for k in range(len(similarity)) if k not in references]
+        z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
+        baseline_z, run_z = z[: len(tested) - n_runs], z[len(tested) - n_runs :]
+        if paired:  # the references are baselines without a partner
+            return _Compared(baseline_z[:n_runs], run_z, sign_flips(n_runs, n_permutations, seed), None, 1.0)
+        return _Compared(baseline_z, run_z, labellings(len(baseline_z), n_runs, n_permutations, seed), None, 1.0)
+    if paired:
+        without_own = similarity.copy()
+        own = np.arange(n_runs)
+        without_own[n_baseline + own, own] = np.nan
+        signs = sign_flips(n_runs, n_permutations, seed)
+        return _Compared(
+            _mean_defined(similarity[:n_runs, :n_baseline]),
+            _mean_defined(without_own[n_baseline:, :n_baseline]),
+            signs,
+            paired_cross_differences(similarity, signs.labels),
+            1.0,
+        )
+    labels = labellings(n_baseline, n_runs, n_permutations, seed)
+    # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
+    scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
+    return _Compared(
+        _mean_defined(similarity[:n_baseline, :n_baseline]),
+        _mean_defined(similarity[n_baseline:, :n_baseline]),
+        labels,
+        cross_differences(similarity, labels.labels),
+        scale,
+    )
 
 
 def outer_z(
@@ -155,11 +213,12 @@ def outer_z(
     """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
     aligned.
 
-    The mean of warping one onto the other and back; nan for a metric that is constant in either. Arguments
-    and errors as in `outer_perturbation`.
+    The mean of warping one onto the other and back, the same in whichever order the two are given; nan for a metric
+    that is constant in either. Arguments and errors as in `outer_perturbation`.
     """
     _check_held_out(metrics, held_out)
-    first, second = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
+    both = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
+    first, second = sorted(both, key=lambda one: one.digest)
     return _pair_similarity(first, second, held_out, band)
 
 
@@ -175,14 +234,24 @@ def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
         raise ValueError(f"{name}: {error}") from None
     if len(table) < MIN_RECORDS:
         raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
+    ranks = np.array([standard_ranks(column)[0] for column in table.T])
+    # Warping averages records: integers beyond 2^53 keep their differences when the least is taken away first.
+    table = table - table.min(axis=0) if np.issubdtype(table.dtype, np.integer) else table
+    table = table.astype(np.float64)
     columns = np.ascontiguousarray(table.T)
-    ranks = np.array([standard_ranks(column)[0] for column in columns])
     digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
     return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
 
 
-def _references(n_baseline: int, n_runs: int, most: int | None, seed: int) -> frozenset[int]:
-    """Indices of the baselines that only serve as references; empty when every pair of runs is to be aligned."""
+def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paired: bool) -> frozenset[int]:
+    """Indices of the baselines that only serve as references; empty when every pair of runs is to be aligned.
+
+    ``paired``: baselines without a partner.
+    """
+    if paired:
+        spare = min(DEFAULT_REFERENCES if most is None else most, n_baseline - n_runs)
+        enough = spare >= FEWEST_REFERENCES and (most is not None or n_baseline + n_runs > ALL_PAIRS_RUNS)
+        return frozenset(range(n_runs, n_runs + spare)) if enough else frozenset()
     if most is None:
         if n_baseline + n_runs <= ALL_PAIRS_RUNS:
             return frozenset()
@@ -213,7 +282,7 @@ def _similarities(
     total = len(cells) * (n_metrics if held_out else 1)
 
     def similarity(cell: tuple[int, int]) -> NDArray[np.float64]:
-        first, second = prepared[cell[0]], prepared[cell[1]]
+        first, second = sorted((prepared[cell[0]], prepared[cell[1]]), key=lambda one: one.digest)
         key = (first.digest, second.digest, held_out, band)
         if key not in memo:
             memo[key] = _pair_similarity(first, second, held_out, band)

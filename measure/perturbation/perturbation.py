@@ -7,12 +7,10 @@ exchanging run labels, the largest statistic over all pairs decides, and absence
 as evidence of absence. Pure functions; `measure.perturbation.verdict` decides, `measure.perturbation.outer`
 aligns.
 
-Inner statistic: for each pair of metrics, the difference of mean z between instrumented runs and baselines,
-scaled by the pair's spread over all runs together. That scale is the same for every labelling, so a labelling
-that happens to put equal values in one group cannot make the statistic explode; labellings and pairs are
-ordered as by the pooled t. With one instrumented run this is the leave-one-run-out test: each run in turn
-plays the instrumented one. The null hypothesis is that instrumentation changes nothing: runs that only
-scatter more than the baselines do violate it too, and may become significant.
+Inner statistic: for each pair of metrics, the difference of mean z between instrumented runs and baselines, in
+standard errors that each labelling of the runs computes anew, so that runs which only scatter more than the baselines
+are not taken for runs whose mean has moved. With one instrumented run this is the leave-one-run-out test: each run in
+turn plays the instrumented one. A change of scatter is tested by itself and becomes a finding.
 """
 
 from __future__ import annotations
@@ -33,9 +31,13 @@ from measure.perturbation.analysis_types import (
 )
 from measure.perturbation.outer import Memo, outer_perturbation, outer_z
 from measure.perturbation.uninformative_metrics import TIED
-from measure.perturbation.verdict import Evidence, check_levels, judge
-from measure.stats.correlation import Correlations, fisher_z
-from measure.stats.permutation import labellings, mean_differences
+from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
+from measure.stats.correlation import RHO_CEILING, Correlations, fisher_z
+from measure.stats.permutation import labellings, sign_flips
+
+MOST_AT_CEILING = 0.1
+"""A pair whose |rho| is at `RHO_CEILING` or beyond in more than this fraction of baselines or runs is not assessable:
+values beyond it count as equal, so that the spread between runs looks smaller than it is."""
 
 __all__ = [
     "DEFAULT_DELTA",
@@ -57,23 +59,32 @@ def inner_perturbation(
     concerning: Sequence[str] | None = None,
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
+    comparisons: int = 1,
+    paired: bool = False,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int,
 ) -> Perturbation:
     """Compare the correlations within instrumented ``runs`` with those within ``baseline`` runs.
 
-    All pairs of metrics are tested together: the chance that any of them is called perturbed when
-    instrumentation changes nothing is at most ``alpha``. ``concerning``: only pairs that contain one of these metrics,
-    a family of their own with its own ``alpha``; default: all pairs. ``delta``: the change of z that still
-    counts as none. Up to ``n_permutations`` labellings are enumerated exactly, beyond that so many are drawn with
-    ``seed`` (fewer for hundreds of metrics, whose table would not fit in memory). The result does not depend
-    on the order of metrics.
+    All pairs of metrics are tested together: the chance that any of them is called perturbed or changed when
+    instrumentation changes nothing is at most ``alpha``, over all ``comparisons`` that share it. ``concerning``: only
+    pairs that contain one of these metrics, a family of their own with its own ``alpha``; default: all pairs.
+    ``delta``: the change of z that still counts as none. Up to ``n_permutations`` labellings are enumerated exactly,
+    beyond that so many are drawn with ``seed`` (fewer for hundreds of metrics, whose table would not fit in memory).
+    The result does not depend on the order of metrics.
 
-    Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, or for
-    alpha or delta outside (0, 0.5) and (0, inf).
+    ``paired``: run i shares its noise with baseline i (the same seed of layout, placement, timer and interrupts), and
+    their difference is judged, by flipping signs. Baselines beyond the last run are left out. Fewer than 6 pairs allow
+    no p-value below 5%: the least is 2 / 2^R.
+
+    Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, for fewer
+    baselines than runs that are to be paired, or for alpha or delta outside (0, 0.5) and (0, inf).
     """
     metrics = _common_metrics(baseline, runs)
-    check_levels(delta, alpha)
+    check_levels(delta, alpha, comparisons)
+    check_pairs(len(baseline), len(runs), paired)
+    if paired:
+        baseline = baseline[: len(runs)]
     first, second = np.triu_indices(len(metrics), 1)
     concerned = np.isin(metrics, metrics if concerning is None else list(concerning))
     kept = concerned[first] | concerned[second]
@@ -85,7 +96,10 @@ def inner_perturbation(
     rho = np.array([one.rho[first, second] for one in everything])
     z = fisher_z(rho)
     affordable = min(n_permutations, MOST_STATISTICS // len(couples))
-    labels = labellings(len(baseline), len(runs), affordable, seed)
+    if paired:
+        labels = sign_flips(len(runs), affordable, seed)
+    else:
+        labels = labellings(len(baseline), len(runs), affordable, seed)
     ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
     evidence = Evidence(
         kind="inner",
@@ -94,15 +108,17 @@ def inner_perturbation(
         run_z=z[len(baseline) :],
         undefined=np.isnan(rho),
         labels=labels,
-        statistics=mean_differences(z, labels.labels),
+        statistics=None,
         losses_only=False,
         interval_scale=1.0,
-        identical=len(baseline) > 1 and all(_same(one.rho, baseline[0].rho) for one in baseline[1:]),
+        identical=len(baseline) > 1 and _identical(rho[: len(baseline)]),
         n_references=0,
-        notes=[_tie_note(metrics, ties, (i, j)) for i, j in couples],
+        not_assessable=_not_assessable(metrics, couples, ties, rho, len(baseline)),
+        notes=[""] * len(couples),
         findings=_findings(metrics, concerned, baseline, runs),
+        paired=paired,
     )
-    return judge(evidence, delta=delta, alpha=alpha)
+    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
 
 
 def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlations]) -> tuple[str, ...]:
@@ -123,13 +139,32 @@ def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlation
     return metrics
 
 
-def _same(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    return bool(np.array_equal(first, second, equal_nan=True))
+def _identical(rho: NDArray[np.float64]) -> bool:
+    """Whether baselines do not differ in ``rho`` ``(B, P)``.
+
+    Pairs at the ceiling say nothing about it: copies of one metric correlate at 1 in runs that differ.
+    """
+    telling = np.isnan(rho).any(axis=0) | (np.abs(np.nan_to_num(rho)) < RHO_CEILING).any(axis=0)
+    return bool(telling.any()) and bool(np.array_equal(rho[:, telling], rho[:1, telling].repeat(len(rho), 0), True))
 
 
-def _tie_note(metrics: Sequence[str], ties: NDArray[np.float64], pair: tuple[int, int]) -> str:
-    tied = [f"{metrics[i]} is tied: one value in {ties[i]:.0%} of its records" for i in pair if ties[i] > TIED]
-    return ", ".join(tied)
+def _not_assessable(
+    metrics: Sequence[str],
+    couples: Sequence[tuple[int, int]],
+    ties: NDArray[np.float64],
+    rho: NDArray[np.float64],
+    n_baseline: int,
+) -> list[str]:
+    """For each pair why an absence of change cannot be shown: tied metrics, or correlations at the ceiling."""
+    at_ceiling = np.abs(np.nan_to_num(rho)) >= RHO_CEILING
+    shares = np.maximum(at_ceiling[:n_baseline].mean(axis=0), at_ceiling[n_baseline:].mean(axis=0))
+    reasons = []
+    for (i, j), share in zip(couples, shares.tolist(), strict=True):
+        found = [f"{metrics[k]} is tied: one value in {ties[k]:.0%} of its records" for k in (i, j) if ties[k] > TIED]
+        if share > MOST_AT_CEILING:
+            found.append(f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs")
+        reasons.append(", ".join(found))
+    return reasons
 
 
 def _findings(

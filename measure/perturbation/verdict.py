@@ -1,24 +1,32 @@
-"""Decides: from per-run correlations and a permutation test to pairs, verdict, and the number of runs missing.
+"""Decides: from per-run correlations and a permutation test to pairs and verdict.
 
 Inner (`measure.perturbation.perturbation`) and outer perturbation (`measure.perturbation.outer`) share this module;
-they compute its input.
+they compute its input. `measure.perturbation.significance` tests, `measure.perturbation.missing_runs` says how many
+further runs would settle an open verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation.analysis_types import FEWEST_BASELINES, Kind, Pair, Perturbation, Verdict
+from measure.perturbation.analysis_types import (
+    FEWEST_BASELINES,
+    VERDICTS,
+    Kind,
+    Pair,
+    Perturbation,
+    Verdict,
+    gravest,
+)
 from measure.perturbation.findings import findings
-from measure.stats.intervals import Difference, detectable_change, difference, extra_runs_for
-from measure.stats.permutation import Labellings, MaxT, false_discovery_rates, max_t, mean_differences
-
-_ORDER: dict[Verdict, int] = {"perturbed": 0, "inconclusive": 1, "equivalent": 2}
+from measure.perturbation.missing_runs import OpenVerdict, extra_runs
+from measure.perturbation.significance import Significance, compare_pairs
+from measure.stats.intervals import Difference, detectable_change, difference, paired_difference
+from measure.stats.permutation import Labellings, false_discovery_rates
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,11 @@ class Evidence:
 
     ``names``: P pairs of metrics. ``baseline_z`` ``(B, P)``, ``run_z`` ``(R, P)``: nan where undefined.
     ``undefined``: ``(B + R, P)`` whether the pair has no correlation in a run because a metric is constant.
-    ``statistics``: ``(k, P)`` for each labelling. ``losses_only``: a rise is no perturbation.
-    ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small. ``identical``:
-    the baselines do not differ at all, so that changes cannot be related to noise. ``notes``: P remarks.
-    ``findings``: the caller's findings, to be added to the result's.
+    ``statistics``: ``(k, P)`` for each labelling, None: those of ``baseline_z`` and ``run_z``. ``losses_only``: a
+    rise is no perturbation. ``interval_scale``: factor by which the baselines' spread in ``baseline_z`` is too small.
+    ``identical``: the baselines do not differ at all, so that changes cannot be related to noise. ``not_assessable``:
+    for each pair why an absence of change cannot be shown, "" if it can. ``notes``: P remarks. ``findings``: the
+    caller's findings, to be added to the result's. ``paired``: B = R, and run i belongs to baseline i.
     """
 
     kind: Kind
@@ -39,172 +48,196 @@ class Evidence:
     run_z: NDArray[np.float64]
     undefined: NDArray[np.bool_]
     labels: Labellings
-    statistics: NDArray[np.float64]
+    statistics: NDArray[np.float64] | None
     losses_only: bool
     interval_scale: float
     identical: bool
     n_references: int
+    not_assessable: Sequence[str]
     notes: Sequence[str]
     findings: Sequence[str]
+    paired: bool = False
 
 
-def check_levels(delta: float, alpha: float) -> None:
-    """Raise ValueError for a limit or a level outside its range."""
+def check_levels(delta: float, alpha: float, comparisons: int = 1) -> None:
+    """Raise ValueError for a limit, a level or a number of comparisons outside its range."""
     if not (delta > 0 and 0 < alpha < 0.5):
         raise ValueError(f"delta {delta}, alpha {alpha}: expected delta above 0 and alpha between 0 and 0.5")
+    if comparisons < 1:
+        raise ValueError(f"comparisons {comparisons}: expected at least 1, which this comparison is")
 
 
-def judge(evidence: Evidence, *, delta: float, alpha: float) -> Perturbation:
-    """Decide on each pair and on all pairs together."""
+def check_pairs(n_baseline: int, n_runs: int, paired: bool) -> None:
+    """Raise ValueError for fewer baselines than runs, if each run has a baseline to be paired with."""
+    if paired and n_baseline < n_runs:
+        raise ValueError(f"{n_baseline} baselines and {n_runs} runs: expected a baseline for each run to pair it with")
+
+
+def judge(evidence: Evidence, *, delta: float, alpha: float, comparisons: int = 1) -> Perturbation:
+    """Decide on each pair and on all pairs together.
+
+    ``comparisons``: how many share the chance ``alpha`` of any false alarm (Bonferroni).
+    """
     n_baseline, n_runs = len(evidence.baseline_z), len(evidence.run_z)
+    level = alpha / comparisons
     kept = np.flatnonzero(~evidence.undefined.all(axis=0))
-    test, appeared = _test(evidence, kept)
-    no_scale = evidence.identical or n_baseline < 2
+    no_scale = evidence.identical or n_baseline < 2 or (evidence.paired and n_runs < 2)
+    test = _test(evidence, kept, delta, level)
     rates = false_discovery_rates(np.full(len(kept), np.nan) if no_scale else test.p_raw)
     pairs, estimates = [], []
-    tail = _reachable_level(evidence, alpha) / (2 * max(1, len(kept)))
     for index, p in enumerate(kept.tolist()):
         estimate = _estimate(evidence, p, alpha, no_scale)
-        significant = not no_scale and bool(test.p_adjusted[index] <= alpha)
-        undefined = evidence.undefined[:, p]
-        if significant and appeared[index]:
-            verdict: Verdict = "perturbed"
-        else:
-            verdict = _pair_verdict(estimate, significant, delta, evidence.losses_only, bool(undefined.any()))
-        note = "; ".join(filter(None, (evidence.notes[p], _undefined_note(undefined, n_baseline))))
-        a, b = evidence.names[p]
-        baseline_z, run_z = _mean(evidence.baseline_z[:, p]), _mean(evidence.run_z[:, p])
-        pairs.append(
-            Pair(
-                a=a,
-                b=b,
-                baseline_z=baseline_z,
-                baseline_z_sd=estimate.baseline_sd,
-                baseline_rho=float(np.tanh(baseline_z)),
-                run_z=run_z,
-                run_rho=float(np.tanh(run_z)),
-                delta_z=estimate.delta,
-                ci=(estimate.low, estimate.high),
-                statistic=float(test.statistic[index]),
-                p_adjusted=float("nan") if no_scale else float(test.p_adjusted[index]),
-                q_value=float(rates[index]),
-                detectable_dz=detectable_change(estimate, n_baseline, n_runs, delta=delta, tail=tail),
-                verdict=verdict,
-                note=note,
-            )
-        )
+        pair = _pair(evidence, p, estimate, float(rates[index]))
+        if not no_scale:
+            pair = _tested(pair, evidence, p, estimate, test, index, delta)
+            pair = replace(pair, verdict=_pair_verdict(pair, evidence, p, test, index, delta, level))
+        elif evidence.not_assessable[p]:
+            pair = replace(pair, verdict="not assessable")
+        pairs.append(pair)
         estimates.append(estimate)
-    verdicts = {pair.verdict for pair in pairs}
-    overall: Verdict = "inconclusive"
-    if "perturbed" in verdicts:
-        overall = "perturbed"
-    elif verdicts == {"equivalent"}:
-        overall = "equivalent"
-    exploratory = n_baseline < FEWEST_BASELINES or evidence.labels.smallest_p > alpha
+    overall = overall_verdict([pair.verdict for pair in pairs])
     extra = None
-    if overall == "inconclusive":
-        extra = _extra_runs(pairs, estimates, n_baseline, n_runs, delta, alpha, evidence.losses_only)
-    ordered = tuple(sorted(pairs, key=lambda pair: (_ORDER[pair.verdict], -_badness(pair, evidence.losses_only))))
+    if overall in ("inconclusive", "changed") and not no_scale:
+        assessable = [one for one, pair in zip(estimates, pairs, strict=True) if pair.verdict != "not assessable"]
+        extra = extra_runs(
+            OpenVerdict(
+                assessable, n_baseline, n_runs, delta, alpha, level, test.critical, evidence.losses_only,
+                overall == "changed",
+            )
+        )  # fmt: skip
+    few = evidence.labels.smallest_p > level or (n_baseline < FEWEST_BASELINES and not evidence.paired)
+    order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     result = Perturbation(
         kind=evidence.kind,
         verdict=overall,
-        pairs=ordered,
+        pairs=tuple(sorted(pairs, key=lambda pair: (order[pair.verdict], -_badness(pair, evidence.losses_only)))),
         p_value=min((pair.p_adjusted for pair in pairs), default=float("nan")),
         delta=delta,
         alpha=alpha,
         n_baseline=n_baseline,
         n_runs=n_runs,
         n_references=evidence.n_references,
-        exploratory=exploratory,
+        exploratory=few or (n_runs == 1 and overall == "equivalent"),
         extra_runs_needed=extra,
         findings=(),
+        comparisons=comparisons,
+        paired=evidence.paired,
     )
     sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
     return replace(result, findings=(*sentences, *evidence.findings))
 
 
-def _reachable_level(evidence: Evidence, alpha: float) -> float:
-    """The largest attainable p-value at or below ``alpha``; nan without one, and across runs.
+def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on all pairs; *equivalent* only if at least half of them can be assessed."""
+    overall = gravest(verdicts)
+    if not verdicts:
+        return "inconclusive"
+    unknown = sum(one == "not assessable" for one in verdicts)
+    return "not assessable" if overall == "equivalent" and 2 * unknown > len(verdicts) else overall
 
-    The power of outer comparisons also depends on how well a changed trace aligns.
-    """
-    steps = int(alpha / evidence.labels.smallest_p + 1e-9)
-    return steps * evidence.labels.smallest_p if steps and evidence.kind == "inner" else float("nan")
+
+def _test(evidence: Evidence, kept: NDArray[np.intp], delta: float, level: float) -> Significance:
+    baseline = evidence.baseline_z[:, kept]
+    scale = evidence.interval_scale
+    if scale != 1.0 and np.isfinite(scale):
+        centre = np.array([_mean(column) for column in baseline.T])
+        baseline = centre + (baseline - centre) * scale
+    return compare_pairs(
+        baseline,
+        evidence.run_z[:, kept],
+        evidence.undefined[:, kept],
+        evidence.labels,
+        statistics=None if evidence.statistics is None else evidence.statistics[:, kept],
+        paired=evidence.paired,
+        losses_only=evidence.losses_only,
+        delta=delta,
+        level=level,
+    )
 
 
-def _test(evidence: Evidence, kept: NDArray[np.intp]) -> tuple[MaxT, NDArray[np.bool_]]:
-    """Max-T over the pairs' changes of z and their changes from defined to undefined or back.
+def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair:
+    """The pair without what needs a scale of noise."""
+    a, b = evidence.names[p]
+    nan = float("nan")
+    baseline_z, run_z = _mean(evidence.baseline_z[:, p]), _mean(evidence.run_z[:, p])
+    undefined = _undefined_note(evidence.undefined[:, p], len(evidence.baseline_z))
+    return Pair(
+        a=a,
+        b=b,
+        baseline_z=baseline_z,
+        baseline_z_sd=estimate.baseline_sd,
+        baseline_rho=float(np.tanh(baseline_z)),
+        run_z=run_z,
+        run_z_sd=_spread(evidence.run_z[:, p]),
+        run_rho=float(np.tanh(run_z)),
+        delta_z=estimate.delta,
+        ci=(estimate.low, estimate.high),
+        simultaneous=(nan, nan),
+        statistic=nan,
+        p_adjusted=nan,
+        q_value=rate,
+        p_spread=nan,
+        detectable_dz=nan,
+        verdict="inconclusive",
+        note="; ".join(filter(None, (evidence.not_assessable[p], evidence.notes[p], undefined))),
+    )
 
-    Both statistics of a pair are in the family; the more extreme one counts. Returns the test, one column a pair, and
-    flags: the pairs for which the change of being defined counts, and concerns half of the runs or more.
-    """
-    n_baseline, n_pairs = len(evidence.baseline_z), len(kept)
-    undefined = evidence.undefined[:, kept]
-    sometimes = np.flatnonzero(undefined.any(axis=0))
-    flags = mean_differences(undefined[:, sometimes].astype(np.float64), evidence.labels.labels)
-    losses = np.repeat([evidence.losses_only, False], [n_pairs, len(sometimes)])
-    test = max_t(np.hstack([evidence.statistics[:, kept], flags]), losses_only=losses)
-    statistic, p_adjusted, p_raw = (values[:n_pairs].copy() for values in (test.statistic, test.p_adjusted, test.p_raw))
-    by_flag = np.zeros(n_pairs, np.bool_)
-    change = np.abs(undefined[n_baseline:].mean(axis=0) - undefined[:n_baseline].mean(axis=0))
-    for pair, flag in zip(sometimes, range(n_pairs, len(losses)), strict=True):
-        # Two tests of one pair: its own p-value is corrected for both, the familywise one already is.
-        p_raw[pair] = min(1.0, 2 * min(p_raw[pair], test.p_raw[flag]))
-        if test.p_adjusted[flag] <= p_adjusted[pair]:
-            statistic[pair], p_adjusted[pair] = test.statistic[flag], test.p_adjusted[flag]
-            by_flag[pair] = change[pair] >= 0.5
-    return MaxT(statistic, p_raw, p_adjusted), by_flag
+
+def _tested(
+    pair: Pair, evidence: Evidence, p: int, estimate: Difference, test: Significance, index: int, delta: float
+) -> Pair:
+    """``pair`` with its test and its simultaneous interval."""
+    error, by_flag = float(test.errors[index]), test.appeared[index]
+    p_adjusted = float(test.p_adjusted[index])
+    half = test.critical * error if error > 0 else 0.0
+    if not np.isfinite(estimate.low) or not np.isfinite(pair.delta_z):
+        simultaneous = (float("nan"), float("nan"))
+    elif evidence.losses_only:
+        simultaneous = (-float("inf"), pair.delta_z + half)
+    else:
+        simultaneous = (pair.delta_z - half, pair.delta_z + half)
+    detectable = float("nan")
+    if evidence.kind == "inner":  # across runs, power also depends on how well a changed trace aligns
+        sizes = len(evidence.baseline_z), len(evidence.run_z)
+        detectable = detectable_change(estimate, *sizes, delta=delta, critical=test.critical, error=error)
+    return replace(
+        pair,
+        simultaneous=simultaneous,
+        statistic=float(test.statistic[index]),
+        p_adjusted=min(p_adjusted, float(test.p_appeared[index])) if by_flag else p_adjusted,
+        p_spread=float(test.p_spread[index]),
+        detectable_dz=detectable,
+    )
+
+
+def _pair_verdict(
+    pair: Pair, evidence: Evidence, p: int, test: Significance, index: int, delta: float, level: float
+) -> Verdict:
+    """*Equivalent* comes before *changed*: a significant change within delta has no open size."""
+    if test.appeared[index] and test.p_appeared[index] <= level:
+        return "perturbed"
+    significant = bool(test.p_adjusted[index] <= level)
+    low, high = pair.simultaneous
+    if significant and (high < -delta or (low > delta and not evidence.losses_only)):
+        return "perturbed"
+    within = pair.ci[0] > -delta and (evidence.losses_only or pair.ci[1] < delta)
+    unknown = bool(evidence.not_assessable[p])
+    if within and not unknown and not evidence.undefined[:, p].any():
+        return "equivalent"
+    if significant:
+        return "changed"
+    return "not assessable" if unknown else "inconclusive"
 
 
 def _estimate(evidence: Evidence, p: int, alpha: float, no_scale: bool) -> Difference:
     baseline, runs = evidence.baseline_z[:, p], evidence.run_z[:, p]
+    if evidence.paired and not no_scale:
+        return paired_difference(baseline, runs, alpha)
     if no_scale or not np.isfinite(evidence.interval_scale):
         nan = float("nan")
         return Difference(_mean(runs) - _mean(baseline), nan, nan, nan, nan, False)
     centre = _mean(baseline)
     return difference(centre + (baseline - centre) * evidence.interval_scale, runs, alpha)
-
-
-def _pair_verdict(
-    estimate: Difference, significant: bool, delta: float, losses_only: bool, sometimes_undefined: bool
-) -> Verdict:
-    change = -estimate.delta if losses_only else abs(estimate.delta)
-    if significant and change > delta:
-        return "perturbed"
-    within = estimate.low > -delta and (losses_only or estimate.high < delta)
-    return "equivalent" if within and not sometimes_undefined else "inconclusive"
-
-
-def _extra_runs(
-    pairs: Sequence[Pair],
-    estimates: Sequence[Difference],
-    n_baseline: int,
-    n_runs: int,
-    delta: float,
-    alpha: float,
-    losses_only: bool,
-) -> int | None:
-    """Additional runs of each kind needed to show one change beyond delta, or else that all are within."""
-    beyond: list[int | None] = []
-    within: list[int | None] = []
-    for pair, estimate in zip(pairs, estimates, strict=True):
-        if pair.verdict != "inconclusive":
-            continue
-        change = -estimate.delta if losses_only else abs(estimate.delta)
-        if change > delta:
-            tail = alpha / (2 * len(pairs))
-            beyond.append(extra_runs_for(estimate, n_baseline, n_runs, margin=change, tail=tail))
-        else:
-            within.append(extra_runs_for(estimate, n_baseline, n_runs, margin=delta - change, tail=alpha))
-    changes = [count for count in beyond if count is not None]
-    if changes:
-        needed = min(changes)
-        while comb(n_baseline + n_runs + 2 * needed, n_runs + needed) * alpha < 1:
-            needed += 1  # enough labellings for a p-value to reach alpha
-        return needed
-    if beyond or not within or None in within:
-        return None
-    return max(count for count in within if count is not None)
 
 
 def _badness(pair: Pair, losses_only: bool) -> float:
@@ -217,6 +250,11 @@ def _badness(pair: Pair, losses_only: bool) -> float:
 def _mean(values: NDArray[np.float64]) -> float:
     defined = values[np.isfinite(values)]
     return float(defined.mean()) if len(defined) else float("nan")
+
+
+def _spread(values: NDArray[np.float64]) -> float:
+    defined = values[np.isfinite(values)]
+    return float(defined.std(ddof=1)) if len(defined) > 1 else float("nan")
 
 
 def _undefined_note(undefined: NDArray[np.bool_], n_baseline: int) -> str:

@@ -36,23 +36,37 @@ def in_words(perturbation: Perturbation) -> str:
     changed measurably. Both questions are answered in turn.
     """
     p = perturbation.p_value
+    if perturbation.verdict == "not assessable":
+        return f"an absence of change cannot be shown ({p_text(p)})"
     if math.isnan(p):
-        changed = {"equivalent": "changed by less than delta", "inconclusive": "not tested"}
-        return f"{changed.get(perturbation.verdict, 'changed by more than delta')} ({p_text(p)})"
-    measurable = p <= perturbation.alpha
-    if perturbation.verdict == "perturbed":
-        meaning = "changed by more than delta"
-    elif perturbation.verdict == "equivalent":
-        meaning = "changed measurably, by less than delta" if measurable else "no measurable change, less than delta"
-    elif measurable:
-        meaning = "changed measurably, perhaps by more than delta"
-    else:
-        meaning = "no measurable change, but delta is not excluded"
+        return f"not tested ({p_text(p)})"
+    measurable = p <= perturbation.level
+    meaning = {
+        "perturbed": "changed by more than delta",
+        "changed": "changed measurably, perhaps by more than delta",
+        "equivalent": "changed measurably, by less than delta"
+        if measurable
+        else "no measurable change, less than delta",
+        "inconclusive": "no measurable change, but delta is not excluded",
+    }[perturbation.verdict]
     return f"{meaning} ({p_text(p)})"
 
 
-def pair_in_words(pair: Pair, alpha: float) -> str:
+def beside(perturbation: Perturbation) -> str:
+    """The restriction to state beside an *equivalent* verdict that rests on less than it seems; empty without any."""
+    if perturbation.verdict != "equivalent":
+        return ""
+    parts = []
+    if unknown := len(perturbation.of("not assessable")):
+        noun = "pairs" if perturbation.kind == "inner" else "metrics"
+        parts.append(f"{unknown} of {len(perturbation.pairs)} {noun} are not assessable")
+    if perturbation.n_runs == 1:
+        parts.append("it rests on one run")
+    return " and ".join(parts)
+
+
+def pair_in_words(pair: Pair, level: float) -> str:
     """A pair's verdict in one or two words: `equivalent` beside a small p-value would read as a contradiction."""
-    if pair.verdict == "equivalent" and pair.p_adjusted <= alpha:
+    if pair.verdict == "equivalent" and pair.p_adjusted <= level:
         return "changed < delta"
     return pair.verdict

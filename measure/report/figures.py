@@ -22,6 +22,7 @@ from measure.report.style import (
     MUTED,
     RULE,
     VARIANTS,
+    VERDICT_MARKERS,
     VERDICTS,
     new_figure,
     short,
@@ -43,16 +44,26 @@ def changes(perturbation: Perturbation, most: int = 28) -> Any:
     figure, axes = new_figure(7.4, 1.1 + 0.24 * max(len(pairs), 1))
     axes.axvspan(-perturbation.delta, perturbation.delta, color="#e8f1ec", zorder=0)
     axes.axvline(0, color=MUTED, linewidth=0.8)
+    limit = 1.3 * max([perturbation.delta, *(abs(pair.delta_z) for pair in pairs)])  # intervals may be infinite
+    limit = max([limit, *(abs(end) for pair in pairs for end in pair.ci if np.isfinite(end))])
     for row, pair in enumerate(pairs):
         colour = VERDICTS[pair.verdict]
-        low, high = pair.ci
-        axes.plot([low, high], [row, row], color=colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(pair.delta_z, row, "o", color=colour, markersize=5)
+        low, high = np.clip(pair.simultaneous, -limit, limit)
+        axes.plot([low, high], [row, row], color=colour, linewidth=0.8, alpha=0.7, solid_capstyle="butt")
+        axes.plot(pair.ci, [row, row], color=colour, linewidth=2.2, solid_capstyle="butt")
+        axes.plot(pair.delta_z, row, VERDICT_MARKERS[pair.verdict], color=colour, markersize=5)
     axes.set_yticks(range(len(pairs)), [_pair_label(pair) for pair in pairs], fontsize=8)
     axes.set_ylim(len(pairs) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     level = round(100 * (1 - 2 * perturbation.alpha))
-    axes.set_xlabel(f"change of z = atanh(rho), instrumented minus baseline, with its {level}% interval")
+    axes.set_xlabel(
+        f"change of z = atanh(rho), instrumented minus baseline; thick: its {level}% interval, "
+        f"thin: {100 * (1 - perturbation.level):.3g}% over all pairs"
+    )
+    for verdict in dict.fromkeys(pair.verdict for pair in pairs):
+        axes.plot([], [], VERDICT_MARKERS[verdict], color=VERDICTS[verdict], markersize=5, label=verdict)
+    if pairs:
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)
     axes.set_title(f"Shaded: |change| up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
                    fontweight="normal")  # fmt: skip
     return figure

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.perturbation.analysis_types import Pair, Perturbation
+from measure.perturbation.analysis_types import Pair, Perturbation, gravest
 from measure.perturbation.uninformative_metrics import caveat
 from measure.report.model import GroundTruth, MetricSource, SoftwareTruth, VariantReport
 from measure.report.style import INK, LINES, MARKERS, MUTED, RULE, VERDICTS, new_figure, short
@@ -32,12 +32,6 @@ def largest_change(pairs: tuple[Pair, ...]) -> float:
     """The largest change of z among ``pairs``, without sign; nan where none is defined."""
     changes = [abs(pair.delta_z) for pair in pairs if np.isfinite(pair.delta_z)]
     return max(changes, default=float("nan"))
-
-
-def gravest(pairs: tuple[Pair, ...]) -> str:
-    """The gravest verdict among ``pairs``; "equivalent" without pairs."""
-    verdicts = {pair.verdict for pair in pairs}
-    return next((one for one in ("perturbed", "inconclusive") if one in verdicts), "equivalent")
 
 
 def software_changes(truth: GroundTruth) -> Any:
@@ -72,7 +66,7 @@ def software_changes(truth: GroundTruth) -> Any:
         axes.plot([], [], "|", color=colour, markersize=9, markeredgewidth=1.6, label=verdict)[0]
         for verdict, colour in VERDICTS.items()
     ]
-    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5)
     return figure
 
 
@@ -114,7 +108,14 @@ def software_rows(truth: GroundTruth, variants: Sequence[VariantReport] = ()) ->
         cells = []
         for pairs in pairs_by_kind(one):
             perturbed = sum(pair.verdict == "perturbed" for pair in pairs)
-            cells.append((gravest(pairs) if pairs else "-", largest_change(pairs), perturbed, len(pairs)))
+            cells.append(
+                (
+                    gravest(pair.verdict for pair in pairs) if pairs else "-",
+                    largest_change(pairs),
+                    perturbed,
+                    len(pairs),
+                )
+            )
         beside = caveat(findings.get(one.variant, ())) if "equivalent" in [cell[0] for cell in cells] else ""
         rows.append({"variant": one.variant, "cells": cells, "hidden": one.hidden, "caveat": beside})
     return rows

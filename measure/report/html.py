@@ -27,7 +27,8 @@ def render(data: ReportData) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.globals.update(
-        percent=percent, in_words=in_words, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
+        percent=percent, in_words=in_words, spread=_spread, verdict_class=verdict_class,
+        verdict_cell=_verdict_cell, pair_table=_pair_table,
         number=_number, source_error=ground_truth.source_error, alignment_rows=ground_truth.alignment_rows,
         software_rows=partial(ground_truth.software_rows, variants=data.variants),
         truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
@@ -77,7 +78,13 @@ def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | No
     if perturbation is None:
         return _markup('<td class="text">-</td>')
     words = variant.in_words(perturbation) if variant is not None else in_words(perturbation)
-    return _markup(f'<td class="word {perturbation.verdict}">{perturbation.verdict}: <span>{escape(words)}</span></td>')
+    style = verdict_class(perturbation.verdict)
+    return _markup(f'<td class="word {style}">{perturbation.verdict}: <span>{escape(words)}</span></td>')
+
+
+def verdict_class(verdict: str) -> str:
+    """The name of a verdict's class in the style sheet."""
+    return verdict.replace(" ", "-")
 
 
 def _number(value: float, sign: bool = False) -> str:
@@ -88,17 +95,19 @@ def _pair_table(perturbation: Perturbation) -> Any:
     """All pairs with effect sizes, intervals and significance."""
     from markupsafe import escape
 
-    head = "metrics;rho baseline;rho run;change of z;interval;spread of baselines;p (all pairs);q (FDR);verdict;note"
+    head = "metrics;rho baseline;rho run;change of z;interval;interval over all pairs"
+    head += ";spread of baselines;spread of runs;p (all pairs);q (FDR);verdict;note"
     rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in head.split(";")) + "</tr>"]
     for pair in perturbation.pairs:
         name = short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
         cells = [
             name, _number(pair.baseline_rho), _number(pair.run_rho), _number(pair.delta_z, True),
-            f"{_number(pair.ci[0], True)} to {_number(pair.ci[1], True)}", _number(pair.baseline_z_sd),
+            *(f"{_number(low, True)} to {_number(high, True)}" for low, high in (pair.ci, pair.simultaneous)),
+            _number(pair.baseline_z_sd), _number(pair.run_z_sd),
             p_number(pair.p_adjusted), p_number(pair.q_value),
         ]  # fmt: skip
         row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         note = f'<td class="text">{escape(pair.note)}</td>'
-        words = escape(pair_in_words(pair, perturbation.alpha))
-        rows.append(f'<tr>{row}<td class="word {pair.verdict}">{words}</td>{note}</tr>')
+        words = escape(pair_in_words(pair, perturbation.level))
+        rows.append(f'<tr>{row}<td class="word {verdict_class(pair.verdict)}">{words}</td>{note}</tr>')
     return _markup("<table>" + "".join(rows) + "</table>")

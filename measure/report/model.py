@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.perturbation.analysis_types import Pair, Perturbation, Verdict
+from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
-from measure.perturbation.wording import in_words
+from measure.perturbation.wording import beside, in_words
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,32 @@ class VariantReport:
 
     @property
     def caveat(self) -> str:
-        """Restriction of an *equivalent* verdict: metrics without events, constant or tied. Empty without any."""
-        return caveat(self.metric_findings) if self.verdict == "equivalent" else ""
+        """Restriction of an *equivalent* verdict: metrics without events, constant or tied, pairs that are not
+        assessable, verdicts that rest on one run. Empty without any."""
+        if self.verdict != "equivalent":
+            return ""
+        parts = [caveat(self.metric_findings)]
+        for one, where in ((self.inner, "within a run"), (self.outer_held_out, "across runs")):
+            if one is not None and one.verdict == "not assessable":
+                parts.append(f"it is not assessable {where}")
+            elif one is not None and (restriction := beside(one)):
+                parts.append(f"{where}, {restriction}")
+        return "; ".join(filter(None, parts))
 
     def in_words(self, perturbation: Perturbation) -> str:
         """The verdict of one comparison in plain words, with its caveat."""
         restriction = caveat([one for one in self.metric_findings if one.kind == "hardware"])
-        beside = f"; {restriction}" if restriction and perturbation.verdict == "equivalent" else ""
-        return in_words(perturbation) + beside
+        parts = [
+            in_words(perturbation),
+            restriction if perturbation.verdict == "equivalent" else "",
+            beside(perturbation),
+        ]
+        return "; ".join(filter(None, parts))
 
     @property
     def verdict(self) -> Verdict:
         """The variant's verdict: the gravest of the inner and the held-out outer one."""
-        verdicts = [p.verdict for p in (self.inner, self.outer_held_out) if p is not None]
-        for gravest in ("perturbed", "inconclusive"):
-            if gravest in verdicts:
-                return gravest
-        return "equivalent"
+        return gravest(p.verdict for p in (self.inner, self.outer_held_out) if p is not None)
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,8 @@ class SoftwareTruth:
 
     @property
     def hidden(self) -> bool:
-        """Whether software pairs are perturbed and no hardware pair shows it."""
-        return self.software.verdict == "perturbed" and self.hardware.verdict != "perturbed"
+        """Whether software pairs are perturbed and no hardware pair shows that it changed."""
+        return self.software.verdict == "perturbed" and self.hardware.verdict not in ("perturbed", "changed")
 
     def of_kind(self, both_software: bool) -> tuple[Pair, ...]:
         """The pairs of two software metrics, or those of one with a hardware metric."""

@@ -10,7 +10,22 @@ from typing import Any, Literal
 INK, MUTED, RULE = "#1c2733", "#5b6875", "#d5dbe1"
 BASELINE = "#5b6875"
 VARIANTS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-VERDICTS = {"perturbed": "#b3401f", "equivalent": "#1f7a55", "inconclusive": "#8a6d1b"}
+VERDICTS = {
+    "perturbed": "#b3401f",
+    "changed": "#a5527f",
+    "inconclusive": "#8a6d1b",
+    "equivalent": "#1f7a55",
+    "not assessable": "#5b6875",
+}
+VERDICT_MARKERS = {"perturbed": "D", "changed": "^", "inconclusive": "s", "equivalent": "o", "not assessable": "x"}
+VERDICT_STYLES = {
+    "perturbed": "bold red",
+    "changed": "bold magenta",
+    "inconclusive": "bold yellow",
+    "equivalent": "bold green",
+    "not assessable": "bold cyan",
+}
+"""Of the terminal."""
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c564b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 

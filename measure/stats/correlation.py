@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +42,10 @@ class Correlations:
     n_records: int | None = None
 
 
-def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+def average_ranks(values: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
     """Ranks from 1 of ``values`` ``(n,)``, ties sharing their mean, and how many records the most frequent value has.
+
+    Integers are ranked as they are: beyond 2^53, float64 makes neighbours equal.
 
     That number is 0 if all values differ.
     """
@@ -59,7 +62,7 @@ def average_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int
     return ranks, most if most > 1 else 0
 
 
-def standard_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+def standard_ranks(values: NDArray[Any]) -> tuple[NDArray[np.float64], int]:
     """Average ranks centred and scaled to unit length (zeros when constant), and the number from `average_ranks`.
 
     The dot product of two such vectors is Spearman's rho.
@@ -73,8 +76,8 @@ def standard_ranks(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], in
 def spearman(values: ArrayLike, metrics: Sequence[str]) -> Correlations:
     """Spearman's rho of all pairs of columns of ``values`` ``(n, m)``, with average ranks for ties.
 
-    Raises ValueError when the shape does not fit the names, when there are fewer than 4 records, and when a
-    value is not finite, naming the metric and the record.
+    Integers are ranked as they are. Raises ValueError when the shape does not fit the names, when there are fewer
+    than 4 records, and when a value is not finite, naming the metric and the record.
     """
     table = finite_table(values, metrics)
     n, m = table.shape
@@ -95,9 +98,14 @@ def spearman(values: ArrayLike, metrics: Sequence[str]) -> Correlations:
     return Correlations(tuple(metrics), rho, constant, most / n, n)
 
 
-def finite_table(values: ArrayLike, metrics: Sequence[str]) -> NDArray[np.float64]:
-    """``values`` as float64 ``(n, m)``; ValueError when it does not fit the metrics or is not finite."""
-    table = np.asarray(values, np.float64)
+def finite_table(values: ArrayLike, metrics: Sequence[str]) -> NDArray[Any]:
+    """``values`` ``(n, m)``, integers as they are, all else as float64.
+
+    Raises ValueError when the table does not fit the metrics or is not finite.
+    """
+    table = np.asarray(values)
+    if not np.issubdtype(table.dtype, np.integer):
+        table = table.astype(np.float64)
     if table.ndim != 2 or table.shape[1] != len(metrics):
         raise ValueError(f"values have shape {table.shape}: expected (records, {len(metrics)}), one column a metric")
     if not np.isfinite(table).all():

@@ -1,4 +1,4 @@
-"""Interval for the difference between instrumented runs and baselines, and the number of runs that would settle it.
+"""Interval for the difference between instrumented runs and baselines, and its precision with further runs.
 
 Quantiles come from scipy.special, which loads in a fraction of the time of scipy.stats, and on demand.
 """
@@ -6,12 +6,11 @@ Quantiles come from scipy.special, which loads in a fraction of the time of scip
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MOST_EXTRA_RUNS = 1000
 POWER = 0.8
 
 
@@ -21,7 +20,8 @@ class Difference:
 
     ``low`` and ``high``: its interval, nan where fewer than two baselines are defined. ``baseline_sd`` and
     ``run_sd``: the spreads between runs on which the interval rests; ``own_spread``: whether the second is
-    the runs' own or taken from the baselines.
+    the runs' own or taken from the baselines. ``paired``: of pairs of a baseline and a run; then ``run_sd`` is the
+    spread of the differences within pairs.
     """
 
     delta: float
@@ -30,6 +30,24 @@ class Difference:
     baseline_sd: float
     run_sd: float
     own_spread: bool
+    paired: bool = False
+
+
+def paired_difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float) -> Difference:
+    """Mean of ``runs`` minus ``baseline``, ``(r,)`` each and in pairs, with Student's ``1 - 2 alpha`` interval.
+
+    Pairs of which one value is nan are left out.
+    """
+    changes = runs - baseline
+    defined = np.isfinite(changes)
+    changes, nan = changes[defined], float("nan")
+    if len(changes) < 2:
+        return Difference(float(changes.mean()) if len(changes) else nan, nan, nan, nan, nan, False, True)
+    delta, spread = float(changes.mean()), float(changes.std(ddof=1))
+    estimate = Difference(delta, delta, delta, float(baseline[defined].std(ddof=1)), spread, True, True)
+    error, degrees = standard_error(estimate, np.array(len(changes)), np.array(len(changes)))
+    half = float(t_quantile(degrees, 1 - alpha) * error)
+    return replace(estimate, low=delta - half, high=delta + half)
 
 
 def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: float) -> Difference:
@@ -56,48 +74,27 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
     return Difference(delta, delta - half, delta + half, *spreads, own_spread)
 
 
-def extra_runs_for(estimate: Difference, n_baseline: int, n_runs: int, *, margin: float, tail: float) -> int | None:
-    """Number of additional runs *of each kind* that distinguish the estimate from a value ``margin`` (in z) away.
+def detectable_change(
+    estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, critical: float, error: float
+) -> float:
+    """The change (in z) that is called perturbed in 80% of campaigns: its simultaneous interval is beyond ``delta``.
 
-    Significance at one-sided level ``tail`` in 80% of repetitions, if effect and spreads stay as they are. To
-    show equivalence the margin is delta - |dz| and the tail alpha; to show a change they are |dz| and
-    alpha / (2 pairs), which is Bonferroni's and a little stricter than max-T. None when more than 1000 would
-    be needed, when the margin is not positive or the spreads are unknown.
+    ``critical``: half-width of the interval in standard errors, ``error``: one of them. nan if these are unknown or
+    the runs are too few for any significant change.
     """
-    if not (np.isfinite(estimate.low) and margin > 0):
-        return None
-    extra = np.arange(1, MOST_EXTRA_RUNS + 1)
-    error, degrees = _welch(
-        estimate.baseline_sd**2,
-        estimate.run_sd**2,
-        n_baseline + extra,
-        n_runs + extra,
-        estimate.own_spread,
-    )
-    reach = (t_quantile(degrees, 1 - tail) + t_quantile(degrees, POWER)) * error
-    enough = np.flatnonzero(reach <= margin)
-    return int(extra[enough[0]]) if len(enough) else None
-
-
-def detectable_change(estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, tail: float) -> float:
-    """The change (in z) that is found in 80% of campaigns: significant, and estimated to be beyond ``delta``.
-
-    ``tail``: one-sided level for one pair. The spread is that of ``estimate``. A single run is compared with the
-    largest of a few dozen baselines' statistics, a limit that itself varies; a quarter of the level compensates
-    that. In simulations (8 to 40 baselines, 1 to 5 runs, 6 to 28 pairs) 78 to 99% were found. nan if the spreads or
-    ``tail`` are unknown.
-    """
-    if not np.isfinite(estimate.low) or np.isnan(tail):
+    if not np.isfinite(estimate.low) or not math.isfinite(critical) or not error > 0:
         return math.nan  # always this object, so that equal results compare equal
-    error, degrees = _welch(
-        estimate.baseline_sd**2,
-        estimate.run_sd**2,
-        np.array(n_baseline),
-        np.array(n_runs),
-        estimate.own_spread,
-    )
-    level = t_quantile(degrees, 1 - tail / (4 if n_runs == 1 else 1))
-    return float(np.maximum(level * error, delta) + t_quantile(degrees, POWER) * error)
+    _, degrees = standard_error(estimate, np.array(n_baseline), np.array(n_runs))
+    return float(delta + (critical + t_quantile(degrees, POWER)) * error)
+
+
+def standard_error(
+    estimate: Difference, n_baseline: NDArray[np.int64], n_runs: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Standard error and degrees of freedom of a difference like ``estimate`` from so many baselines and runs."""
+    if estimate.paired:
+        return np.asarray(estimate.run_sd / np.sqrt(n_runs)), np.asarray(n_runs - 1.0)
+    return _welch(estimate.baseline_sd**2, estimate.run_sd**2, n_baseline, n_runs, estimate.own_spread)
 
 
 def t_quantile(degrees: ArrayLike, probability: float) -> NDArray[np.float64]:

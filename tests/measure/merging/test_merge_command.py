@@ -28,6 +28,7 @@ software_metrics:
 variants: {{light: [rounds], other: [calls]}}
 baselines: 2
 replicates: 2
+controls: false
 """
 PROGRAM = "void work(void) {}\nint main(void) { for (int i = 0; i < 9; i++) work(); return 0; }\n"
 

@@ -156,3 +156,13 @@ def test_bootstrap_interval_is_ordered_and_within_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     low, high = stationary_bootstrap_interval(rng.integers(0, 4, (20, 2)), n_resamples=30, seed=seed)
     assert -1 <= low <= high <= 1
+
+
+def test_integers_beyond_the_precision_of_floats_are_ranked_as_they_are() -> None:
+    rng = np.random.default_rng(5)
+    small = rng.integers(0, 40, (60, 3))
+    for kind, offset in ((np.int64, 2**62), (np.uint64, 2**63)):
+        large = small.astype(kind) + np.array(offset, kind)
+        assert len(np.unique(large.astype(np.float64))) == 1  # as floats they all are equal
+        np.testing.assert_array_equal(spearman(large, "abc").rho, spearman(small, "abc").rho)
+        assert spearman(large, "abc").tie_fraction.tolist() == spearman(small, "abc").tie_fraction.tolist()

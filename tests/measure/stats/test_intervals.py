@@ -1,4 +1,4 @@
-"""The interval for a difference between runs and baselines, and the number of runs that settles a question."""
+"""The intervals for a difference between runs and baselines, unpaired and paired."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from measure.stats.intervals import Difference, difference, extra_runs_for
+from measure.stats.intervals import difference, paired_difference
 
 
 def test_interval_is_welch_when_the_runs_vary_more() -> None:
@@ -53,27 +53,14 @@ def test_undefined_values_are_left_out_and_one_baseline_gives_no_interval() -> N
     assert np.isnan(difference(np.array([np.nan, np.nan]), np.array([0.5]), 0.05).delta)
 
 
-def test_extra_runs_give_the_power_they_promise() -> None:
-    estimate = Difference(0.05, -0.1, 0.2, 0.1, 0.1, False)
-    extra = extra_runs_for(estimate, 10, 2, margin=0.15, tail=0.05)
-    assert extra is not None
-    assert extra > 1
-
-    def power(k: int) -> float:
-        rng = np.random.default_rng(5)
-        hits = 0
-        for _ in range(1500):
-            result = difference(rng.normal(0, 0.1, 10 + k), rng.normal(0.05, 0.1, 2 + k), 0.05)
-            hits += result.high < 0.2
-        return hits / 1500
-
-    assert power(extra) > 0.72  # the borrowed spread is a little conservative
-    assert power(extra - 2) < 0.85
-
-
-def test_no_number_of_runs_settles_a_change_at_the_limit() -> None:
-    estimate = Difference(0.2, 0.1, 0.3, 0.1, 0.1, False)
-    assert extra_runs_for(estimate, 20, 5, margin=0.0, tail=0.05) is None
-    assert extra_runs_for(estimate, 20, 5, margin=1e-4, tail=0.05) is None
-    unknown = Difference(0.2, float("nan"), float("nan"), float("nan"), float("nan"), False)
-    assert extra_runs_for(unknown, 1, 5, margin=0.1, tail=0.05) is None
+def test_a_paired_difference_is_students_interval() -> None:
+    rng = np.random.default_rng(6)
+    baseline = rng.normal(0, 1, 9)
+    runs = baseline + rng.normal(0.3, 0.1, 9)
+    result = paired_difference(baseline, runs, 0.05)
+    expected = stats.ttest_rel(runs, baseline).confidence_interval(0.9)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high))
+    assert result.paired
+    with_gap = paired_difference(np.append(baseline, np.nan), np.append(runs, 1.0), 0.05)
+    assert (with_gap.low, with_gap.high) == (result.low, result.high)
+    assert np.isnan(paired_difference(baseline[:1], runs[:1], 0.05).low)
