@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.drawing import save_small
 from measure.campaign.run_types import BASELINE
 from measure.report.ground_truth_section import ALGORITHMS
-from measure.report.style import INK, LINES, MARKERS, MUTED, VERDICTS, new_figure
+from measure.report.style import INK, LINES, MARKERS, MUTED, VERDICT_MARKERS, VERDICTS, new_figure
 
 DELTA = 0.2
 _CHANCE = 0.25  # what rounding to whole records costs on average
@@ -36,7 +36,8 @@ def sampler(table: pd.DataFrame) -> Any:
             mine = table[(table["program"] == program) & (table["kind"] == kind)]
             for verdict, colour in VERDICTS.items():
                 some = mine[mine["pair_verdict"] == verdict]
-                axis.plot(some["delta_z"], [row] * len(some), "|", color=colour, markersize=14, markeredgewidth=1.5)
+                marker = VERDICT_MARKERS[verdict]
+                axis.plot(some["delta_z"], [row] * len(some), marker, color=colour, markersize=5, alpha=0.7)
         axis.set_title(title)
         axis.set_xlabel("change of z = atanh(rho)")
         axis.set_ylim(len(programs) - 0.4, -0.6)
@@ -46,12 +47,13 @@ def sampler(table: pd.DataFrame) -> Any:
         for program in programs
     ]
     axes[0].set_yticks(range(len(programs)), labels)
-    _verdicts(axes[1], "|")
+    _verdicts(axes[1], table["pair_verdict"])
     return figure
 
 
 def software(table: pd.DataFrame) -> Any:
-    """The largest change among hardware pairs against that among pairs with a software metric, a mark a variant."""
+    """The largest change among hardware pairs against that among pairs with a software metric, a mark a variant: its
+    colour is the program's, its shape the verdict's."""
     figure, axes = new_figure(7.6, 5.2)
     columns = ["software-hardware_largest", "software-software_largest"]
     across = table["hardware-hardware_largest"].astype(float)
@@ -63,16 +65,17 @@ def software(table: pd.DataFrame) -> Any:
     axes.plot([least, most], [least, most], color=MUTED, linewidth=0.8, zorder=0)
     for n, program in enumerate(table["program"].unique()):
         mine = table["program"] == program
-        for verdict, colour in VERDICTS.items():
+        for verdict, marker in VERDICT_MARKERS.items():
             some = mine & (table["software_verdict"] == verdict)
-            axes.plot(across[some], up[some], MARKERS[n], color=colour, markersize=7, alpha=0.9)
-        axes.plot([], [], MARKERS[n], color=MUTED, label=program)
+            axes.plot(across[some], up[some], marker, color=LINES[n], markersize=6.5, alpha=0.9)
+        axes.plot([], [], color=LINES[n], linewidth=5, label=program)
     for _, row in table[table["hidden"]].iterrows():
         at = float(row["hardware-hardware_largest"]), max(float(row[column] or 0) for column in columns)
         axes.annotate(f"{row['program']}: {row['variant']}", at, xytext=(-7, 4), textcoords="offset points",
                       ha="right", fontsize=8, color=INK)  # fmt: skip
-    for verdict, colour in VERDICTS.items():
-        axes.plot([], [], "s", color=colour, label=f"software pairs {verdict}")
+    for verdict, marker in VERDICT_MARKERS.items():
+        if (table["software_verdict"] == verdict).any():
+            axes.plot([], [], marker, color=MUTED, label=f"software pairs {verdict}")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(least, most)
@@ -130,9 +133,10 @@ def penalty(table: pd.DataFrame) -> Any:
     return figure
 
 
-def _verdicts(axis: Any, marker: str) -> None:
+def _verdicts(axis: Any, verdicts: pd.Series) -> None:
     handles = [
-        axis.plot([], [], marker, color=colour, markersize=9, markeredgewidth=1.6, label=verdict)[0]
+        axis.plot([], [], VERDICT_MARKERS[verdict], color=colour, markersize=6, label=verdict)[0]
         for verdict, colour in VERDICTS.items()
+        if (verdicts == verdict).any()
     ]
     axis.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5))

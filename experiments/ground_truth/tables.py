@@ -277,7 +277,7 @@ def _page_rows(folder: Path) -> list[str]:
     )
     row("Signal sampler: within a run", lambda p: verdict(p, "within"))
     row("Signal sampler: across runs", lambda p: verdict(p, "across"))
-    for state in ("perturbed", "equivalent", "inconclusive"):
+    for state in ("perturbed", "changed", "equivalent", "inconclusive"):
         row(
             f"Sets whose hardware pairs are {state}: verdicts of their pairs with software metrics",
             lambda p, state=state: _counts(of(software, p), state),

@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
 from measure.perturbation.analysis_types import DEFAULT_DELTA
-from measure.report.style import VERDICTS, new_figure, short
+from measure.report.style import VERDICT_MARKERS, VERDICTS, new_figure, short
 
 
 def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
@@ -61,17 +61,22 @@ def draw_changes(figure: Figure, table: pd.DataFrame, label: str) -> Any:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color="none", marker="o", markerfacecolor=colour, markeredgewidth=0, label=verdict)
+        Line2D([], [], color="none", marker=VERDICT_MARKERS[verdict], markerfacecolor=colour, markeredgewidth=0,
+               label=verdict)
         for verdict, colour in VERDICTS.items()
-    ]
-    drawn.legend(handles=handles, loc="outside lower center", ncols=3)
+        if (table["verdict"] == verdict).any()
+    ]  # fmt: skip
+    drawn.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return drawn
 
 
 def _draw_setting(axis: Any, row: int, pairs: pd.DataFrame) -> None:
     for verdict, colour in VERDICTS.items():
         some = pairs[pairs["verdict"] == verdict]
-        axis.scatter(some["delta_z"], [row] * len(some), s=16, color=colour, lw=0, alpha=0.8, zorder=3)
+        axis.scatter(
+            some["delta_z"], [row] * len(some), s=16, color=colour, marker=VERDICT_MARKERS[verdict], lw=0, alpha=0.8,
+            zorder=3,
+        )  # fmt: skip
     worst = pairs.iloc[int(np.nanargmax(pairs["delta_z"].abs()))]
     name = " - ".join(dict.fromkeys((short(worst["a"]), short(worst["b"]))))
     axis.annotate(

@@ -14,7 +14,7 @@ from measure.report.style import LINES, MUTED, new_figure
 
 LEAST = 0.3
 """The paper plots correlations from here on only (section 3.3); figures mark it."""
-VERDICTS = {"perturbed": "X", "inconclusive": "o", "equivalent": "."}
+VERDICTS = {"perturbed": "X", "changed": "^", "inconclusive": "o", "equivalent": ".", "not assessable": "s"}
 _PERTURBED_SIZE, _OTHER_SIZE = 34, 14
 
 
@@ -84,7 +84,7 @@ def _short_list(text: str) -> str:
 def draw_points(table: pd.DataFrame, rows: Sequence[tuple[str, pd.DataFrame]]) -> Any:
     """A row of panels for each of ``rows`` (label of the axis, its points), a column an order.
 
-    Bands are the ranges of the baselines; crosses are perturbed, circles inconclusive, dots equivalent.
+    Bands are the ranges of the baselines; the marks of verdicts are `VERDICTS`.
     """
     orders = sorted(table["order"].unique())
     figure, axes = new_figure(
@@ -106,6 +106,7 @@ def draw_points(table: pd.DataFrame, rows: Sequence[tuple[str, pd.DataFrame]]) -
     _legend(
         figure,
         {series.replace("PAPI_", "").replace(" ", " - "): colour for series, colour in colours.items()},
+        [verdict for verdict in VERDICTS if (table["verdict"] == verdict).any()],
     )
     return figure
 
@@ -123,14 +124,15 @@ def _draw_series(axis: Any, points: pd.DataFrame, colour: str) -> None:
         )  # fmt: skip
 
 
-def _legend(figure: Any, colours: dict[str, str]) -> None:
+def _legend(figure: Any, colours: dict[str, str], verdicts: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     lines = [Line2D([], [], color=colour, label=series) for series, colour in colours.items()]
     marks = [
-        Line2D([], [], color="none", marker=marker, markerfacecolor="white" if marker == "o" else MUTED,
+        Line2D([], [], color="none", marker=VERDICTS[verdict],
+               markerfacecolor="white" if VERDICTS[verdict] == "o" else MUTED,
                markeredgecolor=MUTED, markersize=7 if verdict == "perturbed" else 4.5, label=verdict)
-        for verdict, marker in VERDICTS.items()
+        for verdict in verdicts
     ]  # fmt: skip
     figure.legend(handles=lines, loc="outside lower left", ncols=len(lines), columnspacing=1.2)
     figure.legend(handles=marks, loc="outside lower right", ncols=len(marks), columnspacing=0.6, handletextpad=0.1)

@@ -9,14 +9,14 @@ import pandas as pd
 
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
-from measure.report.style import VERDICTS, new_figure
+from measure.perturbation.analysis_types import VERDICTS as GRAVITY
+from measure.report.style import VERDICT_MARKERS, VERDICTS, new_figure
 
 KINDS = {
     "inner": "within a run",
     "outer-joint": "across runs (joint)",
     "outer-held-out": "across runs (held out)",
 }
-_GRAVITY = ("perturbed", "inconclusive", "equivalent")
 
 
 def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
@@ -27,7 +27,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
         points = results.points(campaign)
         for (group, kind), pairs in verdicts.groupby(["group", "kind"], sort=False):
             point = points[points["group"] == group].iloc[0]
-            verdict = next(name for name in _GRAVITY if (pairs["verdict"] == name).any())
+            verdict = next(name for name in GRAVITY if (pairs["verdict"] == name).any())
             # Across runs only a loss of similarity counts.
             change = pairs["delta_z"].abs() if kind == "inner" else -pairs["delta_z"]
             worst = pairs.iloc[int(np.nanargmax(change))]
@@ -42,8 +42,9 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
 
 
 def draw(figure: Figure, table: pd.DataFrame) -> Any:
-    """A row a kind, a column a program; the largest change of any pair in z, coloured by verdict."""
+    """A row a kind, a column a program; the largest change of any pair in z, with a mark and a colour by verdict."""
     campaigns = list(dict.fromkeys(table["campaign"]))
+    shown = [verdict for verdict in GRAVITY if (table["verdict"] == verdict).any()]
     drawn, axes = new_figure(11.4, 7.4, len(KINDS), len(campaigns), squeeze=False, sharex="col", sharey="row")
     for column, campaign in enumerate(campaigns):
         for row, (kind, label) in enumerate(KINDS.items()):
@@ -52,11 +53,11 @@ def draw(figure: Figure, table: pd.DataFrame) -> Any:
             for _, order in mine.groupby("order"):
                 points = order.sort_values("instructions_percent")
                 axis.plot(points["instructions_percent"], points["change_z"], color="#b9c2ca", lw=0.7, zorder=1)
-            for verdict, colour in VERDICTS.items():
+            for verdict in shown:
                 points = mine[mine["verdict"] == verdict]
                 axis.scatter(
-                    points["instructions_percent"], points["change_z"], s=13, color=colour,
-                    zorder=3, lw=0, label=verdict,
+                    points["instructions_percent"], points["change_z"], s=15, color=VERDICTS[verdict],
+                    marker=VERDICT_MARKERS[verdict], zorder=3, lw=0, label=verdict,
                 )  # fmt: skip
             if column == 0:
                 axis.set_ylabel(f"{label}\nlargest change of z")
@@ -64,5 +65,5 @@ def draw(figure: Figure, table: pd.DataFrame) -> Any:
                 axis.set_title(campaign)
         axes[-1, column].set_xlabel("added instructions [%]")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside lower center", ncols=3)
+    drawn.legend(handles, labels, loc="outside lower center", ncols=len(shown))
     return drawn
