@@ -41,6 +41,7 @@ from instrumenter.building.project_tree import (
     tree_digest,
     write_compilers,
 )
+from instrumenter.building.relink import COMMAND_NAME
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
 from instrumenter.find.events import find_events
@@ -74,7 +75,7 @@ class Project:
 class ProjectRecipe:
     """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory.
 
-    ``null_control``: as in `instrumenter.building.program_build.Recipe`.
+    ``relinkable`` and ``null_control``: as in `instrumenter.building.program_build.Recipe`.
     """
 
     project: Project
@@ -82,18 +83,23 @@ class ProjectRecipe:
     sampler: SamplerConfig | None = None
     placement: Placement = "packed"
     volatile: bool = True
+    relinkable: bool = False
     null_control: bool = False
 
     @classmethod
     def of(cls, project: Project, sampler: SamplerConfig | None = None, placement: Placement = "packed",
-           volatile: bool = True) -> ProjectRecipe:  # fmt: skip
+           volatile: bool = True, relinkable: bool = False) -> ProjectRecipe:  # fmt: skip
         """The recipe of a project in its present state. Raises `SourceError` if it cannot be read."""
-        return cls(project, tree_digest(project.directory), sampler, placement, volatile)
+        return cls(project, tree_digest(project.directory), sampler, placement, volatile, relinkable)
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
         spec = self._spec(metrics, code_offset_bytes)
-        return load_build(self._cache_path(spec), spec.layout)
+        place = self._cache_path(spec)
+        build = load_build(place, spec.layout)
+        # The compiler's own libraries are in its cache, which may have been emptied.
+        is_whole = build is None or build.relinkable or not (place / COMMAND_NAME).exists()
+        return build if is_whole else None
 
     def build(
         self,
@@ -127,7 +133,7 @@ class ProjectRecipe:
         sampler = SamplerSpec(**vars(self.sampler)) if self.sampler else None
         return WrapperSpec(
             metrics=dict(metrics), placement=self.placement, volatile=self.volatile, sampler=sampler,
-            code_offset_bytes=code_offset_bytes, null_control=self.null_control,
+            code_offset_bytes=code_offset_bytes, null_control=self.null_control, sections=self.relinkable,
         )  # fmt: skip
 
     def _key(self, spec: WrapperSpec) -> str:
@@ -263,13 +269,14 @@ class _Tree:
         built = WrapperSpec.model_validate_json((self.folder / "spec.json").read_text("utf-8"))
         self._marker.touch()
         same = (built.code_offset_bytes, built.null_control) == (spec.code_offset_bytes, spec.null_control)
-        if same or link is None:
+        if link is None or (same and not spec.sections):
             shutil.copy2(self._binary, to)
             return
         spec = spec.model_copy(update={"root": str(self._tree)})
         line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]))
         wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(GUEST_TARGET), link["driver"])
         wrapper.listed = False
+        wrapper.keep_link_in = to.parent if spec.sections and not spec.code_offset_bytes else None
         if wrapper.run():
             raise SourceError(
                 f"'{self.project.binary}' cannot be linked again: its build removes what it was linked from"

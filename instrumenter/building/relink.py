@@ -56,10 +56,11 @@ def wanted_symbols(objects: Sequence[Path]) -> list[str]:
     return [f"-Wl,-u,{name}" for name in names]
 
 
-def keep_link(folder: Path, words: Sequence[str]) -> bool:
+def keep_link(folder: Path, words: Sequence[str], directory: Path | None = None) -> bool:
     """Keep the linker's arguments ``words``, which made ``folder``/program, for `relinked`; False if it is impossible.
 
-    Inputs other than the compiler's own libraries are copied into ``folder``. A command cannot be repeated when a name
+    ``directory``: where the command ran, for relative names of files; default: ``folder``. Inputs other than the
+    compiler's own libraries are copied into ``folder``. A command cannot be repeated when a name
     in it is not that of a file (names with spaces are cut), or when the copy fails to link.
     """
     if not words:
@@ -73,8 +74,8 @@ def keep_link(folder: Path, words: Sequence[str]) -> bool:
         if word == "-o":
             next(rest, None)
             continue
-        path = Path(word)
-        if word.startswith("-") or not path.is_absolute():
+        path = (directory or folder) / word
+        if word.startswith("-") or not (os.path.isabs(word) or path.is_file()):
             kept.append(word)
         elif not path.is_file():
             return False

@@ -27,12 +27,14 @@ from instrumenter.building.program_build import (
     add_places,
     padding_source,
 )
+from instrumenter.building.relink import PADDING_SOURCE, SECTION_FLAGS, keep_link, wanted_symbols
 from instrumenter.building.toolchain import (
     ALWAYS,
     GUEST_TARGET,
     Toolchain,
     cache_directory,
     compiler_version,
+    linker_arguments,
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
@@ -54,6 +56,8 @@ class Wrapper:
         )  # fmt: skip
         self._output = directory / (line.output or "a.out")
         self.listed = True  # whether to write entries to the listing
+        self.keep_link_in: Path | None = None  # the folder of the linked program, to keep the linker's command there
+        self._sections = SECTION_FLAGS if spec.sections else ()
         self._prefix_map = [f"-ffile-prefix-map={spec.root}=."] if spec.root else []
 
     def run(self) -> int:
@@ -114,7 +118,7 @@ class Wrapper:
         ``place``, ``target``: for the dependency file, the final path of the result and its name.
         """
         stage = "-S" if made.suffix == ".s" else "-c"
-        words = [*ALWAYS, *self._prefix_map, *self.line.compile_words()]
+        words = [*ALWAYS, *self._prefix_map, *self._sections, *self.line.compile_words()]
         dependencies = self.line.dependency_words(place, target)
         arguments = [*words, stage, *dependencies, "-o", str(made), *self._input(source)]
         status = self._call(arguments, {made: source.words[0]})
@@ -193,7 +197,7 @@ class Wrapper:
         file.write_text(text, "utf-8", "surrogateescape")
         flags = without_preprocessor_flags(self.line.words(Kind.OTHER))
         same = [*self._prefix_map, f"-ffile-prefix-map={folder}=."]
-        arguments = [*ALWAYS, *same, *flags, "-w", stage, "-o", str(result), str(file)]
+        arguments = [*ALWAYS, *same, *self._sections, *flags, "-w", stage, "-o", str(result), str(file)]
         status, _, err = self.toolchain.run(arguments, self.directory, self.driver)
         if status:
             errors = [line for line in err.decode("utf-8", "replace").splitlines() if "error:" in line]
@@ -244,6 +248,8 @@ class Wrapper:
             # systems give -O only when they compile.
             inputs = [*inputs, "-O2"]
         self.toolchain.prepare()
+        if self.keep_link_in is not None:
+            return self._link_and_keep([*first, *inputs, *last, *static], place)
         status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)
         if status:
             return status
@@ -255,6 +261,18 @@ class Wrapper:
             entry = {"kind": "link", "output": str(place), "directory": str(self.directory)}
             self._write_entry({**entry, "driver": self.driver, "words": words, "sha256": digest})
         return 0
+
+    def _link_and_keep(self, inputs: list[str], place: Path) -> int:
+        """Link into ``place``, and keep the linker's command beside it for links in other orders."""
+        assert self.keep_link_in is not None
+        padding = self._runtime_object("padding", PADDING_SOURCE, [], ".s")
+        objects = [self.directory / name for name in inputs if name.endswith(".o")]
+        wanted = wanted_symbols([path for path in objects if path.is_file()])
+        arguments = [*ALWAYS, str(padding), *inputs, *wanted, "--verbose", "-o", str(place)]
+        status, _, err = self.toolchain.run(arguments, self.directory, self.driver)
+        if status == 0:
+            keep_link(self.keep_link_in, linker_arguments(err), self.directory)
+        return status
 
     def _runtime(self) -> tuple[list[str], list[str]]:
         """Objects to link before and after the program's own; they are kept in the cache by content."""
@@ -268,7 +286,7 @@ class Wrapper:
         if layout.metrics:
             texts["counters"] = (layout.definition(), ["-O2", *position])
         if sampler and not self.line.shared:
-            flags = [*RUNTIME_FLAGS, *position, *sampler.defines(layout), f"-I{RUNTIME}"]
+            flags = [*RUNTIME_FLAGS, *position, *self._sections, *sampler.defines(layout), f"-I{RUNTIME}"]
             texts["sampler"] = ((RUNTIME / "sampler.c").read_text("utf-8"), flags)
         if self.spec.null_control and not self.line.shared:
             texts["null_control"] = (NULL_CONTROL_SOURCE, ["-O2", *position])
@@ -277,13 +295,13 @@ class Wrapper:
             made[n] for n in ("counters", "sampler", "null_control") if n in made
         ]
 
-    def _runtime_object(self, part: str, text: str, flags: list[str]) -> Path:
+    def _runtime_object(self, part: str, text: str, flags: list[str], suffix: str = ".c") -> Path:
         identity = json.dumps([part, text, flags, compiler_version(), source_digest([RUNTIME])])
         place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
         if not place.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
             with workspace(place.parent) as folder:
-                source = folder / f"{part}.c"
+                source = folder / f"{part}{suffix}"
                 source.write_text(text)
                 self.toolchain.compile(source, flags, source.with_suffix(".o"))
                 move_file(source.with_suffix(".o"), place)

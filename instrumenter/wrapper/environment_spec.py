@@ -51,6 +51,7 @@ class WrapperSpec(BaseModel):
     volatile: bool = Field(default=True, description="Count where the event is")
     sampler: SamplerSpec | None = Field(default=None, description="Sampler to link into programs")
     code_offset_bytes: int = Field(default=0, ge=0, description="Unused code put before the program's")
+    sections: bool = Field(default=False, description="Each function and variable in a section of its own")
     null_control: bool = Field(default=False, description="Link counters in code that never runs")
     root: str | None = Field(
         default=None, description="Directory whose name must not occur in programs: it becomes `.`"

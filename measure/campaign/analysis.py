@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from measure.campaign.advice import Counted, advice, shown_path
+from measure.campaign.campaign_file import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
@@ -184,6 +185,17 @@ def _findings(
     return tuple(sentences)
 
 
+def _layouts(plan: Plan) -> str:
+    """How code and data were placed in the plan's runs."""
+    linked = len({spec.layout_seed for spec in plan.specs if spec.layout_seed is not None})
+    if linked:
+        return f"{linked} orders of functions and data, linked anew for each run; runs of a pair have the same"
+    shifted = len({spec.binary for spec in plan.specs if spec.variant == BASELINE})
+    if plan.campaign.noise.code_layouts == EACH_RUN:
+        return f"{shifted} shifts of the code, as the program cannot be linked anew: runs of one shift are alike"
+    return f"{shifted} shifts of the code, as `noise: {{code_layouts: N}}` says: runs of one shift are alike"
+
+
 def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
     """Pairs of name and text: program, machine, settings, builds, runs and software versions."""
     from importlib.metadata import PackageNotFoundError, version
@@ -210,6 +222,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("design", plan.history.text(campaign) if plan.history else "not recorded"),
         ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
+        ("code layouts", _layouts(plan)),
         ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
         (
@@ -300,6 +313,10 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
     "properties": {
         "schema": {"const": SUMMARY_SCHEMA, "description": "Version of this schema"},
         "campaign": {"type": "string"},
+        "controls": {
+            "type": ["string", "null"],
+            "description": "Verdicts of the null control and the positive control; null without controls",
+        },
         "metric_findings": {
             "type": "array",
             "description": "Metrics that tell little, to be read before any verdict, the gravest first",

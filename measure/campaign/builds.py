@@ -202,10 +202,11 @@ def _recipe(
     if campaign.sampling.mode == "signal":
         nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
         sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
+    each_run = campaign.noise.code_layouts == EACH_RUN
     try:
         project = _project(campaign.program)
         if project is not None:
-            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile)
+            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, each_run)
         return _recipe_of_sources(campaign, sampler, notify)
     except ToolchainError as error:
         raise MeasureError(str(error)) from None

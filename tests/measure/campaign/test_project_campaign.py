@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from emulator.linux.loader.elf import ElfImage, load_image
 from instrumenter.building.toolchain import cache_directory
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
+from measure.campaign.plan_file import load_plan
+from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.cli import main
 from measure.errors import CampaignError
+from measure.targets.emulated import program_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -28,7 +32,7 @@ software_metrics:
   rounds: {{event: entry, function: {function}}}
 baselines: 3
 replicates: 2
-noise: {{code_layouts: 2}}
+noise: {{code_layouts: {layouts}}}
 """
 PROGRAM = "{build: make CC=$CC program, directory: demo, binary: program, args: [3]}"
 MAKEFILE = """\
@@ -75,16 +79,52 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_campaign(folder: Path, program: str = PROGRAM, mode: str = "ideal", function: str = "work") -> Path:
+def write_campaign(
+    folder: Path, program: str = PROGRAM, mode: str = "ideal", function: str = "work", layouts: object = 2
+) -> Path:
     machine = ROOT / "configs/machines/desktop.yaml"
     path = folder / "c.yaml"
-    path.write_text(CAMPAIGN.format(program=program, machine=machine, mode=mode, function=function))
+    path.write_text(CAMPAIGN.format(program=program, machine=machine, mode=mode, function=function, layouts=layouts))
     return path
 
 
 def run(folder: Path) -> Result:
     arguments = ["run", str(folder / "c.yaml"), "--out", str(folder / "out"), "--workers", "1"]
     return CliRunner().invoke(main, arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["ideal", "signal"])
+def test_a_project_is_linked_anew_for_every_run(folder: Path, mode: str) -> None:
+    write_campaign(folder, mode=mode, layouts="each run")
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    summary = json.loads((folder / "out/summary.json").read_text())
+    assert summary["runs"] == {"done": 7, "reused": 0, "failed": 0}
+    assert summary["provenance"]["code layouts"].startswith("7 orders of functions and data, linked anew")
+    assert summary["controls"].startswith("null control: inner ")
+    plan = load_plan(folder / "out")
+    images: dict[str, list[ElfImage]] = {spec.variant: [] for spec in plan.specs}
+    for spec in plan.specs:
+        images[spec.variant].append(load_image(program_of(spec)))
+    assert {variant: len(found) for variant, found in images.items()} == {BASELINE: 3, "all": 2, NULL_CONTROL: 2}
+    places = [image.find_symbol("work") for found in images.values() for image in found]
+    assert len({place.address for place in places if place is not None}) == 7
+    assert all(image.find_symbol("__measure_null_control") is not None for image in images[NULL_CONTROL])
+    assert all(image.find_symbol("__measure_null_control") is None for image in images[BASELINE])
+
+
+@pytest.mark.slow
+def test_a_project_that_changes_its_program_after_linking_is_shifted(folder: Path) -> None:
+    makefile = folder / "demo/Makefile"
+    makefile.write_text(makefile.read_text().replace(
+        "main.o libwork.a\nlibwork", "main.o libwork.a\n\techo changed >> program\nlibwork"
+    ))  # fmt: skip
+    write_campaign(folder, layouts="each run")
+    result = run(folder)
+    assert result.exit_code == 0, result.output
+    provenance = json.loads((folder / "out/summary.json").read_text())["provenance"]
+    assert "as the program cannot be linked anew" in provenance["code layouts"]
 
 
 @pytest.mark.slow
