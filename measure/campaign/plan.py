@@ -9,8 +9,8 @@ import functools
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -135,10 +135,30 @@ def make_plan(
                 target=target,
             )
         )
+    if target == "emulated":
+        specs = _with_probes(specs, builds, layouts, campaign)
     order = np.random.default_rng(campaign.seed).permutation(len(specs))
     shuffled = tuple(specs[n] for n in order)
     keys = content_keys(shuffled)
     return Plan(campaign, machine_text, config.clock_hz, shuffled, keys, builds.facts(), str(document.path.resolve()))
+
+
+def _with_probes(specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[int], campaign: Campaign) -> list[RunSpec]:
+    """The specs, in which the counters of metrics with ``method: probe`` are unseen."""
+    probed = {metric for metric, spec in campaign.software_metrics.items() if spec.method == "probe"}
+    if not probed:
+        return list(specs)
+    from measure.explain.unseen_counters import UnseenCounters
+
+    unseen = UnseenCounters()
+    found = []
+    for spec, layout in zip(specs, layouts, strict=True):
+        mine = [counter.metric for counter in spec.counters if counter.metric in probed]
+        if mine:
+            plain = replace(spec, binary=str(builds[BASELINE, layout].elf_path))
+            spec = replace(spec, intervention=unseen.intervention(spec, plain, mine))
+        found.append(spec)
+    return found
 
 
 def _entropy(seed: int, variant: str, replicate: int) -> list[int]:
