@@ -1,6 +1,8 @@
-"""Finds the instructions that access a range of addresses and nothing else, in a run without timing."""
+"""Finds the instructions that access ranges of addresses and nothing else, in a run without timing."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +12,14 @@ from emulator.events import ACCESS_NONE, BlockFacts, TraceSelection
 
 
 class RangeAccesses:
-    """An observer that marks each instruction by whether it accesses ``[low, high)``, other addresses, or both."""
+    """An observer that marks each instruction by whether it accesses one of the half-open ``ranges``, other addresses,
+    or both."""
 
     selection = TraceSelection(blocks=True, addresses=True)
 
-    def __init__(self, low: int, high: int) -> None:
-        self._low, self._high = low, high
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._lows = np.array([low for low, _ in ranges], np.int64)
+        self._highs = np.array([high for _, high in ranges], np.int64)
         self._n_accesses = np.zeros(0, np.int64)
         self._first_access = np.zeros(1, np.int64)
         self._pcs = np.zeros(0, np.uint32)  # of each access of each block
@@ -31,12 +35,12 @@ class RangeAccesses:
             self._pcs = np.concatenate([self._pcs, rows["pc"][rows["access"] != ACCESS_NONE]])
             self._marks = np.concatenate([self._marks, np.zeros(counts.sum(), np.uint8)])
         mark_accesses(
-            np.ascontiguousarray(stream, np.uint32), self._n_accesses, self._first_access, self._low, self._high,
+            np.ascontiguousarray(stream, np.uint32), self._n_accesses, self._first_access, self._lows, self._highs,
             self._marks,
         )  # fmt: skip
 
     def only_inside(self) -> tuple[int, ...]:
-        """Addresses of the instructions all of whose accesses so far were in the range, ascending."""
+        """Addresses of the instructions all of whose accesses so far were in a range, ascending."""
         marks: dict[int, int] = {}
         for pc, mark in zip(self._pcs[self._marks > 0].tolist(), self._marks[self._marks > 0].tolist(), strict=True):
             marks[pc] = marks.get(pc, 0) | mark

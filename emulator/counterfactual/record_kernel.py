@@ -49,8 +49,8 @@ def edit_record(
 
 
 @kernel
-def mark_accesses(stream: Any, n_accesses: Any, first_access: Any, low: Integer, high: Integer, marks: Any) -> None:
-    """Add `INSIDE` to the mark of each access whose address is in ``[low, high)``, else `OUTSIDE`.
+def mark_accesses(stream: Any, n_accesses: Any, first_access: Any, lows: Any, highs: Any, marks: Any) -> None:
+    """Add `INSIDE` to the mark of each access whose address is in a range ``[lows[n], highs[n])``, else `OUTSIDE`.
 
     The accesses of block b have the marks ``marks[first_access[b]:]``, in order.
     """
@@ -60,5 +60,9 @@ def mark_accesses(stream: Any, n_accesses: Any, first_access: Any, low: Integer,
         first = first_access[block]
         for access in range(n_accesses[block]):
             address = np.int64(stream[position + 1 + access])
-            marks[first + access] |= INSIDE if low <= address < high else OUTSIDE
+            mark = OUTSIDE
+            for n in range(len(lows)):
+                if lows[n] <= address < highs[n]:
+                    mark = INSIDE
+            marks[first + access] |= mark
         position += 1 + n_accesses[block]

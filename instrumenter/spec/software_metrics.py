@@ -57,6 +57,12 @@ class MetricSpec(BaseModel):
         "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
     )
 
+    method: Literal["counter", "probe"] = Field(
+        "counter",
+        description="counter: the program counts, at its cost; probe: the emulated machine does not see the counter, "
+        "which costs nothing and counts as nothing (`measure` only). Default: counter",
+    )
+
     @model_validator(mode="after")
     def _complete(self) -> MetricSpec:
         subjects = _SUBJECT[self.event]

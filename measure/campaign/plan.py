@@ -11,7 +11,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,6 +142,8 @@ def make_plan(
                 layout_seed=layout.seed,
             )
         )
+    if target == "emulated":
+        specs = _with_probes(specs, builds, drawn, campaign)
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
     facts = builds.facts()
@@ -168,6 +170,31 @@ def interleaved(specs: Sequence[RunSpec], seed: int) -> tuple[RunSpec, ...]:
     return tuple(places[n][1] for n in order)
 
 
+def _with_probes(
+    specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[_Layout], campaign: Campaign
+) -> list[RunSpec]:
+    """The specs, in which the counters of metrics with ``method: probe`` are unseen."""
+    probed = _probed(campaign)
+    if not probed:
+        return list(specs)
+    from measure.explain.unseen_counters import UnseenCounters
+
+    unseen = UnseenCounters()
+    found = []
+    for spec, layout in zip(specs, layouts, strict=True):
+        mine = [counter.metric for counter in spec.counters if counter.metric in probed]
+        if mine:
+            plain = replace(spec, binary=str(builds[BASELINE, layout.number].elf_path))
+            spec = replace(spec, intervention=unseen.intervention(spec, plain, mine))
+        found.append(spec)
+    return found
+
+
+def _probed(campaign: Campaign) -> set[str]:
+    """The software metrics with ``method: probe``."""
+    return {metric for metric, spec in campaign.software_metrics.items() if spec.method == "probe"}
+
+
 def _entropy(campaign: Campaign, variant: str, replicate: int) -> list[int]:
     """Seed of a run's random numbers; independent of other runs, so that adding runs changes no other run.
 
@@ -188,7 +215,8 @@ class _Layout(NamedTuple):
 def _layouts(campaign: Campaign, runs: Sequence[tuple[str, int]], builds: Builds) -> list[_Layout]:
     """The code layout of each of ``runs``, pairs of variant and replicate."""
     each_run = campaign.noise.code_layouts == EACH_RUN
-    relinked = each_run and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
+    # Unseen counters are found by their addresses in the program as it was built.
+    relinked = each_run and not _probed(campaign) and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
     found = []
     for variant, replicate in runs:
         rng = np.random.default_rng([*_entropy(campaign, variant, replicate), 1])

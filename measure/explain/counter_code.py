@@ -56,26 +56,24 @@ def function_ranges(image: ElfImage) -> list[tuple[int, int]]:
     return sorted({(s.address, s.address + s.size_bytes) for s in image.symbols if s.is_function and s.size_bytes})
 
 
-def counter_range(image: ElfImage, spec: RunSpec) -> tuple[int, int]:
-    """Half-open range of addresses of the counters. Raises `MeasureError` if a symbol is missing."""
+def counter_ranges(image: ElfImage, spec: RunSpec) -> list[tuple[int, int]]:
+    """Half-open ranges of addresses of the counters. Raises `MeasureError` if a symbol is missing."""
     places = []
     for metric, symbol, offset in spec.counters:
         found = image.find_symbol(symbol)
         if found is None:
             raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} cannot be found")
         places.append(found.address + offset)
-    return min(places), max(places) + _COUNTER_BYTES
+    return [(place, place + _COUNTER_BYTES) for place in places]
 
 
 def find_counter_code(spec: RunSpec) -> CounterCode:
-    """Run ``spec``'s program once without timing, and find its counters' instructions.
+    """Run ``spec``'s program once without timing, and find the instructions of its counters.
 
-    Accesses of the in-guest sampler are the sampler's, not the counters'. Without counters there is nothing to find
-    and no run is made. Raises `MeasureError` when the run fails.
+    Accesses of the in-guest sampler are the sampler's, not the counters'. Raises `MeasureError` when the run fails.
     """
     image = load_image(Path(spec.binary))
-    range_ = counter_range(image, spec) if spec.counters else (0, 0)
-    accesses, counter = RangeAccesses(*range_), BlockCounter(with_addresses=True)
+    accesses, counter = RangeAccesses(counter_ranges(image, spec)), BlockCounter(with_addresses=True)
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     files = VirtualFiles(
         mapped={guest: Path(host) for guest, host in spec.files},

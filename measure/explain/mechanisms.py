@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.linux.loader.elf import load_image
 from measure.campaign.run_types import Intervention, Run
 from measure.explain.code_layout import LayoutMoves, layout_moves
-from measure.explain.counter_code import CounterCode, find_counter_code, moved_counter_code
+from measure.explain.counter_code import CounterCode
 from measure.explain.explanation_types import Change, Part, direction, estimate, ordered
 from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
 
@@ -55,30 +54,13 @@ class Mechanisms:
     own_ratio: float
 
 
-def counter_codes(paired: PairedRuns, choice: ProgramChoice) -> list[CounterCode]:
-    """The counters' instructions of each pair's program. One run without timing, and another where a layout is not the
-    first one moved."""
-    by_layout: dict[int, CounterCode] = {}
-    first = paired.spec(choice, 0)
-    for pair in range(paired.n_pairs):
-        layout = paired.layout(pair)
-        if layout not in by_layout:
-            spec = paired.spec(choice, pair)
-            known = None
-            if by_layout:
-                images = load_image(Path(first.binary)), load_image(Path(spec.binary))
-                known = moved_counter_code(by_layout[paired.layout(0)], *images)
-            by_layout[layout] = known or find_counter_code(spec)
-    return [by_layout[paired.layout(pair)] for pair in range(paired.n_pairs)]
-
-
 def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, kept: Sequence[int]) -> Mechanisms:
     """The part of each mechanism in the change of the relations ``kept`` (indices) by the program ``choice``."""
     signal = (choice.sampling or paired.campaign.sampling.mode) == "signal"
     ideal, plain = (replace(one, sampling="ideal") if signal else one for one in (choice, PLAIN))
     made = paired.runs([ideal, plain, choice, replace(PLAIN, sampling=choice.sampling)])
     full, base = made[ideal], made[plain]
-    codes = counter_codes(paired, ideal)
+    codes = [paired.unseen.code(paired.spec(ideal, pair), ideal.metrics) for pair in range(paired.n_pairs)]
     moves: dict[int, LayoutMoves] = {}
     for pair in range(paired.n_pairs):
         if paired.layout(pair) not in moves:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.explain.explanation_types import Change, Explanation, estimate
-from measure.explain.summary import rho, sentences, share_text
+from measure.explain.summary import rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
 
@@ -28,7 +28,7 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
     )  # fmt: skip
     environment.globals.update(
         sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
-        percent=percent, in_words=in_words, effect=_effect, colour=_colour,
+        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, colour=_colour,
     )  # fmt: skip
     figures = {
         one.variant: [_waterfalls(one, n) for n in range(min(len(one.relations), _MOST_RELATIONS))]
@@ -63,7 +63,7 @@ def _waterfalls(one: Explanation, relation: int) -> str:
 def _waterfall(axes: Any, title: str, change: Change, relation: int, base: float, run: float) -> None:
     """Bars from the plain program's z to the instrumented program's, a step a part."""
     labels = ["plain program", *(part.name for part in change.parts), "instrumented"]
-    axes.barh(0, 0.0)
+    axes.use_sticky_edges = False
     at = base
     towards = np.sign(run - base)
     axes.plot([base], [0], "D", color=INK, markersize=6)

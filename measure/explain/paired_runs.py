@@ -18,9 +18,10 @@ from measure.campaign.builds import Builds, shifted_layouts
 from measure.campaign.campaign_file import Campaign
 from measure.campaign.executor import Workers, execute_plan
 from measure.campaign.plan import Plan
-from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, ProbePlaces, Run, RunSpec
+from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
+from measure.explain.unseen_counters import UnseenCounters
 from measure.stats.correlation import Correlations, fisher_z, spearman
 
 _MOST_LAYOUTS = 3  # of each program; building takes longer than running
@@ -32,7 +33,7 @@ class ProgramChoice:
     """A program to run. ``metrics``: those that it counts; the other fields replace what the campaign says.
 
     ``specs``: other events for some metrics; ``sources``: edited and preprocessed sources, which are built
-    with ``flags`` and ``libraries``.
+    with ``flags`` and ``libraries``; ``unseen``: metrics whose counters the machine does not see.
     """
 
     metrics: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class ProgramChoice:
     flags: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     sampling: Literal["ideal", "signal"] | None = None
+    unseen: tuple[str, ...] = ()
 
     def changed(self, campaign: Campaign) -> Campaign:
         """The campaign with this choice's settings, without variants."""
@@ -87,6 +89,7 @@ class PairedRuns:
         self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
         self._builds: dict[tuple[ProgramChoice, int], Build] = {}
         self._made: dict[RunSpec, Run] = {}
+        self.unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
         first, second = np.triu_indices(len(self.hardware), 1)
         self._pairs = first, second
@@ -135,13 +138,10 @@ class PairedRuns:
                 for layout in layouts:
                     self._builds[choice, layout] = builds[name, layout]
 
-    def spec(
-        self, choice: ProgramChoice, pair: int, intervention: Intervention | None = None,
-        probes: tuple[ProbePlaces, ...] = (),
-    ) -> RunSpec:  # fmt: skip
+    def spec(self, choice: ProgramChoice, pair: int, intervention: Intervention | None = None) -> RunSpec:
         """The specification of one run."""
         build = self.build(choice, pair)
-        return replace(
+        spec = replace(
             self._template,
             variant=BASELINE if not choice.metrics else "+".join(choice.metrics),
             replicate=pair,
@@ -151,9 +151,12 @@ class PairedRuns:
             layout_seed=None,  # interventions refer to addresses of the program as it was built
             counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             sampling_mode=choice.sampling or self.campaign.sampling.mode,
-            probes=probes,
             intervention=intervention,
         )
+        if choice.unseen:
+            plain = self.spec(replace(choice, metrics=(), specs=(), unseen=()), pair)
+            spec = replace(spec, intervention=self.unseen.intervention(spec, plain, choice.unseen))
+        return spec
 
     def make(self, specs: Sequence[RunSpec]) -> list[Run]:
         """The runs of ``specs``, made where they are not stored. Raises `MeasureError` when one fails."""

@@ -68,8 +68,8 @@ def candidates(
     found = [
         Candidate(
             f"probe for {first}",
-            f"the emulator counts {first} itself; the program has no counter for it",
-            (without if rest else PLAIN,),
+            f"the emulated machine does not see the counter of {first}",
+            (replace(choice, unseen=(first,)),),
             "works on the emulated machine only",
             probe,
         )
@@ -79,8 +79,8 @@ def candidates(
         found.append(
             Candidate(
                 "probes for all metrics",
-                "the emulator counts all of them; the program has no counters",
-                (PLAIN,),
+                "the emulated machine does not see the counters",
+                (replace(choice, unseen=choice.metrics),),
                 "works on the emulated machine only",
                 everything,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ def _number(value: float) -> float | None:
     return round(value, 6) if math.isfinite(value) else None
 
 
+def short_place(place: str) -> str:
+    """``file:line`` without the file's directories."""
+    return Path(place).name
+
+
 def rho(z: Any) -> float:
     """The correlation of a mean z."""
     return float(np.tanh(np.nanmean(z)))
@@ -93,7 +99,7 @@ def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
     found = []
     metric = one.metrics.parts[0]
-    site = f", most at {one.sites[0].place}" if one.sites else ""
+    site = f", most at {short_place(one.sites[0].place)}" if one.sites else ""
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
     for part in one.mechanisms.parts:
         share = one.mechanisms.share(part)
