@@ -15,7 +15,7 @@ from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import VERDICTS, Perturbation
-from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
+from measure.perturbation.perturbation import comparisons, inner_perturbation, outer_perturbation
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
@@ -36,6 +36,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     uninformative = _metric_findings(plan, outcome)
     variants = []
     aligned: dict[Any, Any] = {}  # alignments of baselines with one another, shared by all comparisons
+    budget = comparisons(len(campaign.variant_sets()), campaign.outer)
     for name, metrics in campaign.variant_sets().items():
         runs = _runs_of(outcome.runs, name)
         if not runs:
@@ -47,6 +48,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
             correlations,
             delta=campaign.delta,
             alpha=campaign.alpha,
+            comparisons=budget,
             seed=campaign.seed,
         )
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
@@ -55,7 +57,8 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
                 outer[held_out] = outer_perturbation(
                     baseline_values, [run.trace.counts(hardware) for run in runs], hardware,
-                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=aligned,
+                    held_out=held_out, delta=campaign.delta, alpha=campaign.alpha, comparisons=budget,
+                    seed=campaign.seed, memo=aligned,
                 )  # fmt: skip
         variants.append(
             VariantReport(
