@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
-from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
 
@@ -51,6 +51,7 @@ class Comparison:
         self._memos: dict[tuple[int, ...], Memo] = {}
         self._levels: dict[str, Any] = {
             "delta": campaign.delta, "alpha": campaign.alpha_of_a_look, "seed": campaign.seed,
+            "comparisons": comparisons(len(campaign.variant_sets()), campaign.outer),
         }  # fmt: skip
 
     def tables(self, runs: Sequence[Run]) -> list[NDArray[np.int64]]:
