@@ -64,6 +64,8 @@ class RunSpec:
     ``variant``: the variant or `BASELINE`; ``binary`` and ``build_key``: the program as built for the variant;
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
     ``layout_seed``: order of functions and data in which ``binary`` is linked for this run; None: as it was built;
+    ``redrawn``: "memory" (page frames, initial cache state) or "phase" (of the timer): drawn anew, while all other
+    noise is that of the seed;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace.
     """
@@ -90,6 +92,7 @@ class RunSpec:
     probes: tuple[ProbePlaces, ...] = ()
     extra_columns: tuple[str, ...] = ()
     layout_seed: int | None = None
+    redrawn: str = ""
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -118,6 +121,8 @@ class RunSpec:
         for key in ("probes", "extra_columns"):  # keeps the keys of runs from before these fields were added
             if not fields[key]:
                 del fields[key]
+        if not self.redrawn:
+            del fields["redrawn"]
         if self.layout_seed is None:
             del fields["layout_seed"]
         return fields
