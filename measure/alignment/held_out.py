@@ -5,6 +5,8 @@ The same dynamic time warping as `measure.alignment.dtw`, for many left-out chan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,25 +15,31 @@ from measure.alignment.windows import Window, band_window
 
 
 def held_out_paths(
-    reference: NDArray[np.float64], other: NDArray[np.float64], *, band: float
+    reference: NDArray[np.float64],
+    other: NDArray[np.float64],
+    *,
+    band: float,
+    channels: Sequence[int] | None = None,
+    widen: bool = True,
 ) -> list[NDArray[np.int64]]:
     """For each channel the path ``(k, 2)`` that aligns ``other`` to ``reference`` on all channels but that
     one.
 
     ``reference`` ``(c, n)`` and ``other`` ``(c, m)``, ``c`` at least 2, as `normalised_channels` prepares
     them. ``band``: half-width, as a fraction of the longer trace, within which each alignment starts; it
-    doubles for the channels whose path touches the edge.
+    doubles for the channels whose path touches the edge, if it may ``widen``. ``channels``: those to leave out in turn;
+    default: each.
     """
     from measure.alignment.dtw_kernel import LANES
 
     n, m = reference.shape[1], other.shape[1]
-    channels = np.arange(len(reference))
+    left_out = np.arange(len(reference)) if channels is None else np.asarray(channels, np.int64)
     if band_window(n, m, _radius(band, n, m)).cells * LANES > FULL_CELLS:
-        return [_one_path(reference, other, int(channel), band) for channel in channels]
+        return [_one_path(reference, other, int(channel), band) for channel in left_out]
     paths: dict[int, NDArray[np.int64]] = {}
-    for start in range(0, len(channels), LANES):
-        paths.update(_group_paths(reference, other, channels[start : start + LANES], band))
-    return [paths[int(channel)] for channel in channels]
+    for start in range(0, len(left_out), LANES):
+        paths.update(_group_paths(reference, other, left_out[start : start + LANES], band, widen))
+    return [paths[int(channel)] for channel in left_out]
 
 
 def _radius(band: float, n: int, m: int) -> int:
@@ -46,7 +54,7 @@ def _one_path(
 
 
 def _group_paths(
-    reference: NDArray[np.float64], other: NDArray[np.float64], group: NDArray[np.int64], band: float
+    reference: NDArray[np.float64], other: NDArray[np.float64], group: NDArray[np.int64], band: float, widen: bool
 ) -> dict[int, NDArray[np.int64]]:
     """Paths for up to eight left-out channels, each in the band that it needs."""
     from measure.alignment.dtw_kernel import LANES
@@ -60,7 +68,7 @@ def _group_paths(
             wider = min(1.0, radius / max(n, m))
             return paths | {int(c): _one_path(reference, other, int(c), wider) for c in group}
         solved = _solve_lanes(reference, other, group, window)
-        settled = np.array([radius >= max(n, m) or not window.touches(path) for path in solved])
+        settled = np.array([not widen or radius >= max(n, m) or not window.touches(path) for path in solved])
         paths.update({int(c): path for c, path, good in zip(group, solved, settled, strict=True) if good})
         group = group[~settled]
         if not len(group):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
-from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.stats.correlation import spearman
 
 
@@ -43,7 +43,10 @@ def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) 
 
 
 class Comparison:
-    """Compares variants of a campaign with its ``baselines``, by the campaign's delta, level and seed."""
+    """Compares variants of a campaign with its ``baselines``, by the campaign's delta, level and seed.
+
+    Its variants, within and across runs, share one chance of a false alarm; controls are judged at the same level.
+    """
 
     def __init__(self, campaign: Campaign, baselines: Sequence[Run]) -> None:
         self.campaign, self._baselines = campaign, baselines
@@ -51,6 +54,7 @@ class Comparison:
         self._memos: dict[tuple[int, ...], Memo] = {}
         self._levels: dict[str, Any] = {
             "delta": campaign.delta, "alpha": campaign.alpha_of_a_look, "seed": campaign.seed,
+            "comparisons": comparisons(len(campaign.variant_sets()), campaign.outer),
         }  # fmt: skip
 
     def tables(self, runs: Sequence[Run]) -> list[NDArray[np.int64]]:

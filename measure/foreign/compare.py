@@ -17,7 +17,7 @@ from measure.campaign.run_types import BASELINE
 from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
-from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
+from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import MIN_RECORDS, spearman
@@ -42,6 +42,7 @@ def compare(
     """Compare every variant with the baselines, like `measure.campaign.analysis.analyse` for a campaign."""
     metrics = gathered.metrics
     chosen: dict[str, Any] = {"delta": levels.delta, "alpha": levels.alpha, "seed": levels.seed}
+    chosen["comparisons"] = comparisons(len(gathered.variants), levels.align)
     baseline_correlations = [spearman(values, metrics) for values in gathered.baselines]
     only_after = _only_after(gathered)
     uninformative = _metric_findings(gathered, only_after)

@@ -18,22 +18,29 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measure.alignment.dtw import DEFAULT_BAND, align_normalised, mean_over_runs, normalised_channels
-from measure.alignment.held_out import held_out_paths
+from measure.alignment.dtw import DEFAULT_BAND
 from measure.perturbation.analysis_types import (
     DEFAULT_DELTA,
     DEFAULT_PERMUTATIONS,
     FEWEST_BASELINES,
     Perturbation,
 )
+from measure.perturbation.assay import assay, not_assessable
+from measure.perturbation.similarity import (
+    NEAR_DUPLICATE,
+    Comparison,
+    PreparedRun,
+    check_held_out,
+    near_duplicates,
+    prepare,
+    similarity,
+)
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
-from measure.stats.correlation import MIN_RECORDS, finite_table, fisher_z, standard_ranks
 from measure.stats.permutation import (
     Labellings,
     cross_differences,
@@ -50,19 +57,8 @@ Progress = Callable[[int, int], None]
 """Called with the number of alignments done and their total."""
 
 
-Memo = dict[tuple[bytes, bytes, bool, float], NDArray[np.float64]]
-"""Outer z of pairs of traces by their contents; pass one dictionary to all analyses that share baselines."""
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One prepared trace: values, normalised channels and standard ranks, ``(m, n)``; constant ``(m,)``."""
-
-    values: NDArray[np.float64]
-    channels: NDArray[np.float64]
-    ranks: NDArray[np.float64]
-    constant: NDArray[np.bool_]
-    digest: bytes
+Memo = dict[tuple[str, bytes, bytes], NDArray[np.float64]]
+"""Outer z of pairs of traces, and assays of baselines, by contents; share one among analyses of the same baselines."""
 
 
 def outer_perturbation(
@@ -104,11 +100,11 @@ def outer_perturbation(
     """
     check_levels(delta, alpha, comparisons)
     check_pairs(len(baseline), len(runs), paired)
-    prepared = [_prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
-    prepared += [_prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
+    prepared = [prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
+    prepared += [prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
     if not len(baseline) or not len(runs):
         raise ValueError(f"{len(baseline)} baselines and {len(runs)} runs: expected at least one of each")
-    _check_held_out(metrics, held_out)
+    check_held_out(metrics, held_out)
     lengths = {one.values.shape[1] for one in prepared}
     if aligned and len(lengths) > 1:
         raise ValueError(f"traces of {min(lengths)} to {max(lengths)} records are not aligned: expected as many in all")
@@ -121,10 +117,10 @@ def outer_perturbation(
         cells = [(i, j) for i in sorted(references) for j in tested]
     else:
         cells = list(combinations(range(len(prepared)), 2))
-    similarity = _similarities(
-        prepared, cells, held_out, 0.0 if aligned else band, progress, {} if memo is None else memo
-    )
-    compared = _compared(similarity, len(baseline), len(runs), references, paired, n_permutations, seed)
+    memo = {} if memo is None else memo
+    how = Comparison(held_out, 0.0 if aligned else band, near_duplicates(prepared[: len(baseline)]))
+    found = _similarities(prepared, cells, how, progress, memo)
+    compared = _compared(found, len(baseline), len(runs), references, paired, n_permutations, seed)
     n_baseline = len(compared.baseline_z)
     constant = np.array([one.constant for one in prepared])
     evidence = Evidence(
@@ -139,9 +135,9 @@ def outer_perturbation(
         interval_scale=compared.interval_scale,
         identical=identical,
         n_references=len(references),
-        not_assessable=[""] * len(metrics),
+        not_assessable=not_assessable(_assay(prepared[: len(baseline)], how, memo), how, metrics, delta, alpha),
         notes=[""] * len(metrics),
-        findings=_findings(prepared, len(baseline), references),
+        findings=_findings(prepared, len(baseline), references, how, metrics),
         paired=paired,
     )
     return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
@@ -202,47 +198,6 @@ def _compared(
     )
 
 
-def outer_z(
-    reference: ArrayLike,
-    other: ArrayLike,
-    metrics: Sequence[str],
-    *,
-    held_out: bool,
-    band: float = DEFAULT_BAND,
-) -> NDArray[np.float64]:
-    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
-    aligned.
-
-    The mean of warping one onto the other and back, the same in whichever order the two are given; nan for a metric
-    that is constant in either. Arguments and errors as in `outer_perturbation`.
-    """
-    _check_held_out(metrics, held_out)
-    both = _prepare(reference, metrics, "reference"), _prepare(other, metrics, "other trace")
-    first, second = sorted(both, key=lambda one: one.digest)
-    return _pair_similarity(first, second, held_out, band)
-
-
-def _check_held_out(metrics: Sequence[str], held_out: bool) -> None:
-    if held_out and len(metrics) < 2:
-        raise ValueError("aligning on the other metrics needs at least two metrics, got one; use held_out=False")
-
-
-def _prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> _Run:
-    try:
-        table = finite_table(values, metrics)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if len(table) < MIN_RECORDS:
-        raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
-    ranks = np.array([standard_ranks(column)[0] for column in table.T])
-    # Warping averages records: integers beyond 2^53 keep their differences when the least is taken away first.
-    table = table - table.min(axis=0) if np.issubdtype(table.dtype, np.integer) else table
-    table = table.astype(np.float64)
-    columns = np.ascontiguousarray(table.T)
-    digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
-    return _Run(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
-
-
 def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paired: bool) -> frozenset[int]:
     """Indices of the baselines that only serve as references; empty when every pair of runs is to be aligned.
 
@@ -266,60 +221,39 @@ def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paire
 
 
 def _similarities(
-    prepared: Sequence[_Run],
+    prepared: Sequence[PreparedRun],
     cells: Sequence[tuple[int, int]],
-    held_out: bool,
-    band: float,
+    how: Comparison,
     progress: Progress | None,
     memo: Memo,
 ) -> NDArray[np.float64]:
-    """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined.
-
-    ``band`` 0: records are compared without warping.
-    """
+    """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined."""
     n_metrics = len(prepared[0].values)
     result = np.full((len(prepared), len(prepared), n_metrics), np.nan)
-    total = len(cells) * (n_metrics if held_out else 1)
+    total = len(cells) * (n_metrics if how.held_out else 1)
 
-    def similarity(cell: tuple[int, int]) -> NDArray[np.float64]:
+    def of_cell(cell: tuple[int, int]) -> NDArray[np.float64]:
         first, second = sorted((prepared[cell[0]], prepared[cell[1]]), key=lambda one: one.digest)
-        key = (first.digest, second.digest, held_out, band)
+        key = (how.key, first.digest, second.digest)
         if key not in memo:
-            memo[key] = _pair_similarity(first, second, held_out, band)
+            memo[key] = similarity(first, second, how)
         return memo[key]
 
     # The alignment kernels run without the interpreter lock.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for done, ((i, j), z) in enumerate(zip(cells, pool.map(similarity, cells), strict=True), start=1):
+        for done, ((i, j), z) in enumerate(zip(cells, pool.map(of_cell, cells), strict=True), start=1):
             result[i, j] = result[j, i] = z
             if progress is not None:
                 progress(done * total // len(cells), total)
     return result
 
 
-def _pair_similarity(first: _Run, second: _Run, held_out: bool, band: float) -> NDArray[np.float64]:
-    """Outer z of each metric ``(m,)`` between two runs, averaged over the two directions of warping."""
-    n_metrics = len(first.values)
-    result = np.full(n_metrics, np.nan)
-    defined = np.flatnonzero(~(first.constant | second.constant))
-    if not band:
-        result[defined] = fisher_z((first.ranks[defined] * second.ranks[defined]).sum(axis=1))
-        return result
-    if held_out:
-        paths = held_out_paths(first.channels, second.channels, band=band)
-    else:
-        joint = align_normalised(first.channels, second.channels, method="band", band=band).path
-        paths = [joint] * n_metrics
-    for metric in defined:
-        rows, columns = paths[metric].T
-        onto_first = mean_over_runs(rows, second.values[metric][columns])
-        onto_second = mean_over_runs(columns, first.values[metric][rows])
-        rho = [
-            first.ranks[metric] @ standard_ranks(onto_first)[0],
-            second.ranks[metric] @ standard_ranks(onto_second)[0],
-        ]
-        result[metric] = fisher_z(rho).mean()
-    return result
+def _assay(baselines: Sequence[PreparedRun], how: Comparison, memo: Memo) -> NDArray[np.float64]:
+    """The assay of ``baselines``, from ``memo`` if it has it."""
+    key = (f"assay {how.band} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
+    if key not in memo:
+        memo[key] = assay(baselines, how)
+    return memo[key]
 
 
 def _mean_defined(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -330,9 +264,23 @@ def _mean_defined(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(counts > 0, means, np.nan)
 
 
-def _findings(prepared: Sequence[_Run], n_baseline: int, references: frozenset[int]) -> tuple[str, ...]:
-    """Warnings of traces of different lengths, and the number of references."""
+def _findings(
+    prepared: Sequence[PreparedRun],
+    n_baseline: int,
+    references: frozenset[int],
+    how: Comparison,
+    metrics: Sequence[str],
+) -> tuple[str, ...]:
+    """Warnings of traces of different lengths, near-duplicates, and the number of references."""
     sentences = []
+    close = [
+        f"{metrics[i]} with {metrics[j]}" for i, others in enumerate(how.duplicates) for j in others if i < j
+    ]  # fmt: skip
+    if how.held_out and close:
+        sentences.append(
+            f"Left out of each other's alignment, because they nearly duplicate one another (rho beyond "
+            f"{NEAR_DUPLICATE:g}): {', '.join(close)}."
+        )
     lengths = [one.values.shape[1] for one in prepared]
     before, after = np.median(lengths[:n_baseline]), np.median(lengths[n_baseline:])
     if max(before, after) > 1.25 * min(before, after):

@@ -29,7 +29,8 @@ from measure.perturbation.analysis_types import (
     Perturbation,
     Verdict,
 )
-from measure.perturbation.outer import Memo, outer_perturbation, outer_z
+from measure.perturbation.outer import Memo, outer_perturbation
+from measure.perturbation.similarity import outer_z
 from measure.perturbation.uninformative_metrics import TIED
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.stats.correlation import RHO_CEILING, Correlations, fisher_z
@@ -46,10 +47,22 @@ __all__ = [
     "Pair",
     "Perturbation",
     "Verdict",
+    "comparisons",
     "inner_perturbation",
     "outer_perturbation",
     "outer_z",
 ]
+
+
+def comparisons(n_variants: int, outer: bool) -> int:
+    """How many comparisons share one chance of a false alarm: those within and, if ``outer``, across runs.
+
+    The comparison across runs that are aligned on all metrics makes no verdict and is not counted. The chance is
+    divided equally (Bonferroni). Exchanging the runs of all variants together would take the dependence between
+    variants into account, but puts the runs of a perturbed variant among those that stand for no change in the
+    others.
+    """
+    return max(1, n_variants) * (2 if outer else 1)
 
 
 def inner_perturbation(

@@ -69,6 +69,6 @@ def test_larger_sets_than_a_perturbed_one_add_nothing() -> None:
 
 def test_counters_that_never_ran_moved_code() -> None:
     found = told([variant("x", "ab", "perturbed")], a=0, b=0)
-    assert found[0].startswith("x: its counters counted no event, so its +1.50% instructions and the perturbation")
+    assert found[0].startswith("x: its counters counted no event, so its +1.50% instructions and the change come")
     fewer = told([variant("x", "ab", "perturbed")], added=-5, a=1, b=1)
     assert len(fewer) == 1  # only what to do next: the counters do not explain fewer instructions

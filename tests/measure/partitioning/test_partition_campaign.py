@@ -313,7 +313,7 @@ def simulated(change: float, noise: float, runs: int) -> Perturbation:
 
 
 def test_decisions() -> None:
-    same, changed, vague = simulated(0, 0, 6), simulated(-0.9, 0, 6), simulated(0, 0.6, 3)
+    same, changed, vague = simulated(0, 0, 6), simulated(-0.9, 0, 6), simulated(0, 0.3, 3)
     assert (same.verdict, changed.verdict, vague.verdict) == ("equivalent", "perturbed", "inconclusive")
 
     def state(found: list[Perturbation], last: bool, accept: Accept = "equivalent", outer: bool = True) -> str | None:
@@ -330,6 +330,11 @@ def test_decisions() -> None:
     assert state([same, vague], True) == "undecided"
     assert state([same, vague], True, "not perturbed") == "good"
     assert state([vague, changed], True, "not perturbed") == "bad"
+    sized = simulated(-0.3, 0, 6)  # changed, by an amount that is open
+    assert sized.verdict == "changed"
+    assert state([sized], False) is None
+    assert state([sized], True) == "bad"
+    assert state([same, sized], True, "not perturbed") == "bad"
     verdict = decide([changed], False, "equivalent", True, 6)
     assert verdict is not None
     assert verdict.worst == ("a", "b")

@@ -1,0 +1,154 @@
+"""How alike two runs are, metric by metric, when they are aligned: Fisher's z of each metric with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from measure.alignment.dtw import DEFAULT_BAND, align_normalised, mean_over_runs, normalised_channels
+from measure.alignment.held_out import held_out_paths
+from measure.stats.correlation import MIN_RECORDS, finite_table, fisher_z, standard_ranks
+
+NEAR_DUPLICATE = 0.9
+"""Metrics whose mean correlation within the baselines is beyond this are near-duplicates of one another.
+
+An alignment on a near-duplicate of the metric that is left out is an alignment on the metric itself: unrelated runs,
+which have a similarity of 0 otherwise, get 0.47 beside a duplicate of rho 0.95, and 0.41 beside one of rho 0.9.
+"""
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """One trace: values, normalised channels and standard ranks, ``(m, n)``; constant ``(m,)``."""
+
+    values: NDArray[np.float64]
+    channels: NDArray[np.float64]
+    ranks: NDArray[np.float64]
+    constant: NDArray[np.bool_]
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How runs are compared.
+
+    ``held_out``: each metric is aligned on the others, else on all. ``band``: half-width of the alignment's band; 0:
+    records correspond as they are. ``duplicates``: for each metric its near-duplicates, left out with it.
+    """
+
+    held_out: bool
+    band: float
+    duplicates: tuple[tuple[int, ...], ...]
+
+    @property
+    def key(self) -> str:
+        """Text that is the same for comparisons with the same result."""
+        return f"{self.held_out} {self.band} {self.duplicates if self.held_out else ''}"
+
+
+def outer_z(
+    reference: ArrayLike,
+    other: ArrayLike,
+    metrics: Sequence[str],
+    *,
+    held_out: bool,
+    band: float = DEFAULT_BAND,
+) -> NDArray[np.float64]:
+    """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
+    aligned.
+
+    The mean of warping one onto the other and back, the same in whichever order the two are given; nan for a metric
+    that is constant in either. Near-duplicates take part in alignments. Arguments and errors as in
+    `measure.perturbation.outer.outer_perturbation`.
+    """
+    check_held_out(metrics, held_out)
+    first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
+    return similarity(first, second, Comparison(held_out, band, ((),) * len(metrics)))
+
+
+def check_held_out(metrics: Sequence[str], held_out: bool) -> None:
+    """Raise ValueError for a single metric that is to be aligned on the others."""
+    if held_out and len(metrics) < 2:
+        raise ValueError("aligning on the other metrics needs at least two metrics, got one; use held_out=False")
+
+
+def prepare(values: ArrayLike, metrics: Sequence[str], name: str) -> PreparedRun:
+    """A trace ``(n, m)``, ready to be compared. Raises ValueError, with its ``name``, for one that cannot be."""
+    try:
+        table = finite_table(values, metrics)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if len(table) < MIN_RECORDS:
+        raise ValueError(f"{name} has {len(table)} records: expected at least {MIN_RECORDS} to align and correlate")
+    ranks = np.array([standard_ranks(column)[0] for column in table.T])
+    # Warping averages records: integers beyond 2^53 keep their differences when the least is taken away first.
+    table = table - table.min(axis=0) if np.issubdtype(table.dtype, np.integer) else table
+    table = table.astype(np.float64)
+    columns = np.ascontiguousarray(table.T)
+    digest = blake2b(columns.tobytes() + str(columns.shape).encode(), digest_size=16).digest()
+    return PreparedRun(columns, normalised_channels(table), ranks, np.asarray(~ranks.any(axis=1)), digest)
+
+
+def backwards(run: PreparedRun) -> PreparedRun:
+    """``run`` in reverse: every record is misplaced, and each metric varies as smoothly as before."""
+    values, channels, ranks = (
+        np.ascontiguousarray(table[:, ::-1]) for table in (run.values, run.channels, run.ranks)
+    )  # fmt: skip
+    return replace(run, values=values, channels=channels, ranks=ranks, digest=run.digest + b"backwards")
+
+
+def near_duplicates(runs: Sequence[PreparedRun]) -> tuple[tuple[int, ...], ...]:
+    """For each metric the others whose mean correlation with it within ``runs`` is beyond `NEAR_DUPLICATE`."""
+    mean = np.mean([run.ranks @ run.ranks.T for run in runs], axis=0)
+    close = (np.abs(mean) > NEAR_DUPLICATE) & ~np.eye(len(mean), dtype=np.bool_)
+    return tuple(tuple(np.flatnonzero(row).tolist()) for row in close)
+
+
+def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, widen: bool = True) -> NDArray[np.float64]:
+    """Outer z of each metric ``(m,)`` between two runs, symmetric in them; nan for metrics that are constant in either,
+    or that have no channel to be aligned on. ``widen``: alignments may leave their band."""
+    if second.digest < first.digest:  # ties between paths are resolved by the order of the two traces
+        first, second = second, first
+    result = np.full(len(first.values), np.nan)
+    defined = np.flatnonzero(~(first.constant | second.constant))
+    if not how.band:
+        result[defined] = fisher_z((first.ranks[defined] * second.ranks[defined]).sum(axis=1))
+        return result
+    paths = _paths(first, second, how, widen)
+    for metric in defined.tolist():
+        if metric not in paths:
+            continue
+        rows, columns = paths[metric].T
+        onto_first = mean_over_runs(rows, second.values[metric][columns])
+        onto_second = mean_over_runs(columns, first.values[metric][rows])
+        rho = [
+            first.ranks[metric] @ standard_ranks(onto_first)[0],
+            second.ranks[metric] @ standard_ranks(onto_second)[0],
+        ]
+        result[metric] = fisher_z(rho).mean()
+    return result
+
+
+def _paths(first: PreparedRun, second: PreparedRun, how: Comparison, widen: bool) -> dict[int, NDArray[np.int64]]:
+    """The alignment for each metric that can be aligned."""
+    n_metrics = len(first.values)
+    if not how.held_out:
+        joint = align_normalised(first.channels, second.channels, method="band", band=how.band).path
+        return dict.fromkeys(range(n_metrics), joint)
+    single = [metric for metric in range(n_metrics) if not how.duplicates[metric]]
+    found = {}
+    if single:
+        paths = held_out_paths(first.channels, second.channels, band=how.band, channels=single, widen=widen)
+        found = dict(zip(single, paths, strict=True))
+    for metric in range(n_metrics):
+        left_out = how.duplicates[metric]
+        kept = [other for other in range(n_metrics) if other != metric and other not in left_out]
+        if left_out and kept:
+            # One channel more, of zeros in both traces, is the one to leave out.
+            both = [np.vstack([run.channels[kept], np.zeros_like(run.channels[:1])]) for run in (first, second)]
+            found[metric] = held_out_paths(*both, band=how.band, channels=[len(kept)], widen=widen)[0]
+    return found

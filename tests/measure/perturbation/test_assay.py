@@ -1,0 +1,117 @@
+"""Outer equivalence needs assay sensitivity: unrelated runs, near-duplicates, and misplaced records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
+from measure.perturbation.perturbation import outer_perturbation, outer_z
+from measure.perturbation.similarity import Comparison, backwards, near_duplicates, prepare, similarity
+from measure.stats.synthetic import synthetic_program
+
+Table = NDArray[np.float64]
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("rho", [0.0, 0.95])
+def test_independent_white_noise_is_not_equivalent(held_out: bool, rho: float) -> None:
+    rng = np.random.default_rng(4)
+    tables = []
+    for _ in range(25):
+        table = rng.normal(size=(120, 3))
+        table[:, 1] = rho * table[:, 0] + np.sqrt(1 - rho**2) * table[:, 1]
+        tables.append(table)
+    result = outer_perturbation(tables[:20], tables[20:], "abc", held_out=held_out, seed=0)
+    assert result.verdict == "not assessable"
+    assert not result.of("equivalent")
+    assert any(finding.startswith("Not assessable") for finding in result.findings)
+
+
+def test_related_runs_are_assessable_and_one_unrelated_metric_is_not() -> None:
+    program = synthetic_program(4, n_records=300, n_metrics=3, noise=0.1)
+    rng = np.random.default_rng(2)
+    tables = [program.run(rng) for _ in range(18)]
+    with_noise = [np.column_stack([table, rng.normal(size=len(table))]) for table in tables]
+    result = outer_perturbation(with_noise[:12], with_noise[12:], [*program.metrics, "noise"], held_out=True, seed=0)
+    verdicts = {pair.a: pair.verdict for pair in result.pairs}
+    assert verdicts == dict.fromkeys(program.metrics, "equivalent") | {"noise": "not assessable"}
+    assert result.verdict == "equivalent"
+    assert "baselines are hardly alike in noise when aligned on other metrics" in result.pairs[-1].note
+
+
+def test_similarity_without_correspondence_is_not_assessable() -> None:
+    """A signal that repeats itself, forwards and backwards: nothing tells its periods apart."""
+    rng = np.random.default_rng(5)
+    wave = np.sin(2 * np.pi * np.arange(200) / 10 + np.pi / 2)
+    baselines = [
+        prepare(np.column_stack([wave, 2 * wave]) + 0.3 * rng.normal(size=(200, 2)), "ab", "x") for _ in range(8)
+    ]
+    how = Comparison(True, 0.05, ((), ()))
+    found = assay(baselines, how)
+    assert found.shape == (2, 8, 2)
+    assert found[0].mean() > 0.5
+    reasons = not_assessable(found, how, "ab", 0.2, 0.05)
+    assert all("as alike between runs that do not correspond" in reason for reason in reasons)
+
+
+def test_metrics_that_all_duplicate_one_another_leave_nothing_to_align_on() -> None:
+    rng = np.random.default_rng(6)
+    signal = [np.cumsum(rng.normal(size=80)) for _ in range(9)]
+    tables = [np.column_stack([one, one + 1e-3 * rng.normal(size=80)]) for one in signal]
+    result = outer_perturbation(tables[:6], tables[6:], "ab", held_out=True, seed=0)
+    assert result.verdict == "not assessable"
+    assert all("there is none to align on" in pair.note for pair in result.pairs)
+    assert (
+        "Left out of each other's alignment, because they nearly duplicate one another (rho beyond 0.9): a with b."
+        in (result.findings)
+    )
+
+
+def test_too_few_baselines_show_no_alignment_and_many_are_sampled() -> None:
+    program = synthetic_program(7, n_records=40, n_metrics=2)
+    rng = np.random.default_rng(5)
+    runs = [prepare(program.run(rng), program.metrics, "x") for _ in range(24)]
+    how = Comparison(True, 0.05, ((), ()))
+    assert assay(runs[:2], how).shape == (2, 0, 2)
+    assert all("too few baselines" in reason for reason in not_assessable(assay(runs[:2], how), how, "ab", 0.2, 0.05))
+    assert assay(runs, how).shape == (2, MOST_PAIRS, 2)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.booleans())
+def test_similarity_is_symmetric(seed: int, held_out: bool) -> None:
+    rng = np.random.default_rng(seed)
+    # Small integers make ties between paths, which are resolved by the order of the traces.
+    first, second = (rng.integers(0, 3, (n, 3)).astype(np.float64) for n in (18, 23))
+    one = outer_z(first, second, "abc", held_out=held_out)
+    other = outer_z(second, first, "abc", held_out=held_out)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_near_duplicates_are_left_out_of_the_alignment() -> None:
+    program = synthetic_program(9, n_records=90, n_metrics=3)
+    rng = np.random.default_rng(7)
+    tables = [program.run(rng) for _ in range(2)]
+    doubled = [np.column_stack([table, table[:, 0] * 2]) for table in tables]
+    runs = [prepare(table, "abcd", "x") for table in doubled]
+    duplicates = near_duplicates(runs)
+    assert duplicates == ((3,), (), (), (0,))
+    z = similarity(runs[0], runs[1], Comparison(True, 0.05, duplicates))
+    plain = outer_z(tables[0], tables[1], "abc", held_out=True)
+    assert z[[0, 3]] == pytest.approx(plain[[0, 0]])
+    assert outer_z(doubled[0], doubled[1], "abcd", held_out=True)[0] > plain[0]  # alignment on the copy flatters
+
+
+def test_a_run_backwards_has_the_same_values_in_reverse() -> None:
+    program = synthetic_program(9, n_records=30, n_metrics=2)
+    table = program.run(np.random.default_rng(7))
+    turned = backwards(prepare(table, "ab", "x"))
+    again = prepare(table[::-1], "ab", "x")
+    np.testing.assert_array_equal(turned.values, again.values)
+    np.testing.assert_allclose(turned.channels, again.channels)
+    np.testing.assert_allclose(turned.ranks, again.ranks)
+    assert turned.digest != again.digest != prepare(table, "ab", "x").digest
