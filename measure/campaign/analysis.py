@@ -16,6 +16,7 @@ from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
+from measure.campaign.variance import components
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import VERDICTS, Perturbation
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
@@ -223,6 +224,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("comparison", f"{campaign.pairs} pairs that share their noise" if campaign.pairs else "unpaired"),
         ("noise", ", ".join(f"{key}={value}" for key, value in campaign.noise.model_dump().items())),
         ("code layouts", _layouts(plan)),
+        ("spread of z", components(outcome.runs, campaign.hardware_metrics, bool(campaign.pairs)).text),
         ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
         (

@@ -264,6 +264,13 @@ class Campaign(StrictModel):
         description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
     alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    variance_runs: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Further baselines for each of three sources of noise (code layout; page frames and initial cache "
+        "state; timer phase), with only that source drawn anew, to tell which spreads z most. Default: 0",
+    )
     looks: int = Field(
         1,
         ge=1,

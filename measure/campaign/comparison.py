@@ -43,7 +43,10 @@ def compared(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run]) 
 
 
 class Comparison:
-    """Compares variants of a campaign with its ``baselines``, by the campaign's delta, level and seed."""
+    """Compares variants of a campaign with its ``baselines``, by the campaign's delta, level and seed.
+
+    Its variants, within and across runs, share one chance of a false alarm; controls are judged at the same level.
+    """
 
     def __init__(self, campaign: Campaign, baselines: Sequence[Run]) -> None:
         self.campaign, self._baselines = campaign, baselines

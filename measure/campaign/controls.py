@@ -9,7 +9,7 @@ campaign has too few runs or too noisy ones, and its verdicts other than *pertur
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,9 @@ class Controls:
                 "it stays."
             )
         if self.injection is None:
-            sentences.append("There is no positive control: no pair of metrics varies enough to change it.")
+            sentences.append(
+                "There is no positive control: no pair of metrics can be assessed, so none can be changed."
+            )
         elif not self.found:
             sentences.append(
                 f"The positive control was not found: {self._injected} was not significant over all pairs. This "
@@ -92,17 +94,25 @@ class Controls:
 
 
 def choose_injection(
-    tables: Sequence[NDArray[Any]], metrics: Sequence[str], delta: float, seed: int
+    tables: Sequence[NDArray[Any]],
+    metrics: Sequence[str],
+    delta: float,
+    seed: int,
+    left_out: Collection[frozenset[str]] = (),
 ) -> Injection | None:
     """The change to inject into ``tables``, one ``(n, m)`` a run: of a pair as far from rho = 0 as leaves room.
 
     A pair with |z| above the change is weakened; if there is none, the pair with the largest |z| is strengthened.
-    None when no pair is defined in all runs.
+    None when no pair is defined in all runs and not ``left_out``.
     """
     wanted = INJECTED_DELTAS * delta
     first, second = np.triu_indices(len(metrics), 1)
     z = np.array([fisher_z(spearman(table, metrics).rho[first, second]) for table in tables]).mean(axis=0)
-    usable = np.isfinite(z) & (np.abs(z) < _HIGHEST_Z)
+    kept = [
+        frozenset((metrics[i], metrics[j])) not in left_out
+        for i, j in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    usable = np.isfinite(z) & (np.abs(z) < _HIGHEST_Z) & np.array(kept)
     if not usable.any():
         return None
     strength = np.where(usable, np.abs(z), -1.0)
@@ -145,7 +155,8 @@ def judge_controls(comparison: Comparison, runs: Sequence[Run]) -> Controls:
     if campaign.outer:
         null.append(comparison.outer(runs, held_out=True))
     tables = comparison.tables(runs)
-    injection = choose_injection(tables, campaign.hardware_metrics, campaign.delta, campaign.seed)
+    silent = {frozenset((pair.a, pair.b)) for pair in null[0].pairs if pair.verdict == "not assessable"}
+    injection = choose_injection(tables, campaign.hardware_metrics, campaign.delta, campaign.seed, silent)
     if injection is None:
         return Controls(tuple(null), None, False, math.nan)
     changed = inject(tables, campaign.hardware_metrics, injection, campaign.seed)
@@ -156,5 +167,5 @@ def is_found(injection: Injection, perturbation: Perturbation) -> tuple[bool, fl
     """Whether the injected pair's change is significant over all pairs, and its p."""
     for pair in perturbation.pairs:
         if {pair.a, pair.b} == set(injection.pair):
-            return bool(pair.p_adjusted <= perturbation.alpha), float(pair.p_adjusted)
+            return bool(pair.p_adjusted <= perturbation.level), float(pair.p_adjusted)
     return False, math.nan

@@ -55,7 +55,7 @@ class History:
         counts = ", then ".join(f"{look.baselines} + {look.replicates}" for look in self.looks)
         planned = f"look {len(self.looks)} of {campaign.looks} planned"
         text = f"{self.design[:12]}, {planned} ({counts} runs), each at alpha {campaign.alpha_of_a_look:g}"
-        return text + (f"; {self.replaced} other designs were run in this directory before" if self.replaced else "")
+        return text + (f"; other designs run in this directory before: {self.replaced}" if self.replaced else "")
 
     def warnings(self, campaign: Campaign) -> tuple[str, ...]:
         """Sentences on looks that were not planned."""

@@ -23,6 +23,7 @@ from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted
 from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, CounterPlace, RunNoise, RunSpec
+from measure.campaign.variance import redrawn, sources_of
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
 
@@ -144,12 +145,19 @@ def make_plan(
         )
     if target == "emulated":
         specs = _with_probes(specs, builds, drawn, campaign)
+    specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
     facts = builds.facts()
     history = first_look(campaign, machine_text, keys, facts)
     path = str(document.path.resolve())
     return Plan(campaign, machine_text, config.clock_hz, ordered, keys, facts, path, history)
+
+
+def _noise_runs(specs: Sequence[RunSpec], count: int) -> list[RunSpec]:
+    """Of the first ``count`` baselines, a run with each source of noise drawn anew."""
+    baselines = [spec for spec in specs if spec.variant == BASELINE][:count]
+    return [redrawn(spec, source) for spec in baselines for source in sources_of(spec)]
 
 
 def interleaved(specs: Sequence[RunSpec], seed: int) -> tuple[RunSpec, ...]:

@@ -14,6 +14,7 @@ from measure.campaign.plan_file import FILE_NAME
 from measure.campaign.power import Spread, assumed_spread, measured_spread, plan_text
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.campaign.store import Store
+from measure.perturbation.perturbation import comparisons
 from measure.stats.correlation import fisher_z, spearman
 
 SUMMARY_NAME = "summary.json"
@@ -31,7 +32,9 @@ def describe_plan(plan: Plan, store: Store) -> str:
     campaign, history = plan.campaign, plan.history
     assert history is not None
     spread = _spread(plan, store) or assumed_spread(campaign)
-    text = plan_text(campaign, campaign.alpha_of_a_look, spread, list(campaign.variant_sets()))
+    variants = list(campaign.variant_sets())
+    level = campaign.alpha_of_a_look / comparisons(len(variants), campaign.outer)
+    text = plan_text(campaign, level, spread, variants)
     return " ".join([f"Plan {history.text(campaign)}: {text}", *history.warnings(campaign)])
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
+from measure.campaign.variance import SOURCES
 
 POWER = 0.8
 ASSUMED_SPREAD = 0.06
@@ -81,9 +82,11 @@ def detectable_change(campaign: Campaign, alpha: float, spread: Spread) -> float
 def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequence[str]) -> str:
     """The design in a sentence: runs, controls, and the change that it can find."""
     extra = campaign.replicates if campaign.has_controls else 0
-    total = campaign.baselines + campaign.replicates * len(variants) + extra
+    noise = len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
+    total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
     runs = f"{total} runs: {campaign.baselines} baselines, {campaign.replicates} of each of {len(variants)} variants"
     runs += f", {extra} of the null control" if extra else ""
+    runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
     change = detectable_change(campaign, alpha, spread)
     source = f"measured in {spread.measured} runs" if spread.measured else "assumed"

@@ -79,6 +79,8 @@ class RunSpec:
     ``variant``: the variant or `BASELINE`; ``binary`` and ``build_key``: the program as built for the variant;
     ``target``: the kind of machine; ``cycleclose``: settings of a cycle-close trace, for the target of that name;
     ``layout_seed``: order of functions and data in which ``binary`` is linked for this run; None: as it was built;
+    ``redrawn``: "memory" (page frames, initial cache state) or "phase" (of the timer): drawn anew, while all other
+    noise is that of the seed;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run.
@@ -107,6 +109,7 @@ class RunSpec:
     extra_columns: tuple[str, ...] = ()
     layout_seed: int | None = None
     intervention: Intervention | None = None
+    redrawn: str = ""
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -136,8 +139,8 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name"):
             del fields[key]
-        for key in ("probes", "extra_columns", "layout_seed", "intervention"):
-            if fields[key] in (None, ()):  # keeps the keys of runs from before these fields were added
+        for key in ("probes", "extra_columns", "layout_seed", "intervention", "redrawn"):
+            if fields[key] in (None, (), ""):  # keeps the keys of runs from before these fields were added
                 del fields[key]
         return fields
 

@@ -170,7 +170,7 @@ def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[s
     runs = check.baselines + check.replicates * len(configurations)
     together = check.model_copy(
         update={
-            "software_metrics": {}, "variants": {}, "baselines": runs,
+            "software_metrics": {}, "variants": {}, "baselines": runs, "variance_runs": 0,
             "sampling": Sampling(mode="ideal", every=f"{length} instructions"),
         }
     )  # fmt: skip

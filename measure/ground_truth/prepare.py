@@ -152,6 +152,7 @@ def _everything(campaign: Campaign) -> Campaign:
         "variants": {EVERYTHING: tuple(campaign.software_metrics)},
         "cumulative": None,
         "controls": False,
+        "variance_runs": 0,
         "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
         "noise": campaign.noise if campaign.noise.code_layouts == EACH_RUN else one_layout,
         "baselines": 1,

@@ -33,6 +33,7 @@ def other_mode(campaign: Campaign) -> tuple[Campaign | None, str]:
         "software_metrics": {},
         "variants": {},
         "cumulative": None,
+        "variance_runs": 0,
     }
     return campaign.model_copy(update=changes), ""
 

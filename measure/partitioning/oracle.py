@@ -182,6 +182,7 @@ class CampaignOracle:
             "cumulative": None,
             "replicates": replicates,
             "controls": False,
+            "variance_runs": 0,
             "paired": False,  # groups are tested one look after another against the same baselines
         }
         if not variants:  # without variants a plan would have one with all software metrics

@@ -129,6 +129,8 @@ def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:
     stack, heap, padding, phase = (
         int(rng.integers(0, 256)), int(rng.integers(0, 64)), int(rng.integers(0, 4096)), float(rng.random())
     )  # fmt: skip
+    if spec.redrawn == "phase":
+        phase = float(np.random.default_rng([spec.seed, 9]).random())
     layout = Layout(
         stack_offset_bytes=16 * stack if noise.stack_offset else 0,
         heap_offset_bytes=_PAGE_BYTES * heap if noise.heap_offset else 0,
@@ -142,7 +144,7 @@ def core_of(spec: RunSpec, config: MachineConfig) -> InOrderCore:
     """The timing core in the initial state that the spec's noise requires."""
     return InOrderCore(
         config,
-        spec.seed,
+        spec.seed if spec.redrawn != "memory" else int(np.random.default_rng([spec.seed, 10]).integers(1 << 31)),
         place_pages=spec.noise.page_placement,
         initial_state="random" if spec.noise.cache_state else "cold",
     )

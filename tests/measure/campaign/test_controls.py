@@ -46,6 +46,16 @@ def test_the_injected_change_has_the_size_that_is_said(coupling: float, coupled:
         assert np.array_equal(before[:, others], after[:, others])
 
 
+def test_pairs_that_are_not_assessable_are_left_alone() -> None:
+    runs, ab = tables(0.5), frozenset("ab")
+    first = choose_injection(runs, METRICS, 0.2, seed=1)
+    second = choose_injection(runs, METRICS, 0.2, seed=1, left_out={ab})
+    assert first is not None
+    assert second is not None
+    assert set(first.pair) == ab != set(second.pair)
+    assert choose_injection(runs, METRICS, 0.2, 1, {ab, frozenset("ac"), frozenset("bc")}) is None
+
+
 def test_metrics_that_do_not_vary_have_no_positive_control() -> None:
     constant = [np.ones((50, 3)) for _ in range(6)]
     assert choose_injection(constant, METRICS, 0.2, seed=1) is None

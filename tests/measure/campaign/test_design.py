@@ -160,7 +160,7 @@ def test_another_design_in_the_same_directory_is_counted(tmp_path: Path) -> None
     assert continued(other, first, False).replaced == 0
     smaller = history(campaign.model_copy(update={"baselines": 6, "replicates": 6}), ("b",))
     assert continued(smaller, first, True).replaced == 1
-    assert "1 other designs were run in this directory before" in continued(other, first, True).text(campaign)
+    assert "; other designs run in this directory before: 1" in continued(other, first, True).text(campaign)
 
 
 def test_the_history_is_kept_in_the_plan(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def campaigns(draw: st.DrawFn) -> dict[str, Any]:
             paired=st.booleans(),
             controls=st.booleans(),
             looks=st.integers(1, 20),
+            variance_runs=st.integers(0, 100),
             seed=st.integers(0, 10**30),
             noise=NOISE,
             limits=some(instructions=counts),
@@ -225,7 +226,7 @@ def test_a_plan_of_the_first_format_is_read(tmp_path: Path) -> None:
     for run in saved["runs"]:
         run["spec"] = {"group" if name == "variant" else name: value for name, value in run["spec"].items()}
         assert "group" in run["spec"]
-    for later in ("paired", "controls", "looks"):
+    for later in ("paired", "controls", "looks", "variance_runs"):
         del saved["campaign"][later]
     del saved["history"]
     saved["campaign"]["noise"]["code_layouts"] = 5
