@@ -1,19 +1,15 @@
-"""How often the method errs, by simulation: false alarms, missed changes, false claims of equivalence.
+"""How often verdicts err, by simulation.
 
-    python experiments/false_alarms/simulate.py [--inner CAMPAIGNS] [--outer CAMPAIGNS] [--out results.csv]
+False alarms, changes called larger than they are, false claims of equivalence, and the power at the change that a
+campaign says it can find.
 
-Each campaign is a fresh made-up program (`measure.stats.synthetic`): phases, shared drivers, autocorrelated and
-multiplicative noise, tied counts, runs of different pace and length. Rows of the result:
+    python experiments/false_alarms/simulate.py [--campaigns 1000] [--outer 200] [--workers 2]
 
-``null``: instrumented runs are baselines with other seeds; any alarm is false.
-``effect``: instrumentation adds noise to one metric; an alarm is right.
-``boundary``: one program, whose true change of z (from thousands of runs) is taken as delta; a claim of
-equivalence is false.
-
-Columns: ``significant`` is the share of campaigns with max-T p <= 0.05, ``perturbed`` and ``equivalent`` the shares
-of verdicts, ``low`` and ``high`` the 95% Clopper-Pearson interval of the rate that is judged, named by ``judged``.
-``range_rule`` is the share of inner campaigns in which some pair of some run lies outside the range of the
-baselines, the rule of thumb that the max-T test replaces.
+Writes results.csv beside itself, a row as soon as it is done; rows of as many campaigns that are there already are
+kept. `experiments.false_alarms.generators` has the made-up campaigns. Columns: shares of campaigns with a significant
+change (familywise p at most 5%) and with each verdict; ``judged``: the share that the row is about, with its exact
+95% interval (Clopper and Pearson 1934) ``low`` to ``high``; ``bar``: what it should be; ``met``: whether the interval
+contains or keeps it.
 """
 
 from __future__ import annotations
@@ -21,7 +17,9 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -30,119 +28,154 @@ from pathlib import Path
 import numpy as np
 from scipy.special import betaincinv
 
-from measure.perturbation.perturbation import Perturbation, inner_perturbation, outer_perturbation, outer_z
-from measure.stats.correlation import Correlations, fisher_z, spearman
-from measure.stats.synthetic import UNDISTURBED, Disturbance, SyntheticProgram, synthetic_program
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-SIZES = ((20, 5), (20, 1), (26, 1), (8, 3))
-EFFECT = Disturbance(noise=1.0)
+from experiments.false_alarms import generators
+from experiments.false_alarms.generators import Design, Draw
+from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS
+from measure.perturbation.perturbation import Perturbation, inner_perturbation, outer_perturbation
+
 PERMUTATIONS = 999
-VERDICTS = ("perturbed", "equivalent", "inconclusive")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one campaign ended with."""
-
-    significant: bool
-    verdict: str
-    out_of_range: bool | None
+METRICS = 5
+"""10 pairs."""
+DESIGNS = (Design(20, 5), Design(10, 3), Design(5, 2), Design(10, 10, paired=True))
+FAMILIES: dict[str, Draw] = {
+    "normal": generators.normal,
+    "regimes": generators.regimes,
+    "autocorrelated records": generators.autocorrelated,
+    "heavy tails": generators.heavy_tails,
+    "run effects": generators.run_effects,
+    "ties": generators.ties,
+}
+PILOTS = 25
+Bar = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table."""
+    """One row of the table. ``change``: in units of delta; nan: the detectable change that pilots say."""
 
-    kind: str
+    table: str
     name: str
-    sizes: tuple[int, int]
-    n_metrics: int
-    n_records: int
-    disturbance: Disturbance = UNDISTURBED
-    delta: float = 0.2
-    program_seed: int | None = None  # None: another program in each campaign
-
-
-def campaign(case: Case, seed: int) -> Outcome:
-    """Simulate and analyse one campaign."""
-    program = _program(case, seed)
-    rng = np.random.default_rng((case.sizes[0], case.sizes[1], seed))
-    baseline = [program.run(rng) for _ in range(case.sizes[0])]
-    runs = [program.run(rng, case.disturbance) for _ in range(case.sizes[1])]
-    if case.kind == "inner":
-        found = [[spearman(table, program.metrics) for table in tables] for tables in (baseline, runs)]
-        result = inner_perturbation(found[0], found[1], delta=case.delta, n_permutations=PERMUTATIONS, seed=seed)
-        return _outcome(result, _out_of_range(*found))
-    result = outer_perturbation(
-        baseline,
-        runs,
-        program.metrics,
-        held_out=case.kind == "outer-held-out",
-        delta=case.delta,
-        n_permutations=PERMUTATIONS,
-        seed=seed,
-    )
-    return _outcome(result, None)
-
-
-def _program(case: Case, seed: int) -> SyntheticProgram:
-    program_seed = 10_000 + seed if case.program_seed is None else case.program_seed
-    return synthetic_program(program_seed, n_records=case.n_records, n_metrics=case.n_metrics)
-
-
-def _outcome(result: Perturbation, out_of_range: bool | None) -> Outcome:
-    return Outcome(bool(result.p_value <= result.alpha), result.verdict, out_of_range)
-
-
-def _out_of_range(baseline: Sequence[Correlations], runs: Sequence[Correlations]) -> bool:
-    usual, seen = (np.array([one.rho for one in group]) for group in (baseline, runs))
-    return bool(((seen < usual.min(axis=0)) | (seen > usual.max(axis=0))).any())
-
-
-def true_change(case: Case, repetitions: int) -> float:
-    """True change of z of metric pair 0-1 (inner) or metric 0 (outer) of the case's program."""
-    program = _program(case, 0)
-    rng = np.random.default_rng(1)
-    if case.kind == "inner":
-        z = [
-            np.mean([fisher_z(_first_rho(program, rng, how)) for _ in range(repetitions)])
-            for how in (UNDISTURBED, case.disturbance)
-        ]
-        return float(z[1] - z[0])
-    changes = []
-    for _ in range(repetitions // 2):
-        first, second, third = (program.run(rng, how) for how in (UNDISTURBED, UNDISTURBED, case.disturbance))
-        within, cross = (
-            outer_z(first, other, program.metrics, held_out=case.kind == "outer-held-out")[0]
-            for other in (second, third)
-        )
-        changes.append(cross - within)
-    return float(np.mean(changes))
-
-
-def _first_rho(program: SyntheticProgram, rng: np.random.Generator, how: Disturbance) -> float:
-    return float(spearman(program.run(rng, how), program.metrics).rho[0, 1])
+    draw: Draw
+    design: Design
+    judged: str
+    bar: Bar
+    change: float = 0.0
+    spread: float = 1.0
+    metrics: int = METRICS
+    baselines_first: bool = False
+    separate: bool = False
 
 
 def cases() -> list[Case]:
-    """All rows but the boundary ones."""
-    rows = []
-    for name, disturbance in (("null", UNDISTURBED), ("effect", EFFECT)):
-        for sizes in SIZES:
-            rows += [Case("inner", name, sizes, metrics, 300, disturbance) for metrics in (3, 8)]
-            rows += [Case(kind, name, sizes, 4, 150, disturbance) for kind in ("outer-joint", "outer-held-out")]
+    """All rows on comparisons within a run."""
+    never_more = (0.0, 0.05)
+    rows = [
+        Case("null", name, draw, design, "significant", never_more)
+        for name, draw in FAMILIES.items()
+        for design in DESIGNS
+    ]
+    unpaired = DESIGNS[:3]
+    rows += [
+        Case("not exchangeable", "run spread x2", generators.normal, design, "perturbed", never_more, spread=2.0)
+        for design in DESIGNS
+    ]
+    interleaved: dict[str, Draw] = {
+        "drift, interleaved": generators.drift,
+        "a layout a run, ICC 0.8": generators.layout_a_run,
+    }
+    for name, draw in interleaved.items():
+        rows += [Case("not exchangeable", name, draw, design, "perturbed", never_more) for design in unpaired]
+    beyond: dict[str, tuple[Draw, bool]] = {
+        "five layouts reused, ICC 0.8": (generators.five_layouts, False),
+        "drift, baselines first": (generators.drift, True),
+    }
+    for name, (draw, first) in beyond.items():
+        rows += [
+            Case(
+                "what no test can repair",
+                name,
+                draw,
+                design,
+                "significant",
+                never_more,
+                baselines_first=first,
+                separate=not first,
+            )
+            for design in unpaired
+        ]
+    for name in ("normal", "heavy tails"):
+        draw = FAMILIES[name]
+        for share in (0.75, 0.9, 1.0):
+            rows += [
+                Case(f"all pairs changed by {share:g} delta", name, draw, design, "perturbed", never_more, change=share)
+                for design in DESIGNS
+            ]
+        rows += [
+            Case("a pair changed by delta", name, draw, design, "equivalent", never_more, change=1.0, metrics=2)
+            for design in DESIGNS
+        ]
+        rows += [
+            Case("power at the stated change", name, draw, design, "first pair perturbed", (0.75, 0.9), change=np.nan)
+            for design in (DESIGNS[0], DESIGNS[1], DESIGNS[3])
+        ]
+    rows += [
+        Case(
+            "a pair changed by delta",
+            "run spread x2",
+            generators.normal,
+            design,
+            "equivalent",
+            never_more,
+            change=1.0,
+            metrics=2,
+            spread=2.0,
+        )
+        for design in unpaired
+    ]
     return rows
 
 
-def boundary_cases(repetitions: int) -> list[Case]:
-    """Cases with few pairs, where a false claim of equivalence is likeliest, and their true change as delta."""
-    rows = []
-    for kind, records in (("inner", 300), ("outer-joint", 150), ("outer-held-out", 150)):
-        for sizes in ((20, 5), (8, 3)):
-            # Both metrics are disturbed: no pair is far from the limit and makes equivalence harder to claim.
-            plain = Case(kind, "boundary", sizes, 2, records, Disturbance(0.6, 2), program_seed=5)
-            rows.append(Case(**{**vars(plain), "delta": abs(true_change(plain, repetitions))}))
-    return rows
+def judge(case: Case, change: float, seed: int) -> Perturbation:
+    """One campaign of a case."""
+    rng = np.random.default_rng((seed, case.design.baselines, case.design.runs, len(case.name)))
+    baseline, runs = generators.campaign(
+        rng, case.draw, case.design, case.metrics, change=change, only_first=np.isnan(case.change), spread=case.spread,
+        baselines_first=case.baselines_first, separate=case.separate,
+    )  # fmt: skip
+    return inner_perturbation(baseline, runs, paired=case.design.paired, n_permutations=PERMUTATIONS, seed=seed)
+
+
+def told(result: Perturbation) -> list[str]:
+    """What a campaign ended with: its verdict, and what else rows count."""
+    found = [result.verdict] + ["significant"] * bool(result.p_value <= result.alpha)
+    first = next((pair for pair in result.pairs if pair.name in ("metric_0 - metric_1", "metric_0")), None)
+    return found + ["first pair perturbed"] * bool(first and first.verdict == "perturbed")
+
+
+def inner(case: Case, change: float, seed: int) -> list[str]:
+    """The outcome of one campaign within a run."""
+    return told(judge(case, change, seed))
+
+
+def detectable(case: Case) -> float:
+    """The change of the first pair that the median pilot campaign says it can find."""
+    said = []
+    for seed in range(1_000_000, 1_000_000 + PILOTS):
+        result = judge(case, 0.0, seed)
+        said.append(next(pair.detectable_dz for pair in result.pairs if pair.name == "metric_0 - metric_1"))
+    return float(np.median(said))
+
+
+def outer(name: str, held_out: bool, seed: int) -> list[str]:
+    """The outcome of one campaign across runs, in which nothing changed."""
+    make = {"programs": generators.programs, "white noise": generators.white_noise}[name]
+    baseline, runs = make(seed, Design(12, 4), 100)
+    return told(
+        outer_perturbation(baseline, runs, [f"metric_{k}" for k in range(4)], held_out=held_out, seed=seed,
+                           n_permutations=PERMUTATIONS)
+    )  # fmt: skip
 
 
 def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
@@ -152,57 +185,63 @@ def clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
     return low, high
 
 
-def row(case: Case, outcomes: Sequence[Outcome]) -> dict[str, object]:
+def row(key: dict[str, object], outcomes: Sequence[Sequence[str]], judged: str, bar: Bar) -> dict[str, object]:
     """One row of the table from the outcomes of its campaigns."""
-    count = len(outcomes)
-
-    def share(holds: Callable[[Outcome], object]) -> float:
-        return sum(bool(holds(one)) for one in outcomes) / count
-
-    rates = {"significant": share(lambda one: one.significant)}
-    for verdict in VERDICTS:
-        rates[verdict] = sum(one.verdict == verdict for one in outcomes) / count
-    judged = {"null": "significant", "effect": "perturbed", "boundary": "equivalent"}[case.name]
-    low, high = clopper_pearson(round(rates[judged] * count), count)
-    ranged = "" if case.kind != "inner" else f"{share(lambda one: one.out_of_range):.3f}"
-    name = case.name if case.name != "boundary" else f"boundary (delta = true change = {case.delta:.3f})"
+    counts = Counter(word for outcome in outcomes for word in outcome)
+    total = len(outcomes)
+    low, high = clopper_pearson(counts[judged], total)
+    shares = {name: f"{counts[name] / total:.3f}" for name in ("significant", *VERDICTS)}
     return {
-        "kind": case.kind,
-        "case": name,
-        "baselines": case.sizes[0],
-        "runs": case.sizes[1],
-        "metrics": case.n_metrics,
-        "records": case.n_records,
-        "campaigns": count,
-        **{key: f"{value:.3f}" for key, value in rates.items()},
-        "range_rule": ranged,
-        "judged": judged,
-        "low": f"{low:.3f}",
-        "high": f"{high:.3f}",
-    }
+        **key, **shares, "judged": judged, "rate": f"{counts[judged] / total:.3f}", "low": f"{low:.3f}",
+        "high": f"{high:.3f}", "bar": f"{bar[0]:g} to {bar[1]:g}", "met": low <= bar[1] and high >= bar[0],
+    }  # fmt: skip
 
 
 def main() -> None:
-    """Run the table and write it, row by row."""
+    """Make the rows that are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--inner", type=int, default=2000, help="campaigns a row, inner")
-    parser.add_argument("--outer", type=int, default=1000, help="campaigns a row, outer")
+    parser.add_argument("--campaigns", type=int, default=1000, help="of a row within runs")
+    parser.add_argument("--outer", type=int, default=200, help="campaigns of a row across runs")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results.csv"))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
-    table = [*cases(), *boundary_cases(4000)]
-    with arguments.out.open("w", newline="") as file, ProcessPoolExecutor(arguments.workers) as pool:
-        writer: csv.DictWriter[str] | None = None
-        for case in table:
-            count = arguments.inner if case.kind == "inner" else arguments.outer
-            if case.name == "effect":
-                count = max(1, count // 4)  # power needs no such precision
-            told = row(case, list(pool.map(partial(campaign, case), range(count), chunksize=5)))
-            if writer is None:
-                writer = csv.DictWriter(file, list(told), lineterminator="\n")
-                writer.writeheader()
-            writer.writerow(told)
-            file.flush()
+    done: dict[tuple[str, ...], dict[str, object]] = {}
+    keys = ("table", "case", "design", "campaigns")
+    if arguments.out.exists():
+        with arguments.out.open(newline="") as file:
+            done = {tuple(one[key] for key in keys): dict(one) for one in csv.DictReader(file)}
+    rows: list[dict[str, object]] = []
+    with ProcessPoolExecutor(arguments.workers) as pool:
+
+        def add(table: str, name: str, design: str, count: int, work: object, judged: str, bar: Bar) -> None:
+            key = dict(zip(keys, (table, name, design, count), strict=True))
+            made = done.get(tuple(str(value) for value in key.values()))
+            if made is None:
+                made = row(key, list(pool.map(work, range(count), chunksize=10)), judged, bar)  # type: ignore[arg-type]
+            rows.append(made)
+            print(", ".join(str(value) for value in made.values()), flush=True)
+            write(arguments.out, rows)
+
+        for case in cases():
+            change = case.change * DEFAULT_DELTA if np.isfinite(case.change) else detectable(case)
+            work = partial(inner, case, change)
+            add(case.table, case.name, case.design.name, arguments.campaigns, work, case.judged, case.bar)
+        for held_out in (True, False):
+            aligned = "aligned on the other metrics" if held_out else "aligned on all metrics"
+            for name, judged, bar in (
+                ("programs", "significant", (0.0, 0.05)),
+                ("white noise", "equivalent", (0.0, 0.0)),
+            ):
+                work = partial(outer, name, held_out)
+                add(f"across runs, {aligned}", name, "12 + 4", arguments.outer, work, judged, bar)
+
+
+def write(path: Path, rows: Sequence[dict[str, object]]) -> None:
+    """Write the table."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

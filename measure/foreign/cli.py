@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from measure.perturbation.run_order import Order
 
 _EPILOG = """\b
 Runs of a plain and of an instrumented program, alternating so that drift of the machine affects both:
@@ -12,7 +16,7 @@ Runs of a plain and of an instrumented program, alternating so that drift of the
   for i in $(seq 20); do
     perf stat -I 10 -x\\; -e $E -o base$i.csv ./plain; perf stat -I 10 -x\\; -e $E -o run$i.csv ./counted
   done
-  measure perturb --baseline base*.csv --run run*.csv
+  measure perturb --order interleaved --baseline base*.csv --run run*.csv
 
 \b
 Two variants, files by pattern:
@@ -59,7 +63,10 @@ class _SeveralFiles(click.Command):
               help="The change of z = atanh(rho) that still counts as none.")  # fmt: skip
 @click.option("--alpha", default=0.05, show_default=True,
               type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
-              help="The chance of a false alarm in a comparison.")  # fmt: skip
+              help="The chance of any false alarm, over all variants, within and across runs.")  # fmt: skip
+@click.option("--order", type=click.Choice(["unknown", "interleaved", "blocks"]), default="unknown", show_default=True,
+              help="How the runs followed one another: in turn, or all baselines first. Files are taken to be in the "
+              "order of the runs; where these drift and did not alternate, the verdict is weakened.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, type=int, help="Seed of the randomly drawn labellings.")
 def perturb(
     baseline: tuple[str, ...],
@@ -70,6 +77,7 @@ def perturb(
     format_: str | None,
     delta: float,
     alpha: float,
+    order: Order,
     seed: int,
 ) -> None:
     """Compare traces of any tool: did instrumentation change how the metrics relate?
@@ -85,6 +93,6 @@ def perturb(
 
     chosen = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
     run_perturb(
-        baseline, runs, out, Levels(delta, alpha, seed, align), metrics=chosen, format=format_,
+        baseline, runs, out, Levels(delta, alpha, seed, align, order), metrics=chosen, format=format_,
         console=Console(stderr=False, highlight=False),
     )  # fmt: skip

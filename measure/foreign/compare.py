@@ -18,6 +18,7 @@ from measure.foreign.gather import Gathered, measured
 from measure.foreign.trace import ForeignTrace
 from measure.perturbation.analysis_types import DEFAULT_DELTA, VERDICTS, Perturbation
 from measure.perturbation.perturbation import Memo, comparisons, inner_perturbation, outer_perturbation
+from measure.perturbation.run_order import Order, drift_of, weighed
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import MIN_RECORDS, spearman
@@ -28,12 +29,14 @@ CYCLES = ("PAPI_TOT_CYC", "cycles", "cpu-cycles", "CPU_CLK_UNHALTED_CORE", "cpu_
 
 @dataclass(frozen=True)
 class Levels:
-    """Levels of the comparison. ``align``: whether to compare across aligned runs, too."""
+    """Levels of the comparison. ``align``: whether to compare across aligned runs, too; ``order``: in which runs were
+    made, each group's traces being in the order of its runs."""
 
     delta: float = DEFAULT_DELTA
     alpha: float = 0.05
     seed: int = 1
     align: bool = True
+    order: Order = "unknown"
 
 
 def compare(
@@ -47,18 +50,20 @@ def compare(
     only_after = _only_after(gathered)
     uninformative = _metric_findings(gathered, only_after)
     memo: Memo = {}  # alignments of baselines with one another, shared by all comparisons
+    baseline_drift = (BASELINE, drift_of(baseline_correlations, levels.seed))
     variants = []
     for name, tables in gathered.variants.items():
         progress(f"{name}: within runs")
         correlations = [spearman(values, metrics) for values in tables]
+        drifts = [baseline_drift, (name, drift_of(correlations, levels.seed))]
         inner = inner_perturbation(baseline_correlations, correlations, **chosen)
+        inner = weighed(inner, levels.order, drifts)
         outer: dict[bool, Perturbation | None] = {False: None, True: None}
         if levels.align:
             for held_out in (False, True):
                 progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
-                outer[held_out] = outer_perturbation(
-                    gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen
-                )
+                across = outer_perturbation(gathered.baselines, tables, metrics, held_out=held_out, memo=memo, **chosen)
+                outer[held_out] = weighed(across, levels.order, drifts)
         traces = gathered.variant_traces[name]
         variants.append(
             VariantReport(
@@ -197,6 +202,7 @@ def _provenance(gathered: Gathered, levels: Levels) -> tuple[tuple[str, str], ..
         ("units", ", ".join(f"{m} [{u}]" for m, u in _units(gathered).items()) or "none given"),
         ("delta, alpha", f"{levels.delta}, {levels.alpha}"),
         ("seed", str(levels.seed)),
+        ("order of runs", levels.order),
         ("software", ", ".join(map(installed, ("perturbation", "numpy", "pyarrow")))),
         ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
     )

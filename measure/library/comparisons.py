@@ -18,6 +18,7 @@ from measure.foreign.gather import DEFAULT_VARIANT, gather_traces
 from measure.foreign.trace import ForeignTrace, TraceFileError, name_and_unit
 from measure.library.plots import Kind, Plots
 from measure.perturbation.analysis_types import DEFAULT_DELTA, Perturbation
+from measure.perturbation.run_order import Order
 from measure.report.model import ReportData, VariantReport
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ def compare(
     alpha: float = 0.05,
     seed: int = 1,
     align: bool = True,
+    order: Order = "unknown",
     title: str = "comparison",
 ) -> Comparison:
     """Compare traces that exist already, by the statistics of a campaign; nothing is run.
@@ -183,7 +185,9 @@ def compare(
     ``name [unit]``; columns such as ``time`` or ``begin_cycles`` are no metrics); at least 2, better 20. ``runs``: the
     same for instrumented runs, or a mapping of variant to such a list. ``metrics``: compare these only. ``delta``: a
     change of z up to this counts as none. ``alpha``: level of the tests, over all pairs together. ``seed``: of random
-    permutations. ``align``: compare across aligned runs, too. ``title``: of the report.
+    permutations. ``align``: compare across aligned runs, too. ``order``: in which runs were made, each list being in
+    the order of its runs: "interleaved", "blocks" (all baselines first) or "unknown"; where runs drift and did not
+    alternate, verdicts are weakened. ``title``: of the report.
 
     Raises `MeasureError` for frames that cannot be compared: fewer than two common metrics, fewer than 20 records,
     columns that hold no numbers.
@@ -206,7 +210,7 @@ def compare(
         str(name): [_trace(frame, f"{name}[{n}]") for n, frame in enumerate(frames)] for name, frames in groups.items()
     }
     gathered = gather_traces(before, after, metrics=metrics)
-    return Comparison(compare_gathered(gathered, Levels(delta, alpha, seed, align), title))
+    return Comparison(compare_gathered(gathered, Levels(delta, alpha, seed, align, order), title))
 
 
 def _trace(frame: Any, name: str) -> ForeignTrace:

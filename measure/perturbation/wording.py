@@ -47,7 +47,9 @@ def in_words(perturbation: Perturbation) -> str:
         "equivalent": "changed measurably, by less than delta"
         if measurable
         else "no measurable change, less than delta",
-        "inconclusive": "no measurable change, but delta is not excluded",
+        "inconclusive": "changed measurably, perhaps by more than delta"
+        if measurable
+        else "no measurable change, but delta is not excluded",
     }[perturbation.verdict]
     return f"{meaning} ({p_text(p)})"
 

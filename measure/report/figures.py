@@ -57,13 +57,13 @@ def changes(perturbation: Perturbation, most: int = 28) -> Any:
     axes.grid(axis="y", visible=False)
     level = round(100 * (1 - 2 * perturbation.alpha))
     axes.set_xlabel(
-        f"change of z = atanh(rho), instrumented minus baseline; thick: its {level}% interval, "
+        f"change of z = atanh(rho), instrumented minus baseline\nthick: its {level}% interval, "
         f"thin: {100 * (1 - perturbation.level):.3g}% over all pairs"
     )
     for verdict in dict.fromkeys(pair.verdict for pair in pairs):
         axes.plot([], [], VERDICT_MARKERS[verdict], color=VERDICTS[verdict], markersize=5, label=verdict)
     if pairs:
-        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
     axes.set_title(f"Shaded: |change| up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
                    fontweight="normal")  # fmt: skip
     return figure

@@ -124,10 +124,13 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
     cases: tuple[tuple[str, Verdict, float], ...] = (
         ("a_rather_long_name_of_a_variant", "inconclusive", 0.0312),
         ("x", "equivalent", 1e-4),
+        ("y", "perturbed", 1e-4),
+        ("z", "changed", 0.02),
+        ("u", "not assessable", 0.5),
     )
     for name, verdict, p in cases:
         pairs = tuple(replace(pair, verdict=verdict, p_adjusted=p, note="") for pair in variants[0].inner.pairs)
-        inner = replace(variants[0].inner, verdict=verdict, p_value=p, pairs=pairs, alpha=0.05)
+        inner = replace(variants[0].inner, verdict=verdict, p_value=p, pairs=pairs, alpha=0.05, comparisons=1)
         variants.append(replace(variants[0], name=name, inner=inner, outer_held_out=None))
     console = Console(width=80, force_terminal=False, highlight=False)
     with console.capture() as captured:
@@ -136,7 +139,7 @@ def test_the_terminal_fits_80_columns_and_cuts_nothing(data: ReportData) -> None
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "…" not in text
-    for word in ("perturbed", "equivalent", "inconclusive", "changed < delta"):
+    for word in ("perturbed", "changed", "equivalent", "inconclusive", "not assessable", "changed < delta"):
         assert any(f"│ {word} " in line for line in lines), word
     told = " ".join(text.replace("│", " ").split())
     for words in (
@@ -215,6 +218,8 @@ def perturbation(verdict: Any, p: float) -> Perturbation:
     ("verdict", "p", "words"),
     [
         ("perturbed", 0.0001, "changed by more than delta (p < 0.001)"),
+        ("changed", 0.0123, "changed measurably, perhaps by more than delta (p = 0.012)"),
+        ("not assessable", 0.3, "an absence of change cannot be shown (p = 0.300)"),
         ("equivalent", 0.0001, "changed measurably, by less than delta (p < 0.001)"),
         ("equivalent", 0.05, "changed measurably, by less than delta (p = 0.050)"),
         ("equivalent", 0.3, "no measurable change, less than delta (p = 0.300)"),
