@@ -180,8 +180,8 @@ def _parts(
     if late.excludes_zero and abs(late.mean) > _INTERACTION:
         partner = max((n for n in first if n != BOUNDARIES), key=lambda n: _size((first[n] - last[n]) * weights))
         interactions.append(
-            f"{partner} and {BOUNDARIES} interact: {abs(late.mean):.0%} of the change belong to both, half of it is "
-            "given to each"
+            f"{partner} and {BOUNDARIES} interact: {abs(late.mean):.0%} of the change goes when records are cut where "
+            "the plain run has its cuts, and half of that is given to each"
         )
     return ordered(full - base, parts, interactions)
 
