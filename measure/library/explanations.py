@@ -25,8 +25,8 @@ def explain(
 
     ``directory``: of the results; ``variants``: those to explain, by default all with a perturbed relation within a
     run; ``pairs``: pairs of runs with the same seed; ``minutes``: time after which no further order of metrics is
-    tried; ``workers``: runs at once, one a processor by default; ``progress``: show it, by default in a terminal or notebook
-    only.
+    tried; ``workers``: runs at once, one a processor by default; ``progress``: show it, by default in a terminal or
+    notebook only.
 
     The result has an explanation for each variant that has a perturbed relation, in the campaign's order. Its page and
     the campaign files of the best remedies are in the folder ``explain`` of the results. Raises `CampaignError` for
