@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from measure.alignment.dtw import Alignment
     from measure.errors import CampaignError, MeasureError
+    from measure.explain.explanation_types import Explanation, Remedy
     from measure.library.campaigns import Result, load, run
     from measure.library.comparisons import Comparison, compare
+    from measure.library.explanations import explain
     from measure.library.plots import CampaignPlots, Plots
     from measure.library.programs import CycleCloseTrace, PhaseResult, cycleclose, partition, phases
     from measure.library.traces import align, merge
@@ -38,6 +40,7 @@ __all__ = [  # noqa: RUF022
     "compare",
     "align",
     "merge",
+    "explain",
     "partition",
     "phases",
     "cycleclose",
@@ -48,6 +51,8 @@ __all__ = [  # noqa: RUF022
     "Plots",
     "CampaignPlots",
     "Alignment",
+    "Explanation",
+    "Remedy",
     "PartitionResult",
     "CollectedGroup",
     "PhaseResult",
@@ -59,8 +64,10 @@ __all__ = [  # noqa: RUF022
 _MODULES = {
     "measure.alignment.dtw": ("Alignment",),
     "measure.errors": ("CampaignError", "MeasureError"),
+    "measure.explain.explanation_types": ("Explanation", "Remedy"),
     "measure.library.campaigns": ("Result", "load", "run"),
     "measure.library.comparisons": ("Comparison", "compare"),
+    "measure.library.explanations": ("explain",),
     "measure.library.plots": ("CampaignPlots", "Plots"),
     "measure.library.programs": ("CycleCloseTrace", "PhaseResult", "cycleclose", "partition", "phases"),
     "measure.library.traces": ("align", "merge"),

@@ -32,6 +32,8 @@ class CounterfactualSettings:
     issue, count as instructions and hit, but touch no cache or TLB.
     ``code_moves``, ``data_moves``: pairs (begin, distance), begin ascending: from ``begin`` to the next begin, code or
     data is seen at the address plus the distance. Where code is moved, bytes of free instructions take no space.
+    ``progress_at``: addresses of the instructions whose executions are the program's progress; () for all that are not
+    chosen.
     """
 
     instructions: tuple[int, ...] = ()
@@ -39,6 +41,7 @@ class CounterfactualSettings:
     uncached: bool = False
     code_moves: tuple[tuple[int, int], ...] = ()
     data_moves: tuple[tuple[int, int], ...] = ()
+    progress_at: tuple[int, ...] = ()
 
 
 class CounterfactualCore:
@@ -53,12 +56,13 @@ class CounterfactualCore:
         self.selection = core.selection
         self.config = core.config
         self._chosen = np.array(sorted(settings.instructions), np.uint32)
+        self._progress_at = np.array(sorted(settings.progress_at), np.uint32)
         self._code = _Moves(settings.code_moves)
         self._data = _Moves(settings.data_moves)
         self._facts = BlockFacts()
         self._n_known = 0
         self._n_accesses = np.zeros(0, np.int64)  # of each block, in the record as it comes
-        self._own_length = np.zeros(0, np.int64)  # instructions of each block that were not chosen
+        self._own_length = np.zeros(0, np.int64)  # progress of each block
         self._first_kept = np.zeros(1, np.int64)  # by block: its first place in `_kept`; and the end
         self._kept = np.zeros(0, np.int64)  # places of accesses that the core sees, among those of their block
         self._progress = np.zeros(1, np.int64)
@@ -75,7 +79,7 @@ class CounterfactualCore:
 
     @property
     def progress(self) -> int:
-        """Instructions executed so far without the chosen ones, whether these are free or not."""
+        """Executions so far of the instructions of ``progress_at``, or of all that were not chosen, free or not."""
         return int(self._progress[0])
 
     def disturb(self, seed: int, lines: int) -> None:
@@ -115,7 +119,8 @@ class CounterfactualCore:
         self._kept = np.concatenate([self._kept, slots[seen]])
         self._first_kept = np.concatenate([self._first_kept, self._first_kept[-1] + np.cumsum(seen_per_block)])
         self._n_accesses = np.concatenate([self._n_accesses, blocks["n_accesses"].astype(np.int64)])
-        own = np.bincount(block[~chosen], minlength=len(blocks))
+        counted = np.isin(rows["pc"], self._progress_at) if len(self._progress_at) else ~chosen
+        own = np.bincount(block[counted], minlength=len(blocks))
         self._own_length = np.concatenate([self._own_length, own])
         blocks["n_accesses"] = seen_per_block
         if self._settings.uncached and not self._settings.free:

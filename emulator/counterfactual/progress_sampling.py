@@ -13,6 +13,9 @@ from emulator.machine import Machine
 from emulator.pmu import Pmu
 from emulator.sampling import Samples
 
+_SHORTEST_STEP = 16  # instructions, where progress is rarer than instructions
+_STEP_FRACTION = 0.35  # of the estimated way: progress may come in bursts
+
 
 def sample_by_progress(
     machine: Machine,
@@ -34,9 +37,8 @@ def sample_by_progress(
     instructions: list[int] = []
     for target in boundaries:
         machine.drain()
-        # Progress is never faster than execution, so no step leads beyond the target.
         while machine.ending is None and core.progress < target:
-            machine.advance(target - core.progress)
+            machine.advance(_step(target - core.progress, core.progress, machine.instructions))
             machine.drain()
         if machine.ending is not None:
             break
@@ -53,3 +55,10 @@ def sample_by_progress(
         np.diff(np.array(rows, np.int64).reshape(-1, len(pmu.metrics)), axis=0),
         np.diff(np.array(counts, np.int64).reshape(len(counts), len(addresses)), axis=0),
     )
+
+
+def _step(remaining: int, progress: int, instructions: int) -> int:
+    """Instructions of a step that hardly leads beyond ``remaining`` units of progress; progress is never faster than
+    execution."""
+    each = instructions / progress if progress else 1.0
+    return max(remaining, min(_SHORTEST_STEP, int(remaining * each)), int(remaining * each * _STEP_FRACTION))

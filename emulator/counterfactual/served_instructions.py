@@ -44,14 +44,20 @@ class _Step:
     anywhere: bool
 
 
-def served_instructions(read: ReadCode, functions: Iterable[tuple[int, int]], accesses: Collection[int]) -> set[int]:
+def served_instructions(
+    read: ReadCode,
+    functions: Iterable[tuple[int, int]],
+    accesses: Collection[int],
+    without_result: Collection[int] = (),
+) -> set[int]:
     """Addresses of the instructions in ``functions`` that only serve ``accesses``, which are included.
 
     ``read(address, size)``: the program's code; ``functions``: half-open ranges of addresses; ``accesses``: addresses
-    of loads and stores. Functions without such an access are skipped.
+    of loads and stores; ``without_result``: addresses of functions that return nothing, where the result registers
+    hold what happens to be in them. Functions without such an access are skipped.
     """
     found: set[int] = set()
-    arguments = _Arguments(read, functions)
+    arguments = _Arguments(read, functions, without_result)
     for low, high in arguments.functions.items():
         own = {pc for pc in accesses if low <= pc < high}
         if own:
@@ -62,10 +68,13 @@ def served_instructions(read: ReadCode, functions: Iterable[tuple[int, int]], ac
 
 
 class _Arguments:
-    """The argument registers that functions use; all of them where that is not known."""
+    """The argument registers that functions use, all of them where that is not known; and which return nothing."""
 
-    def __init__(self, read: ReadCode, functions: Iterable[tuple[int, int]]) -> None:
+    def __init__(
+        self, read: ReadCode, functions: Iterable[tuple[int, int]], without_result: Collection[int]
+    ) -> None:  # fmt: skip
         self.functions = dict(sorted(functions))
+        self.without_result = frozenset(without_result)
         self._read = read
         self._used: dict[int, int] = {}
 
@@ -128,7 +137,7 @@ def _steps(read: ReadCode, low: int, high: int, arguments: _Arguments, depth: in
             uses |= arguments.used_at(_target(code, n), depth) | 1 << _STACK
             clobbers = _EVERYTHING & ~_PRESERVED
         elif op == OpClass.RETURN:
-            results = _RESULTS if depth == 0 else _FIRST_RESULTS
+            results = 0 if low in arguments.without_result else _RESULTS if depth == 0 else _FIRST_RESULTS
             effect, after, exit_uses = True, (), results | _PRESERVED
         elif op == OpClass.INDIRECT_JUMP:
             effect, after, anywhere, exit_uses = True, (), True, _ARGUMENTS | _PRESERVED | 1 << _LINK

@@ -61,7 +61,8 @@ class RunNoise:
 class Intervention:
     """How a run differs from what a processor would do; see `emulator.counterfactual.core.CounterfactualSettings`.
 
-    ``boundaries``: records end where so many of the program's own instructions are done; () for the spec's interval.
+    ``boundaries``: records end at so much progress of the program, in its own instructions or, with ``progress_at``, in
+    executions of these; () for the spec's interval.
     """
 
     instructions: tuple[int, ...] = ()
@@ -70,6 +71,7 @@ class Intervention:
     code_moves: tuple[tuple[int, int], ...] = ()
     data_moves: tuple[tuple[int, int], ...] = ()
     boundaries: tuple[int, ...] = ()
+    progress_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +32,14 @@ class CounterCode:
     """The counters' part of a program.
 
     ``instructions``: addresses of the counters' accesses and of what only serves them, ascending; ``executed``: how
-    often each was executed; ``total``: instructions of the whole run.
+    often each was executed; ``total``: instructions of the whole run; ``entries``: how often each function with a
+    unique name was entered.
     """
 
     instructions: tuple[int, ...]
     executed: tuple[int, ...]
     total: int
+    entries: dict[str, int]
 
     @property
     def own(self) -> int:
@@ -91,9 +95,48 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
         executions = counter.executions_by_pc(machine.facts)
         total = machine.instructions
     own = _without_sampler(image, accesses.only_inside())
-    served = served_instructions(lambda at, size: read_code(image, at, size), function_ranges(image), own)
+    served = served_instructions(
+        lambda at, size: read_code(image, at, size), function_ranges(image), own,
+        functions_without_result(Path(spec.binary)),
+    )  # fmt: skip
     found = tuple(sorted(served))
-    return CounterCode(found, tuple(executions.get(pc, 0) for pc in found), total)
+    return CounterCode(found, tuple(executions.get(pc, 0) for pc in found), total, _entries(image, executions))
+
+
+def _entries(image: ElfImage, executions: Mapping[int, int]) -> dict[str, int]:
+    """How often each function was entered that shares its name with no other."""
+    functions = [symbol for symbol in image.symbols if symbol.is_function]
+    names = Counter(symbol.name for symbol in functions)
+    return {s.name: executions[s.address] for s in functions if names[s.name] == 1 and s.address in executions}
+
+
+def functions_without_result(program: Path) -> set[int]:
+    """Addresses of the functions that return void, by the program's debug information."""
+    from elftools.elf.elffile import ELFFile
+
+    with program.open("rb") as file:
+        elf: Any = ELFFile(file)
+        if not elf.has_dwarf_info():
+            return set()
+        found = set()
+        for unit in elf.get_dwarf_info().iter_CUs():
+            for entry in unit.get_top_DIE().iter_children():
+                if entry.tag != "DW_TAG_subprogram" or "DW_AT_low_pc" not in entry.attributes:
+                    continue
+                declared = entry
+                for link in ("DW_AT_abstract_origin", "DW_AT_specification"):
+                    if link in declared.attributes:
+                        declared = declared.get_DIE_from_attribute(link)
+                if "DW_AT_type" not in declared.attributes:
+                    found.add(int(_address(elf, unit, entry.attributes["DW_AT_low_pc"])))
+        return found
+
+
+def _address(elf: Any, unit: Any, attribute: Any) -> int:
+    """The value of an attribute of class address, direct or by index."""
+    if attribute.form.startswith("DW_FORM_addrx"):
+        return int(elf.get_dwarf_info().get_addr(unit, attribute.value))
+    return int(attribute.value)
 
 
 def _without_sampler(image: ElfImage, accesses: Sequence[int]) -> list[int]:
@@ -119,7 +162,7 @@ def moved_counter_code(code: CounterCode, image: ElfImage, other: ElfImage) -> C
         if _mnemonic(image, pc) != _mnemonic(other, moved):
             return None
         found.append(moved)
-    return CounterCode(tuple(found), code.executed, code.total)
+    return CounterCode(tuple(found), code.executed, code.total, code.entries)
 
 
 def _mnemonic(image: ElfImage, pc: int) -> str | None:

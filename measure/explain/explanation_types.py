@@ -121,8 +121,9 @@ class Decision:
 class Remedy:
     """A remedy that was tried.
 
-    ``perturbation``: judged against the campaign's baselines as the variant was; ``left``: largest change of z over
-    all relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
+    ``name``, ``about``: what was tried; ``verdict``: the worst over the runs that it takes; ``perturbation``: that
+    verdict's, against the campaign's baselines as the variant was judged; ``left``: largest change of z over all
+    relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
     ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it.
     """
 
@@ -147,11 +148,13 @@ class Remedy:
 class Explanation:
     """Why the relations of one variant are perturbed, and what helps.
 
-    ``relations``: pairs of metrics; ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
+    ``campaign``, ``variant``, ``verdict``: what is explained, and its verdict within a run; ``relations``: pairs of
+    metrics; ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
     ``metrics``: parts by software metric; ``effects``: of each metric left out and alone; ``sites``: of the first
     metric; ``mechanisms``: parts by mechanism; ``decisions``: of the compiler; ``remedies``: the best first;
     ``refused``: remedies that could not be tried, and why; ``counter_lines``: lines with counters' instructions, with
-    the executions of these in a run; ``runs``, ``seconds``: made for the explanation.
+    the executions of these in a run; ``own_instructions_percent``: instructions of the instrumented program without its
+    counters', over those of the plain one; ``runs``, ``seconds``: made for the explanation.
     """
 
     campaign: str

@@ -1,9 +1,10 @@
 """By which mechanism counters change relations: counterfactual runs of the same binary, one intervention after another.
 
 The instrumented run becomes the plain one in steps, and the change of z at each step is the part of what the step takes
-away: the cut of the records, the counters' accesses to caches, their execution, the layout of code and data, and at
-last what the compiler made otherwise. The parts add up to the whole change in every pair of runs. The cut of records
-is taken away first in one chain and last in another; parts are means over both, and their difference is interaction.
+away: the counters' accesses to caches, their execution, the layout of code and data, and what the compiler made
+otherwise. In one chain records are cut by time all the way. In another the first step cuts them where the plain run has
+its cuts, which is the part of interval boundaries. Parts are means over both chains; they add up to the whole change in
+every pair of runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.run_types import Intervention, Run
+from emulator.linux.loader.elf import load_image
+from measure.campaign.run_types import BEFORE, PROBE, Intervention, ProbePlaces, Run, RunSpec
 from measure.explain.code_layout import LayoutMoves, layout_moves
 from measure.explain.counter_code import CounterCode
 from measure.explain.explanation_types import Change, Part, direction, estimate, ordered
@@ -66,9 +68,20 @@ def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, kept: Sequence[in
         if paired.layout(pair) not in moves:
             binaries = Path(paired.spec(ideal, pair).binary), Path(paired.spec(plain, pair).binary)
             moves[paired.layout(pair)] = layout_moves(*binaries, codes[pair].instructions)
+    clock = _shared_entries(codes[0], paired.unseen.code(paired.spec(plain, 0), ()), base[0])
+    cut_base = base
+    if clock:
+        cut_base = paired.make([_clocked(paired.spec(plain, pair), clock) for pair in range(paired.n_pairs)])
+    nothing = replace(codes[0], instructions=(), executed=())
+    base_at_events = base
+    if clock:
+        specs = [paired.spec(plain, pair) for pair in range(paired.n_pairs)]
+        cuts = [_cut(nothing, run, spec, clock) for run, spec in zip(cut_base, specs, strict=True)]
+        base_at_events = paired.make([replace(spec, intervention=cut) for spec, cut in zip(specs, cuts, strict=True)])
     chains: list[list[Intervention]] = [[] for _ in range(_N_STATES)]
     for pair, code in enumerate(codes):
-        for state, intervention in enumerate(_interventions(code, base[pair], moves[paired.layout(pair)])):
+        cut = _cut(code, cut_base[pair], paired.spec(ideal, pair), clock)
+        for state, intervention in enumerate(_interventions(code, cut, moves[paired.layout(pair)])):
             chains[state].append(intervention)
     specs = [paired.spec(ideal, pair, one) for state in chains for pair, one in enumerate(state)]
     runs = paired.make(specs)
@@ -79,7 +92,7 @@ def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, kept: Sequence[in
         return paired.z(of)[:, list(kept)]
 
     whole_ideal = z(full) - z(base)
-    change = _parts(z(full), [z(state) for state in states], z(base))
+    change = _parts(z(full), [z(state) for state in states], z(base), z(base_at_events))
     if signal:
         whole = z(made[choice]) - z(made[replace(PLAIN, sampling=choice.sampling)])
         sampler = Part(SAMPLER, _ABOUT[SAMPLER], whole - whole_ideal)
@@ -88,14 +101,51 @@ def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, kept: Sequence[in
 
 
 _N_STATES = 7
+_CLOCK = "entries of shared functions"
+_FEWEST_EVENTS = 8  # of the clock in a record
 
 
-def _interventions(code: CounterCode, base: Run, moves: LayoutMoves) -> tuple[Intervention, ...]:
-    """The states of one pair: three with the plain run's cuts, three without, and the common end of both chains."""
-    cuts = base.trace.boundaries_instructions * (code.own / base.total_instructions)
-    boundaries = tuple(int(cut) for cut in np.round(cuts))
+def _shared_entries(code: CounterCode, plain: CounterCode, base: Run) -> tuple[str, ...]:
+    """Functions whose entries are the clock by which records are cut: entered equally often in both programs.
+
+    None where both execute the same instructions beside the counters', which are then the finer clock, and where
+    entries are too rare.
+    """
+    if code.own == plain.total:
+        return ()
+    found = [name for name, count in plain.entries.items() if code.entries.get(name) == count]
+    enough = sum(plain.entries[name] for name in found) >= _FEWEST_EVENTS * base.trace.n_records
+    return tuple(found) if enough else ()
+
+
+def _clocked(spec: RunSpec, clock: Sequence[str]) -> RunSpec:
+    """``spec`` with a probe of the entries of the functions ``clock``."""
+    return replace(spec, probes=(ProbePlaces(_CLOCK, _places(spec, clock), ()),))
+
+
+def _places(spec: RunSpec, functions: Sequence[str]) -> tuple[int, ...]:
+    image = load_image(Path(spec.binary))
+    symbols = [image.find_symbol(name) for name in functions]
+    return tuple(sorted(symbol.address for symbol in symbols if symbol is not None))
+
+
+def _cut(code: CounterCode, base: Run, spec: RunSpec, clock: Sequence[str]) -> Intervention:
+    """The intervention that cuts the records of ``spec`` where the plain run ``base`` has its cuts.
+
+    By the entries of ``clock``; without, by instructions, in proportion to the whole run.
+    """
     plain = Intervention(instructions=code.instructions)
-    cut = replace(plain, boundaries=boundaries)
+    if clock:
+        before, within = base.trace.columns((f"{BEFORE}{_CLOCK}", f"{PROBE}{_CLOCK}")).T
+        boundaries = tuple(int(count) for count in [*before, before[-1] + within[-1]])
+        return replace(plain, boundaries=boundaries, progress_at=_places(spec, clock))
+    cuts = base.trace.boundaries_instructions * (code.own / base.total_instructions)
+    return replace(plain, boundaries=tuple(int(cut) for cut in np.round(cuts)))
+
+
+def _interventions(code: CounterCode, cut: Intervention, moves: LayoutMoves) -> tuple[Intervention, ...]:
+    """The states of one pair: three with the plain run's cuts, three without, and the common end of both chains."""
+    plain = Intervention(instructions=code.instructions)
     moved = {"free": True, "code_moves": moves.code, "data_moves": moves.data}
     return (
         cut, replace(cut, uncached=True), replace(cut, free=True), replace(plain, uncached=True),
@@ -104,26 +154,34 @@ def _interventions(code: CounterCode, base: Run, moves: LayoutMoves) -> tuple[In
 
 
 def _parts(
-    full: NDArray[np.float64], states: Sequence[NDArray[np.float64]], base: NDArray[np.float64]
-) -> Change:  # fmt: skip
-    """The parts, as means over the chain that takes the cuts away first and the one that does it last."""
+    full: NDArray[np.float64],
+    states: Sequence[NDArray[np.float64]],
+    base: NDArray[np.float64],
+    base_cut: NDArray[np.float64],
+) -> Change:
+    """The parts, as means over the chain that takes the cuts away first and the one that does it last.
+
+    ``base_cut``: the plain program, cut by the same clock as the states: what the clock itself changes is in both.
+    """
     cut, cut_uncached, cut_free, uncached, free, free_moved, end = states
+    clock = base - base_cut
     first = {
-        BOUNDARIES: full - cut, ACCESSES: cut - cut_uncached, EXECUTED: cut_uncached - cut_free, LAYOUT: cut_free - end
+        BOUNDARIES: full - cut - clock, ACCESSES: cut - cut_uncached, EXECUTED: cut_uncached - cut_free,
+        LAYOUT: cut_free - end, COMPILER: end - base_cut,
     }  # fmt: skip
     last = {
-        ACCESSES: full - uncached, EXECUTED: uncached - free, LAYOUT: free - free_moved, BOUNDARIES: free_moved - end
+        ACCESSES: full - uncached, EXECUTED: uncached - free, LAYOUT: free - free_moved, COMPILER: free_moved - base,
+        BOUNDARIES: np.zeros_like(full),
     }  # fmt: skip
     parts = [Part(name, _ABOUT[name], (first[name] + last[name]) / 2) for name in first]
-    parts.append(Part(COMPILER, _ABOUT[COMPILER], end - base))
     weights = direction(full - base)
     interactions = []
     late = estimate(np.nansum((first[BOUNDARIES] - last[BOUNDARIES]) * weights, axis=1))
     if late.excludes_zero and abs(late.mean) > _INTERACTION:
         partner = max((n for n in first if n != BOUNDARIES), key=lambda n: _size((first[n] - last[n]) * weights))
         interactions.append(
-            f"{partner} and {BOUNDARIES} interact: {abs(late.mean):.0%} of the change belong to both, half of it is "
-            "given to each"
+            f"{partner} and {BOUNDARIES} interact: {abs(late.mean):.0%} of the change goes when records are cut where "
+            "the plain run has its cuts, and half of that is given to each"
         )
     return ordered(full - base, parts, interactions)
 

@@ -235,7 +235,7 @@ def _other_counts(counted: Run, remedied: Run) -> str:
 
 
 _SAME_TOTAL = 0.02  # the records before the first and after the last boundary differ
-_SAME_TIME = 0.03
+_SAME_TIME = 0.1
 
 
 def _progress(counts: np.ndarray) -> np.ndarray:

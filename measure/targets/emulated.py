@@ -158,7 +158,8 @@ def _observed_core(core: InOrderCore, spec: RunSpec) -> AnyCore:
     return CounterfactualCore(
         core,
         CounterfactualSettings(
-            change.instructions, change.free, change.uncached, change.code_moves, change.data_moves
+            change.instructions, change.free, change.uncached, change.code_moves, change.data_moves,
+            change.progress_at,
         ),
     )  # fmt: skip
 

@@ -1,0 +1,48 @@
+"""Explanations as a library call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from measure.library.progress import console_for
+
+if TYPE_CHECKING:
+    from measure.explain.explanation_types import Explanation
+
+
+def explain(
+    directory: Path | str,
+    *,
+    variants: Sequence[str] = (),
+    pairs: int = 6,
+    minutes: float = 3.0,
+    workers: int | None = None,
+    progress: bool | None = None,
+) -> tuple[Explanation, ...]:
+    """Say why relations are perturbed in the results of a campaign, and which remedies help, as `measure explain` does.
+
+    ``directory``: of the results; ``variants``: those to explain, by default all with a perturbed relation within a
+    run; ``pairs``: pairs of runs with the same seed; ``minutes``: time after which no further order of metrics is
+    tried; ``workers``: runs at once, one a processor by default; ``progress``: show it, by default in a terminal or
+    notebook only.
+
+    The result has an explanation for each variant that has a perturbed relation, in the campaign's order. Its page and
+    the campaign files of the best remedies are in the folder ``explain`` of the results. Raises `CampaignError` for
+    results without such a variant name or without their campaign file.
+
+    ```python
+    import measure
+
+    (heavy,) = measure.explain("results/quickstart")
+    print(heavy.metrics.parts[0].name, heavy.mechanisms.parts[0].name)
+    print([(remedy.name, remedy.verdict) for remedy in heavy.remedies])
+    ```
+    """
+    from measure.explain.command import explain_results
+
+    found = explain_results(
+        Path(directory), console_for(progress), variants=variants, pairs=pairs, minutes=minutes, workers=workers
+    )
+    return found.explanations

@@ -1,0 +1,92 @@
+"""Shares, sentences, page and campaign file of an explanation, from made-up values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.explain.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
+from measure.explain.page import render_page
+from measure.explain.remedy_file import remedy_campaign, write_remedy
+from measure.explain.summary import as_json, sentences
+from measure.perturbation.perturbation import inner_perturbation
+from measure.stats.correlation import spearman
+
+QUICKSTART = Path(__file__).parents[3] / "configs" / "campaigns" / "quickstart.yaml"
+METRICS = ("loads", "branches", "misses")
+
+
+def explanation() -> Explanation:
+    """Two relations change by 0.4 and -0.2; metric `many` and execution make three quarters of it."""
+    rng = np.random.default_rng(1)
+    whole = np.array([0.4, -0.2]) + 0.01 * rng.standard_normal((5, 2))
+    parts = [Part("few", "some", 0.25 * whole), Part("many", "most", 0.75 * whole)]
+    mechanisms = [Part("layout", "elsewhere", 0.25 * whole), Part("executed instructions", "cost", 0.75 * whole)]
+    runs = [spearman(rng.random((60, 3)), METRICS) for _ in range(10)]
+    judged = inner_perturbation(runs[:6], runs[6:], seed=1)
+    return Explanation(
+        campaign="made up", variant="heavy", relations=(("loads", "branches"), ("loads", "misses")),
+        verdict="perturbed", baseline_z=np.zeros((5, 2)), run_z=whole, metrics=ordered(whole, parts, ["few interacts"]),
+        effects=(MetricEffect("few", 0.25 * whole, 0.25 * whole), MetricEffect("many", 0.75 * whole, 0.75 * whole)),
+        sites=(SiteEffect("many", "/somewhere/a.c:7", 0.75 * whole),), mechanisms=ordered(whole, mechanisms),
+        decisions=(Decision("inlining", "f", "a.c:3", "f no longer inlines g"),),
+        remedies=(
+            Remedy("b", "helps", "equivalent", judged, 0.1, 0.5, "nothing", {}),
+            Remedy("a", "helps not", "perturbed", judged, 0.5, 0.1, "<all>", {}),
+        ),
+        refused=("c: does not build",), counter_lines=(("a.c:7", 1234),), own_instructions_percent=0.1, runs=40,
+        seconds=12.0,
+    )  # fmt: skip
+
+
+def test_parts_add_up_and_the_largest_share_comes_first() -> None:
+    one = explanation()
+    for change in (one.metrics, one.mechanisms):
+        assert np.allclose(sum(part.values for part in change.parts), change.whole)
+        shares = [change.share(part) for part in change.parts]
+        assert [round(share.mean, 6) for share in shares] == [0.75, 0.25]
+        assert all(share.low < share.mean < share.high for share in shares)
+    assert one.metrics.parts[0].of(1).mean == pytest.approx(0.75 * one.metrics.whole[:, 1].mean())
+
+
+def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
+    text = " ".join(sentences(explanation()))
+    for wanted in ("comes from many, most at a.c:7", "by executed instructions", "f no longer inlines g",
+                   "Few interacts", "Best remedy that was tried: b"):  # fmt: skip
+        assert wanted in text
+
+
+def test_json_and_page_hold_the_explanation() -> None:
+    one = explanation()
+    data = json.loads(json.dumps(as_json([one], {"light": "equivalent"}), allow_nan=False))
+    assert data["variants"]["heavy"]["metrics"]["many"][0] == 0.75
+    assert data["without_a_perturbed_relation"] == {"light": "equivalent"}
+    page = render_page("made up", [one], {"light": "equivalent"})
+    assert "light is equivalent" in page
+    assert "&lt;all&gt;" in page
+    assert "Not tried: c: does not build" in page
+    assert page.count("data:image/svg+xml") == len(one.relations)
+
+
+def test_remedies_rank_by_verdict_then_by_what_is_left() -> None:
+    best, worst = explanation().remedies
+    assert sorted([worst, best], key=lambda one: one.rank) == [best, worst]
+
+
+def test_the_campaign_file_of_a_remedy_is_a_campaign(tmp_path: Path) -> None:
+    campaign, _ = load_campaign(QUICKSTART)
+    judged = explanation().remedies[0].perturbation
+    probe = Remedy("probe", "", "equivalent", judged, 0, 0, "", {"software_metrics": {"slides": {"method": "probe"}}})
+    write_remedy(campaign, "heavy", probe, tmp_path / "heavy.yaml")
+    loaded: Campaign = load_campaign(tmp_path / "heavy.yaml")[0]
+    assert loaded.variant_sets() == {"heavy": ("nodes", "evaluations", "slides")}
+    assert loaded.software_metrics["slides"] == MetricSpec(event="loop", function="generate_steps", method="probe")
+    assert loaded.software_metrics["nodes"].method == "counter"
+    assert loaded.hardware_metrics == campaign.hardware_metrics
+    split = Remedy("split", "", "equivalent", judged, 0, 0, "", {"variants": {"rest": ["nodes"], "own": ["slides"]}})
+    assert remedy_campaign(campaign, "heavy", split)["variants"] == {"rest": ["nodes"], "own": ["slides"]}

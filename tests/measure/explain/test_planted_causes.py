@@ -1,0 +1,130 @@
+"""Programs whose counters perturb by one mechanism that is known: it must come first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from instrumenter.building.program_build import build_program
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.campaign_file import Program
+from measure.explain.compiler_decisions import compare_decisions
+from measure.explain.keep_inlining import kept_inlining
+from measure.explain.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
+from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from tests.measure.explain.conftest import Planted
+
+# Stretches of two kinds and of random lengths; what a stretch does follows from the functions `first` and `second`.
+FRAME = """
+#include <stdio.h>
+static unsigned state = 1;
+static unsigned draw(void) { state = state * 1664525u + 1013904223u; return state >> 8; }
+%s
+int main(void) {
+    unsigned long sum = 0;
+    for (int stretch = 0; stretch < 500; stretch++) {
+        unsigned length = 20 + draw() %% 120, kind = draw() %% 5;
+        for (unsigned n = 0; n < length; n++) sum += kind < 3 ? first(n, kind) : second(n, kind);
+    }
+    printf("%%lu\\n", sum);
+    return 0;
+}
+"""
+
+# A counted loop of a few instructions, without memory accesses of its own.
+ADDS = (
+    FRAME
+    % """
+__attribute__((noinline)) static unsigned first(unsigned n, unsigned kind) {
+    unsigned x = n + kind;
+    for (int k = 0; k < 12; k++) { x ^= x << 3; x += k; __asm__ volatile("" : "+r"(x)); }
+    return x;
+}
+static unsigned table[64];
+__attribute__((noinline)) static unsigned second(unsigned n, unsigned kind) {
+    unsigned x = 0;
+    for (int k = 0; k < 8 + 4 * (int)kind; k++) x += table[(n + k) % 64];
+    return x;
+}
+"""
+)
+
+# An array that fills a small direct-mapped cache, read again and again: one more line evicts a line of it.
+EVICTS = (
+    FRAME
+    % """
+static volatile unsigned long hot[256] __attribute__((aligned(2048)));
+__attribute__((noinline)) static void pulse(void) { __asm__ volatile(""); }
+__attribute__((noinline)) static unsigned first(unsigned n, unsigned kind) {
+    unsigned long x = 0;
+    for (int pass = 0; pass < 3; pass++) {
+        pulse();
+        for (int k = 0; k < 256; k += 4) x += hot[k];
+    }
+    return (unsigned)x + n + kind;
+}
+__attribute__((noinline)) static unsigned second(unsigned n, unsigned kind) {
+    unsigned x = n;
+    for (int k = 0; k < 100 + 40 * (int)kind; k++) { x ^= x << 3; x += k; __asm__ volatile("" : "+r"(x)); }
+    return x;
+}
+"""
+)
+
+CHESS = Path(__file__).parents[3] / "experiments" / "workloads" / "chess.c"
+
+
+def explained(paired: PairedRuns, metrics: tuple[str, ...]) -> Mechanisms:
+    """The mechanisms over all relations that are defined in all runs."""
+    made = paired.runs([PLAIN, ProgramChoice(metrics)])
+    defined = np.isfinite([paired.z(runs) for runs in made.values()]).all(axis=(0, 1))
+    kept = np.flatnonzero(defined).tolist()
+    assert kept
+    return find_mechanisms(paired, ProgramChoice(metrics), kept)
+
+
+def shares(found: Mechanisms) -> dict[str, float]:
+    return {part.name: found.change.share(part).mean for part in found.change.parts}
+
+
+@pytest.mark.slow
+def test_a_counter_that_only_adds_instructions(planted: Planted) -> None:
+    paired = planted(ADDS, {"turns": {"event": "loop", "function": "first"}})
+    found = explained(paired, ("turns",))
+    assert found.change.parts[0].name == EXECUTED
+    assert shares(found)[EXECUTED] > 0.6
+    total = sum(part.values for part in found.change.parts)
+    assert np.allclose(total, found.change.whole)
+
+
+@pytest.mark.slow
+def test_a_counter_that_evicts_a_hot_set(planted: Planted) -> None:
+    small = {"l1d": {"size_bytes": 2048, "associativity": 1, "line_bytes": 64}}
+    paired = planted(EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, small, every="20000 cycles")
+    found = explained(paired, ("pulses",))
+    assert found.change.parts[0].name == ACCESSES, shares(found)
+
+
+@pytest.mark.slow
+def test_a_counter_that_stops_an_inlining_is_found_in_the_binaries(tmp_path: Path) -> None:
+    metrics = {
+        "adds": MetricSpec(event="entry", function="add_move"),
+        "slides": MetricSpec(event="loop", function="generate_steps"),
+    }
+    plain = build_program([CHESS]).elf_path
+    both = build_program([CHESS], metrics=metrics).elf_path
+    alone = build_program([CHESS], metrics={"adds": metrics["adds"]}).elf_path
+    decisions = [one for one in compare_decisions(plain, both, ()) if one.kind == "inlining"]
+    assert [one.text.split(":")[0] for one in decisions] == [
+        "generate_steps has a body of its own; in the plain program all of its calls are inlined",
+        "generate_moves no longer inlines generate_steps",
+    ]
+    assert decisions[0].place.startswith("chess.c:")
+    assert not [one for one in compare_decisions(plain, alone, ()) if one.kind == "inlining"]
+    kept = kept_inlining(Program(source=CHESS), plain, both, (), tmp_path)
+    assert kept is not None
+    assert kept.about == "generate_steps: always_inline"
+    edited = build_program(kept.sources, metrics=metrics).elf_path
+    assert not [one for one in compare_decisions(plain, edited, ()) if one.kind == "inlining"]
