@@ -13,7 +13,6 @@ from measure.campaign.analysis import inner_of_variants
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.run_command import load_results
-from measure.campaign.run_types import BASELINE
 from measure.campaign.store import Store, write_text_atomically
 from measure.console.progress import Status
 from measure.errors import CampaignError
@@ -71,7 +70,6 @@ def explain_results(
     inner = inner_of_variants(plan, outcome)
     broken = {name: one for name, one in inner.items() if broken_relations(one) and (not variants or name in variants)}
     fine: dict[str, str] = {name: one.verdict for name, one in inner.items() if not broken_relations(one)}
-    baselines = [run for run in outcome.runs if run.spec.variant == BASELINE]
     directory = results / FOLDER
     explanations = []
     with Workers(workers) as makers, Store(directory) as store, Status(console, "preparing") as status:
@@ -81,9 +79,7 @@ def explain_results(
         )  # fmt: skip
         for name, perturbation in broken.items():
             explanations.append(
-                explain_variant(
-                    paired, name, baselines, perturbation, directory, 60 * minutes / len(broken), status.update
-                )
+                explain_variant(paired, name, perturbation, directory, 60 * minutes / len(broken), status.update)
             )
     found = Explained(tuple(explanations), fine, directory)
     _write(found, plan.campaign, directory)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emulator.linux.loader.elf import load_image
-from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.explain.compiler_decisions import compare_decisions
 from measure.explain.counter_code import CounterCode
@@ -24,14 +23,13 @@ _MOST_LINES = 12
 
 
 def broken_relations(perturbation: Perturbation) -> list[tuple[str, str]]:
-    """Relations to explain, worst first: those that are neither equivalent nor undecided."""
-    return [(p.a, p.b) for p in perturbation.pairs if p.verdict not in ("equivalent", "inconclusive")]
+    """Relations to explain, worst first: those of which a change is shown."""
+    return [(p.a, p.b) for p in perturbation.pairs if p.verdict in ("perturbed", "changed")]
 
 
 def explain_variant(
     paired: PairedRuns,
     variant: str,
-    baselines: Sequence[Run],
     perturbation: Perturbation,
     directory: Path,
     seconds: float,
@@ -39,8 +37,7 @@ def explain_variant(
 ) -> Explanation:
     """Explain the broken relations of ``variant``.
 
-    ``baselines``: of the campaign, against which remedies are judged; ``perturbation``: the variant's verdict within a
-    run; ``directory``: for edited sources; ``seconds``: when they have passed no further order of metrics is begun.
+    ``perturbation``: the variant's verdict within a run; ``directory``: for edited sources; ``seconds``: when they have passed no further order of metrics is begun.
     Raises `MeasureError` for a variant without a broken relation.
     """
     started = time.monotonic()
@@ -68,7 +65,7 @@ def explain_variant(
     )
     status(f"{variant}: trying remedies")
     tried = try_remedies(
-        paired, Judge(paired, baselines), choice, candidates(paired, variant, choice, guilty, edited)
+        paired, Judge(paired), choice, candidates(paired, variant, choice, guilty, edited)
     )  # fmt: skip
     runs = paired.runs([choice, PLAIN])
     return Explanation(

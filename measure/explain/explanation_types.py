@@ -117,12 +117,16 @@ class Decision:
     text: str
 
 
+BEST_FIRST: tuple[Verdict, ...] = ("equivalent", "not assessable", "inconclusive", "changed", "perturbed")
+"""Verdicts in the order in which remedies are preferred."""
+
+
 @dataclass(frozen=True)
 class Remedy:
     """A remedy that was tried.
 
     ``name``, ``about``: what was tried; ``verdict``: the worst over the runs that it takes; ``perturbation``: that
-    verdict's, against the campaign's baselines as the variant was judged; ``left``: largest change of z over all
+    verdict's, in pairs with the plain program's runs; ``left``: largest change of z over all
     relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
     ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it.
     """
@@ -139,9 +143,7 @@ class Remedy:
     @property
     def rank(self) -> tuple[int, float, float]:
         """Order of remedies: by verdict, then by what is left, then by cost."""
-        return ("equivalent", "inconclusive").index(self.verdict) if self.verdict in (
-            "equivalent", "inconclusive"
-        ) else 2, self.left, self.cycles_percent  # fmt: skip
+        return BEST_FIRST.index(self.verdict), self.left, self.cycles_percent
 
 
 @dataclass(frozen=True)

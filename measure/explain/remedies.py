@@ -10,14 +10,12 @@ import numpy as np
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.explain.explanation_types import Remedy
+from measure.explain.explanation_types import BEST_FIRST, Remedy
 from measure.explain.keep_inlining import Edited
 from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
-from measure.perturbation.analysis_types import Perturbation, Verdict
+from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import Correlations
-
-_ORDER: tuple[Verdict, ...] = ("equivalent", "inconclusive", "perturbed")
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,16 @@ class Tried:
 
 
 class Judge:
-    """Judges runs against the campaign's ``baselines`` by the test of the campaign."""
+    """Judges runs in pairs with those of the plain program, by the campaign's delta and level."""
 
-    def __init__(self, paired: PairedRuns, baselines: Sequence[Run]) -> None:
+    def __init__(self, paired: PairedRuns) -> None:
         self._paired = paired
-        self._baselines: list[Correlations] = paired.correlations(baselines)
+        self._plain: list[Correlations] = paired.correlations(paired.runs([PLAIN])[PLAIN])
 
     def __call__(self, runs: Sequence[Run]) -> Perturbation:
         campaign = self._paired.campaign
         return inner_perturbation(
-            self._baselines, self._paired.correlations(runs), delta=campaign.delta, alpha=campaign.alpha,
+            self._plain, self._paired.correlations(runs), paired=True, delta=campaign.delta, alpha=campaign.alpha,
             seed=campaign.seed,
         )  # fmt: skip
 
@@ -181,7 +179,7 @@ def try_remedies(
             refused.append(f"{candidate.name}: {error}")
             continue
         judged = [judge(made[one]) for one in candidate.runs_of]
-        worst = max(judged, key=lambda one: (_ORDER.index(one.verdict), _left(one)))
+        worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), _left(one)))
         cycles = [
             100 * (run.total_cycles / base.total_cycles - 1)
             for one in candidate.runs_of
