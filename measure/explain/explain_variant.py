@@ -37,8 +37,8 @@ def explain_variant(
 ) -> Explanation:
     """Explain the broken relations of ``variant``.
 
-    ``perturbation``: the variant's verdict within a run; ``directory``: for edited sources; ``seconds``: when they have passed no further order of metrics is begun.
-    Raises `MeasureError` for a variant without a broken relation.
+    ``perturbation``: the variant's verdict within a run; ``directory``: for edited sources;
+    ``seconds``: when they have passed no further order of metrics is begun. Raises `MeasureError` for a variant without a broken relation.
     """
     started = time.monotonic()
     before = paired.n_runs
