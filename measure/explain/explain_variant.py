@@ -38,7 +38,9 @@ def explain_variant(
     """Explain the broken relations of ``variant``.
 
     ``perturbation``: the variant's verdict within a run; ``directory``: for edited sources;
-    ``seconds``: when they have passed no further order of metrics is begun. Raises `MeasureError` for a variant without a broken relation.
+    ``seconds``: when they have passed no further order of metrics is begun.
+
+    Raises `MeasureError` for a variant without a broken relation.
     """
     started = time.monotonic()
     before = paired.n_runs
