@@ -102,7 +102,7 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
     elif not total and not counted.sums:
         sentences.append(
             f"its counters counted no event, so its {overhead} and the change come from code and data that "
-            "moved; more code layouts (`noise: {code_layouts: N}`) show whether it stays."
+            "moved; more baselines and replicates, each in a code layout of its own, show whether it stays."
         )
     return sentences
 
