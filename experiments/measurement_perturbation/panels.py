@@ -14,7 +14,7 @@ from measure.report.style import LINES, MUTED, new_figure
 
 LEAST = 0.3
 """The paper plots correlations from here on only (section 3.3); figures mark it."""
-VERDICTS = {"perturbed": "X", "inconclusive": "o", "equivalent": "."}
+VERDICTS = {"perturbed": "X", "changed": "^", "inconclusive": "o", "equivalent": ".", "not assessable": "x"}
 _PERTURBED_SIZE, _OTHER_SIZE = 34, 14
 
 
