@@ -15,7 +15,8 @@ from measure.campaign.store import write_text_atomically
 from measure.ground_truth.alignment import choose_channels, typical_error
 from measure.merging.program_progress import EventCurve
 from measure.merging.truth import Algorithm
-from measure.report.ground_truth_section import gravest, largest_change
+from measure.perturbation.analysis_types import VERDICTS, gravest
+from measure.report.ground_truth_section import largest_change
 from measure.report.model import GroundTruth, ReportData
 
 PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -277,7 +278,7 @@ def _page_rows(folder: Path) -> list[str]:
     )
     row("Signal sampler: within a run", lambda p: verdict(p, "within"))
     row("Signal sampler: across runs", lambda p: verdict(p, "across"))
-    for state in ("perturbed", "changed", "equivalent", "inconclusive"):
+    for state in VERDICTS:
         row(
             f"Sets whose hardware pairs are {state}: verdicts of their pairs with software metrics",
             lambda p, state=state: _counts(of(software, p), state),

@@ -10,6 +10,7 @@ import pandas as pd
 from experiments.measurement_perturbation.figures import Figure
 from experiments.measurement_perturbation.results import Results
 from measure.perturbation.analysis_types import VERDICTS as GRAVITY
+from measure.perturbation.verdict import overall_verdict
 from measure.report.style import VERDICT_MARKERS, VERDICTS, new_figure
 
 KINDS = {
@@ -27,7 +28,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
         points = results.points(campaign)
         for (group, kind), pairs in verdicts.groupby(["group", "kind"], sort=False):
             point = points[points["group"] == group].iloc[0]
-            verdict = next(name for name in GRAVITY if (pairs["verdict"] == name).any())
+            verdict = overall_verdict(pairs["verdict"].tolist())
             # Across runs only a loss of similarity counts.
             change = pairs["delta_z"].abs() if kind == "inner" else -pairs["delta_z"]
             worst = pairs.iloc[int(np.nanargmax(change))]

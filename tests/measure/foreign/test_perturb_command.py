@@ -192,3 +192,24 @@ def test_verdicts_equal_those_of_a_campaign_on_its_own_traces(tmp_path: Path) ->
             assert found[group][kind] == json.loads(json.dumps(expected[group][kind]))
         assert found[group]["overhead_percent"] == expected[group]["overhead_percent"] | {"code": None}
     assert found["heavy"]["software_metrics"] == ["rounds", "perturbing"]
+
+
+def test_the_order_of_runs_weakens_verdicts_and_is_told(synthetic: Path) -> None:
+    arguments = [
+        "--no-align",
+        "--baseline",
+        f"{synthetic}/base*.csv",
+        "--run",
+        f"{synthetic}/bad*.csv",
+        "--delta",
+        "0.05",
+    ]
+    plain = invoke(*arguments, "--order", "interleaved", "--out", synthetic / "plain")
+    blocks = invoke(*arguments, "--order", "blocks", "--out", synthetic / "blocks")
+    assert (plain.exit_code, blocks.exit_code) == (0, 0), blocks.output
+    first, second = (written(synthetic / name) for name in ("plain", "blocks"))
+    assert first["variants"]["instrumented"]["verdict"] == "perturbed"
+    assert second["variants"]["instrumented"]["verdict"] == "changed"
+    assert first["provenance"]["order of runs"] == "interleaved"
+    assert any("All baselines were made before the instrumented runs" in text for text in second["findings"])
+    assert not any("All baselines were made" in text for text in first["findings"])
