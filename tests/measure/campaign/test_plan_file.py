@@ -30,7 +30,15 @@ from measure.campaign.campaign_file import (
 from measure.campaign.looks import first_look
 from measure.campaign.plan import Plan
 from measure.campaign.plan_file import load_plan, save_plan
-from measure.campaign.run_types import BASELINE, AddressRange, CounterPlace, ProbePlaces, RunNoise, RunSpec
+from measure.campaign.run_types import (
+    BASELINE,
+    AddressRange,
+    CounterPlace,
+    Intervention,
+    ProbePlaces,
+    RunNoise,
+    RunSpec,
+)
 from measure.errors import CampaignError
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
@@ -65,7 +73,10 @@ METRICS = st.one_of(
         {"event": st.sampled_from(["entry", "exit", "loop", "branch"]), "function": names},
         add=st.one_of(names, st.integers(), st.floats(0, 9)), file=names, line=st.integers(1, 99),
     ),
-    wholly({"event": st.just("call"), "callee": names}, function=names, add=names),
+    wholly(
+        {"event": st.just("call"), "callee": names}, function=names, add=names,
+        method=st.sampled_from(["counter", "probe"]),
+    ),
     wholly({"event": st.just("write"), "variable": names}, add=names),
     wholly({"event": st.just("write"), "field": st.one_of(names, st.tuples(names, names).map(".".join))}),
     wholly({"event": st.sampled_from(["alloc", "alloc_bytes"])}, file=names),
@@ -134,6 +145,7 @@ def plan_of(campaign: Campaign) -> Plan:
             tuple(CounterPlace(metric, "counters", 8 * n) for n, metric in enumerate(metrics)), campaign.sampling.mode,
             length, unit, RunNoise(**campaign.noise.model_dump()),
             probes=(ProbePlaces("p", (4, 8), (AddressRange(16, 24),)),),
+            intervention=Intervention((4, 8), free=True, code_moves=((16, -4), (24, 0)), boundaries=(100, 200)),
         )
         for number, (group, metrics) in enumerate(sets.items())
     )  # fmt: skip
