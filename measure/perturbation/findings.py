@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import FEWEST_BASELINES, Pair, Perturbation
@@ -125,11 +126,12 @@ def _not_assessable(result: Perturbation) -> list[str]:
     unknown = result.of("not assessable")
     if not unknown:
         return []
-    shown = "; ".join(f"{pair.name}: {pair.note}" for pair in unknown[:SHOWN_PAIRS])
-    more = len(unknown) - SHOWN_PAIRS
+    reasons = Counter(reason for pair in unknown for reason in pair.note.split("; ") if reason)
+    shown = "; ".join(reason for reason, _ in reasons.most_common(SHOWN_PAIRS))
+    more = " and other reasons, given with the pairs" if len(reasons) > SHOWN_PAIRS else ""
     return [
         f"Not assessable, so no absence of change is shown for {len(unknown)} of "
-        f"{_count(len(result.pairs), _noun(result))}: {shown}" + (f"; and {more} more." if more > 0 else ".")
+        f"{_count(len(result.pairs), _noun(result))}: {shown}{more}."
     ]
 
 

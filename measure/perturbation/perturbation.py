@@ -176,7 +176,7 @@ def _not_assessable(
         found = [f"{metrics[k]} is tied: one value in {ties[k]:.0%} of its records" for k in (i, j) if ties[k] > TIED]
         if share > MOST_AT_CEILING:
             found.append(f"rho is at the ceiling of {RHO_CEILING:g} in {share:.0%} of baselines or of runs")
-        reasons.append(", ".join(found))
+        reasons.append("; ".join(found))
     return reasons
 
 
