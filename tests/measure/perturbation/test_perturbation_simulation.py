@@ -74,7 +74,7 @@ def test_a_clear_change_is_found() -> None:
     strong = Disturbance(noise=2.5, n_metrics=1)
     inner = [simulated_inner(seed, 20, 5, 6, strong).verdict for seed in range(30)]
     outer = [simulated_outer(seed, 8, 3, True, strong).verdict for seed in range(30)]
-    assert inner.count("perturbed") + inner.count("changed") >= 20
+    assert inner.count("perturbed") + inner.count("changed") >= 15  # by 0.3 in z, in runs that scatter more
     assert outer.count("perturbed") + outer.count("changed") >= 20
     assert "equivalent" not in outer
 
