@@ -87,7 +87,7 @@ class Pair:
 class Perturbation:
     """Whether instrumented runs differ from the baselines in how their metrics correlate.
 
-    ``kind``: what was compared; ``verdict``, for a pair and overall:
+    ``kind``: what was compared; ``verdict``: for a pair and overall, one of
 
     - *perturbed*: the simultaneous interval of a pair is beyond ``delta``, and its change is significant;
     - *changed*: a pair changed significantly, by an amount that may be below or above delta;
@@ -98,8 +98,8 @@ class Perturbation:
       cannot be shown. A pair that is not assessable does not change the verdict on the others, but is said beside it.
 
     ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary. ``delta``: largest change
-    of z that counts as none; ``alpha``: level of the tests, shared by ``comparisons`` comparisons: each has
-    ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared; ``paired``: in pairs.
+    of z that counts as none; ``alpha``: level of the tests, which all comparisons share; ``comparisons``:
+    their number, so that each has ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared; ``paired``: in pairs.
     ``n_references``: baselines that only served to align to, not part of the test (outer). ``exploratory``: too few
     runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and* of additional
     instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no reasonable
@@ -127,5 +127,5 @@ class Perturbation:
         return self.alpha / self.comparisons
 
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
-        """The pairs with that verdict."""
+        """The pairs whose verdict is ``verdict``."""
         return tuple(pair for pair in self.pairs if pair.verdict == verdict)
