@@ -98,12 +98,12 @@ class Perturbation:
       cannot be shown. A pair that is not assessable does not change the verdict on the others, but is said beside it.
 
     ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary. ``delta``: largest change
-    of z that counts as none; ``alpha``: level of the tests, which all comparisons share; ``comparisons``:
-    their number, so that each has ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared; ``paired``: in pairs.
-    ``n_references``: baselines that only served to align to, not part of the test (outer). ``exploratory``: too few
-    runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and* of additional
-    instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no reasonable
-    number would do. ``findings``: sentences, with what to do next.
+    of z that counts as none; ``alpha``: level of the tests, which all comparisons share; ``comparisons``: their number,
+    so that each has ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared;
+    ``paired``: in pairs. ``n_references``: baselines that only served to align to, not part of the test (outer).
+    ``exploratory``: too few runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and*
+    of additional instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no
+    reasonable number would do. ``findings``: sentences, with what to do next.
     """
 
     kind: Kind
