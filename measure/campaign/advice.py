@@ -45,8 +45,9 @@ def advice(variants: Sequence[VariantReport], counted: Mapping[str, Counted], ca
         sentences += [f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])]
     if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
         sentences.append(
-            f"Next: `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
-            "perturb nothing."
+            "Next: `measure explain`, given the directory of these results, says why and tries remedies; "
+            f"`measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that perturb "
+            "nothing."
         )
     for variant in perturbed:
         if len(variant.software_metrics) == 1:
