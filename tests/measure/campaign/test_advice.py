@@ -37,8 +37,8 @@ def test_metrics_with_most_events_are_named() -> None:
     assert found == [
         "x: most of its +1.50% instructions come from a, c: 95% of the 100 events that its counters count in a run, "
         "about 3.0 instructions an event.",
-        "Next: `measure explain`, given the directory of these results, says why and tries remedies; `measure partition "
-        "CAMPAIGN.yaml` looks for the fewest sets of these metrics that perturb nothing.",
+        "Next: `measure explain`, given the directory of these results, says why and tries remedies; `measure "
+        "partition CAMPAIGN.yaml` looks for the fewest sets of these metrics that perturb nothing.",
     ]
 
 
