@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from measure.alignment.dtw import Alignment
     from measure.errors import CampaignError, MeasureError
-    from measure.explain.explanation_types import Explanation, Remedy
+    from measure.explanation.explanation_types import Explanation, Remedy
     from measure.library.campaigns import Result, load, run
     from measure.library.comparisons import Comparison, compare
     from measure.library.explanations import explain
@@ -64,7 +64,7 @@ __all__ = [  # noqa: RUF022
 _MODULES = {
     "measure.alignment.dtw": ("Alignment",),
     "measure.errors": ("CampaignError", "MeasureError"),
-    "measure.explain.explanation_types": ("Explanation", "Remedy"),
+    "measure.explanation.explanation_types": ("Explanation", "Remedy"),
     "measure.library.campaigns": ("Result", "load", "run"),
     "measure.library.comparisons": ("Comparison", "compare"),
     "measure.library.explanations": ("explain",),

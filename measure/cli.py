@@ -11,7 +11,7 @@ import click
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.cycle_close.cli import check_sampling, cycleclose
-from measure.explain.cli import explain
+from measure.explanation.cli import explain
 from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition

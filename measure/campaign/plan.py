@@ -185,7 +185,7 @@ def _with_probes(
     probed = _probed(campaign)
     if not probed:
         return list(specs)
-    from measure.explain.unseen_counters import UnseenCounters
+    from measure.explanation.unseen_counters import UnseenCounters
 
     unseen = UnseenCounters()
     found = []

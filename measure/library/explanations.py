@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from measure.library.progress import console_for
 
 if TYPE_CHECKING:
-    from measure.explain.explanation_types import Explanation
+    from measure.explanation.explanation_types import Explanation
 
 
 def explain(
@@ -40,7 +40,7 @@ def explain(
     print([(remedy.name, remedy.verdict) for remedy in heavy.remedies])
     ```
     """
-    from measure.explain.command import explain_results
+    from measure.explanation.command import explain_results
 
     found = explain_results(
         Path(directory), console_for(progress), variants=variants, pairs=pairs, minutes=minutes, workers=workers

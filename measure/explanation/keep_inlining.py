@@ -9,7 +9,7 @@ from pathlib import Path
 from measure.campaign.builds import catalogue_entry
 from measure.campaign.campaign_file import Program
 from measure.campaign.store import write_text_atomically
-from measure.explain.compiler_decisions import FunctionFacts, function_facts
+from measure.explanation.compiler_decisions import FunctionFacts, function_facts
 
 
 @dataclass(frozen=True)

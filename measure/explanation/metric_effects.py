@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.explain.explanation_types import Change, MetricEffect, Part, SiteEffect, direction, ordered
-from measure.explain.paired_runs import PairedRuns, ProgramChoice
+from measure.explanation.explanation_types import Change, MetricEffect, Part, SiteEffect, direction, ordered
+from measure.explanation.paired_runs import PairedRuns, ProgramChoice
 
 MOST_EXACT_METRICS = 4  # 16 sets
 MOST_SITES = 6

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator.linux.loader.elf import ElfImage, Symbol, load_image
-from measure.explain.counter_code import read_code
+from measure.explanation.counter_code import read_code
 
 _BEYOND = 0x4000_0000  # above images and heaps, below the area of mmap
 _ROOM = 0x10_0000  # for each function that does not fit

@@ -16,12 +16,12 @@ from measure.campaign.run_command import load_results
 from measure.campaign.store import Store, write_text_atomically
 from measure.console.progress import Status
 from measure.errors import CampaignError
-from measure.explain.explain_variant import broken_relations, explain_variant
-from measure.explain.explanation_types import Explanation
-from measure.explain.page import render_page
-from measure.explain.paired_runs import PairedRuns
-from measure.explain.remedy_file import write_remedy
-from measure.explain.summary import as_json
+from measure.explanation.explain_variant import broken_relations, explain_variant
+from measure.explanation.explanation_types import Explanation
+from measure.explanation.page import render_page
+from measure.explanation.paired_runs import PairedRuns
+from measure.explanation.remedy_file import write_remedy
+from measure.explanation.summary import as_json
 
 DEFAULT_PAIRS = 6
 DEFAULT_MINUTES = 3.0
@@ -100,7 +100,7 @@ def run_explain(
     results: Path, console: Console, variants: Sequence[str], pairs: int, minutes: float, workers: int | None
 ) -> None:  # fmt: skip
     """`explain_results`, and print the result."""
-    from measure.explain.terminal import print_explained
+    from measure.explanation.terminal import print_explained
 
     found = explain_results(
         results, console, variants=variants, pairs=pairs, minutes=minutes, workers=workers

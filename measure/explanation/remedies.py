@@ -10,9 +10,9 @@ import numpy as np
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.explain.explanation_types import BEST_FIRST, Remedy
-from measure.explain.keep_inlining import Edited
-from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.explanation_types import BEST_FIRST, Remedy
+from measure.explanation.keep_inlining import Edited
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import Correlations

@@ -21,7 +21,7 @@ from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
-from measure.explain.unseen_counters import UnseenCounters
+from measure.explanation.unseen_counters import UnseenCounters
 from measure.stats.correlation import Correlations, fisher_z, spearman
 
 _MOST_LAYOUTS = 3  # of each program; building takes longer than running

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from emulator.linux.loader.elf import load_image
 from measure.campaign.run_types import BEFORE, PROBE, Intervention, ProbePlaces, Run, RunSpec
-from measure.explain.code_layout import LayoutMoves, layout_moves
-from measure.explain.counter_code import CounterCode
-from measure.explain.explanation_types import Change, Part, direction, estimate, ordered
-from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.code_layout import LayoutMoves, layout_moves
+from measure.explanation.counter_code import CounterCode
+from measure.explanation.explanation_types import Change, Part, direction, estimate, ordered
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 
 EXECUTED = "executed instructions"
 ACCESSES = "their memory accesses"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from emulator.linux.loader.elf import load_image
 from measure.campaign.run_types import Intervention, RunSpec
-from measure.explain.code_layout import layout_moves
-from measure.explain.counter_code import CounterCode, find_counter_code, moved_counter_code
+from measure.explanation.code_layout import layout_moves
+from measure.explanation.counter_code import CounterCode, find_counter_code, moved_counter_code
 
 
 class UnseenCounters:

@@ -10,10 +10,10 @@ import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import Campaign, load_campaign
-from measure.explain.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
-from measure.explain.page import render_page
-from measure.explain.remedy_file import remedy_campaign, write_remedy
-from measure.explain.summary import as_json, sentences
+from measure.explanation.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
+from measure.explanation.page import render_page
+from measure.explanation.remedy_file import remedy_campaign, write_remedy
+from measure.explanation.summary import as_json, sentences
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import spearman
 

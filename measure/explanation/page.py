@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.explain.explanation_types import Change, Explanation, estimate
-from measure.explain.summary import rho, sentences, share_text, short_place
+from measure.explanation.explanation_types import Change, Explanation, estimate
+from measure.explanation.summary import rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
 

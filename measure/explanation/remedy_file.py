@@ -7,7 +7,7 @@ from typing import Any
 
 from measure.campaign.campaign_file import Campaign
 from measure.campaign.store import write_text_atomically
-from measure.explain.explanation_types import Remedy
+from measure.explanation.explanation_types import Remedy
 
 
 def remedy_campaign(campaign: Campaign, variant: str, remedy: Remedy) -> dict[str, Any]:

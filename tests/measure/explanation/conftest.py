@@ -12,7 +12,7 @@ from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.plan import make_plan
 from measure.campaign.store import Store
-from measure.explain.paired_runs import PairedRuns
+from measure.explanation.paired_runs import PairedRuns
 
 DESKTOP = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
 Planted = Callable[..., PairedRuns]

@@ -10,11 +10,11 @@ import pytest
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import Program
-from measure.explain.compiler_decisions import compare_decisions
-from measure.explain.keep_inlining import kept_inlining
-from measure.explain.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
-from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
-from tests.measure.explain.conftest import Planted
+from measure.explanation.compiler_decisions import compare_decisions
+from measure.explanation.keep_inlining import kept_inlining
+from measure.explanation.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from tests.measure.explanation.conftest import Planted
 
 # Stretches of two kinds and of random lengths; what a stretch does follows from the functions `first` and `second`.
 FRAME = """

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from emulator.linux.loader.elf import load_image
 from measure.errors import MeasureError
-from measure.explain.compiler_decisions import compare_decisions
-from measure.explain.counter_code import CounterCode
-from measure.explain.explanation_types import Explanation
-from measure.explain.keep_inlining import kept_inlining
-from measure.explain.mechanisms import find_mechanisms
-from measure.explain.metric_effects import MetricEffects
-from measure.explain.paired_runs import PLAIN, PairedRuns, ProgramChoice
-from measure.explain.remedies import Judge, candidates, try_remedies
+from measure.explanation.compiler_decisions import compare_decisions
+from measure.explanation.counter_code import CounterCode
+from measure.explanation.explanation_types import Explanation
+from measure.explanation.keep_inlining import kept_inlining
+from measure.explanation.mechanisms import find_mechanisms
+from measure.explanation.metric_effects import MetricEffects
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.remedies import Judge, candidates, try_remedies
 from measure.perturbation.analysis_types import Perturbation
 
 _MOST_LINES = 12

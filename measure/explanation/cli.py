@@ -1,4 +1,4 @@
-"""The command ``measure explain``: its options and their help; `measure.explain.command` does the work."""
+"""The command ``measure explain``: its options and their help; `measure.explanation.command` does the work."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def explain(
     """
     from rich.console import Console
 
-    from measure.explain.command import run_explain
+    from measure.explanation.command import run_explain
 
     run_explain(results, Console(highlight=False), variants, pairs, minutes, workers)

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from measure.explain.explanation_types import Change, Explanation
-from measure.explain.summary import rho, sentences, share_text
+from measure.explanation.explanation_types import Change, Explanation
+from measure.explanation.summary import rho, sentences, share_text
 from measure.perturbation.wording import percent
 
 _STYLES = {"perturbed": "bold red", "changed": "bold yellow", "equivalent": "bold green"}

@@ -15,9 +15,9 @@ from pathlib import Path
 from emulator.counterfactual.served_instructions import instructions_of
 from emulator.events import ACCESS_NONE, OpClass
 from emulator.linux.loader.elf import ElfImage, Symbol, load_image
-from measure.explain.code_layout import functions_of
-from measure.explain.counter_code import read_code
-from measure.explain.explanation_types import Decision
+from measure.explanation.code_layout import functions_of
+from measure.explanation.counter_code import read_code
+from measure.explanation.explanation_types import Decision
 
 _STACK = 2
 _SMALLEST_SIZE_CHANGE_BYTES = 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.explain.explanation_types import Change, Estimate, Explanation, Remedy
+from measure.explanation.explanation_types import Change, Estimate, Explanation, Remedy
 
 SCHEMA = "perturbation-explanation-1"
 _CAUSE = 0.1  # share of the change from which a mechanism is called a cause
