@@ -33,7 +33,11 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     hardware = campaign.hardware_metrics
     baselines = runs_of(outcome.runs, BASELINE)
     if len(baselines) < 2:
-        raise MeasureError(f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with")
+        failed = next((one for one in outcome.failures if one.spec.variant == BASELINE), None)
+        why = f"; the first that failed: {failed.reason}" if failed is not None else ""
+        raise MeasureError(
+            f"{len(baselines)} baseline runs succeeded, expected at least 2: nothing to compare with{why}"
+        )
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     variants = []

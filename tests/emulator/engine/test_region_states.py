@@ -189,16 +189,17 @@ def test_failures(
 
 def test_code_is_unloaded_after_a_failure_of_the_compiling_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Translator] = []
-    close = Translator.close
+    close, stop = Translator.close, Background.stop
 
-    def fail(self: object, *others: object) -> None:
+    def stop_with_a_failure(background: Background) -> None:
+        stop(background)
         raise RuntimeError("no more host memory")
 
     def record_and_close(translator: Translator) -> None:
         closed.append(translator)
         close(translator)
 
-    monkeypatch.setattr(Translator, "_compile", fail)
+    monkeypatch.setattr(Background, "stop", stop_with_a_failure)
     monkeypatch.setattr(Translator, "close", record_and_close)
     with (
         pytest.raises(RuntimeError, match="no more host memory"),
