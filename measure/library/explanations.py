@@ -35,9 +35,9 @@ def explain(
     ```python
     import measure
 
-    (heavy,) = measure.explain("results/quickstart")
-    print(heavy.metrics.parts[0].name, heavy.mechanisms.parts[0].name)
-    print([(remedy.name, remedy.verdict) for remedy in heavy.remedies])
+    for one in measure.explain("results/quickstart"):
+        print(one.variant, one.metrics.parts[0].name, one.mechanisms.parts[0].name)
+        print([(remedy.name, remedy.verdict) for remedy in one.remedies])
     ```
     """
     from measure.explanation.command import explain_results
