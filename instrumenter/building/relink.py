@@ -29,6 +29,7 @@ COMMAND_NAME = "link.json"
 OBJECTS = "objects"
 PADDING = "__measure_padding"  # prefix of the symbols that only move other code and data
 _LARGEST_GAP_BITS = 11
+_TYPE_END = 18  # of an ELF file: the bytes up to here tell class, byte order and type
 _ORDERED = ("STT_FUNC", "STT_OBJECT", "STT_TLS")
 
 
@@ -88,12 +89,15 @@ def keep_link(folder: Path, words: Sequence[str], directory: Path | None = None)
     command = {"words": kept, "symbols": _symbols(folder / "program")}
     (folder / COMMAND_NAME).write_text(json.dumps(command), "utf-8")
     try:
-        relinked(folder / "program", 0)
+        again = relinked(folder / "program", 0)
     except SourceError:
-        (folder / COMMAND_NAME).unlink()
-        shutil.rmtree(objects)
-        return False
-    return True
+        again = b""
+    with (folder / "program").open("rb") as program:
+        if again[:_TYPE_END] == program.read(_TYPE_END):  # an executable again, of the same kind
+            return True
+    (folder / COMMAND_NAME).unlink()
+    shutil.rmtree(objects)
+    return False
 
 
 def can_relink(program: Path) -> bool:

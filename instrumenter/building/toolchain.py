@@ -181,10 +181,14 @@ class Toolchain:
 
 
 def linker_arguments(messages: bytes) -> list[str]:
-    """The linker's arguments in what the compiler wrote with ``--verbose``; empty if they are not there."""
+    """The arguments with which the linker made the program, in what the compiler wrote with ``--verbose``; empty if
+    they are not there.
+
+    A compiler that builds its C library first links parts of that, too, before the program and with ``-r``.
+    """
     text = messages.decode("utf-8", "surrogateescape")
-    line = next((line for line in text.splitlines() if line.startswith("ld.lld ")), "")
-    return line.split()[1:]
+    calls = [line.split()[1:] for line in text.splitlines() if line.startswith("ld.lld ")]
+    return next((words for words in reversed(calls) if "-r" not in words), [])
 
 
 _ERROR_LINE = re.compile(r"^(.*?:\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)

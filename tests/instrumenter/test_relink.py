@@ -50,6 +50,24 @@ def output_of(program: bytes) -> bytes:
     return bytes(files.output(1))
 
 
+def test_the_linkers_call_is_the_programs_own() -> None:
+    """On first use the compiler links parts of its C library before the program."""
+    messages = b"ld.lld -r -m elf64lriscv -o crt1.o a.o\noutput\nld.lld -m elf64lriscv -static -o program b.o libc.a\n"
+    assert linker_arguments(messages) == ["-m", "elf64lriscv", "-static", "-o", "program", "b.o", "libc.a"]
+    assert linker_arguments(b"ld.lld -r -o crt1.o a.o\n") == []
+    assert linker_arguments(b"") == []
+
+
+def test_a_call_that_makes_no_program_is_not_kept(plain: Build, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    folder.mkdir()
+    shutil.copy(plain.elf_path, folder / "program")
+    (source := tmp_path / "part.c").write_text("int part;\n")
+    Toolchain().compile(source, [], tmp_path / "part.o")
+    assert not keep_link(folder, ["-r", "-m", "elf64lriscv", str(tmp_path / "part.o")])
+    assert [path.name for path in folder.iterdir()] == ["program"]
+
+
 def test_each_seed_gives_another_order_of_the_same_program(plain: Build) -> None:
     assert plain.relinkable
     programs = [relinked(plain.elf_path, seed) for seed in (1, 2, 3)]
