@@ -12,7 +12,8 @@ import click
 @click.option("--variant", "variants", multiple=True, metavar="NAME",
               help="Explain this variant; may be repeated. Default: all with a perturbed relation.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(3, 100), default=6, show_default=True,
-              help="Pairs of runs, with the same seed and code layout in both.")  # fmt: skip
+              help="Pairs of runs, with the same seed and code layout in both; with fewer than 6 no change by a remedy is "
+                   "significant.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, metavar="N",
               help="Try no further order of metrics after so long; what is needed for one order is always "
                    "done.")  # fmt: skip
@@ -24,8 +25,8 @@ def explain(
 
     DIR is what `measure run` left. For each perturbed relation within a run: which software metric changes it and at
     which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and data, what
-    the compiler made otherwise, where records are cut), and which remedies help; each remedy is run and judged as the
-    variant was. The emulated machine makes runs for this that no processor can make.
+    the compiler made otherwise, where records are cut), and which remedies help; each remedy is run and judged in
+    pairs with the plain program. The emulated machine makes runs for this that no processor can make.
 
     Leaves DIR/explain/explain.html, explain.json, and NAME.yaml, the campaign with the best remedy.
 
