@@ -12,8 +12,8 @@ import click
 @click.option("--variant", "variants", multiple=True, metavar="NAME",
               help="Explain this variant; may be repeated. Default: all with a perturbed relation.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(3, 100), default=6, show_default=True,
-              help="Pairs of runs, with the same seed and code layout in both; with fewer than 6 no change by a remedy is "
-                   "significant.")  # fmt: skip
+              help="Pairs of runs, with the same seed and code layout in both; below 6 no change by a remedy "
+                   "is significant.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, metavar="N",
               help="Try no further order of metrics after so long; what is needed for one order is always "
                    "done.")  # fmt: skip
