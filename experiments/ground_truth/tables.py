@@ -39,7 +39,7 @@ def of_program(program: str, data: ReportData, directory: Path) -> dict[str, pd.
         "pairs": _pairs(truth),
         "alignment": [
             {
-                "group": one.group, "algorithm": one.algorithm, "channels": one.channels, "runs": one.runs,
+                "group": one.variant, "algorithm": one.algorithm, "channels": one.channels, "runs": one.runs,
                 "mean_records": one.mean, "median_records": one.median, "p95_records": one.p95,
                 "largest_records": one.largest,
             }

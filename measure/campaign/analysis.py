@@ -24,7 +24,7 @@ from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
-SUMMARY_SCHEMA = 1
+SUMMARY_SCHEMA = 2
 
 
 def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None) -> ReportData:
@@ -104,7 +104,7 @@ def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
 
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
     """The findings on metrics that concern the verdict of ``variant``: found in its runs or in the baselines."""
-    return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)
+    return tuple(one for one in found if variant in one.variants or BASELINE in one.variants)
 
 
 def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
@@ -254,7 +254,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
-            {"group": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
+            {"variant": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
         "findings": [*(one.text for one in data.metric_findings), *data.findings],
@@ -332,7 +332,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "metric",
                     "kind",
                     "problem",
-                    "groups",
+                    "variants",
                     "share",
                     "runs",
                     "records",
@@ -347,7 +347,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         "description": "no events: 0 in every record; constant: one value in all records of a run; "
                         f"tied: one value in more than {TIED:.0%} of the records, in the mean over a variant's runs",
                     },
-                    "groups": {"type": "array", "items": {"type": "string"}},
+                    "variants": {"type": "array", "items": {"type": "string"}},
                     "share": {
                         "type": "number",
                         "description": "Of records that hold the most frequent value",
@@ -361,7 +361,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "hardware_metrics": {"type": "array", "items": {"type": "string"}},
         "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
-        "failures": {"type": "array", "description": "Variant (as `group`), replicate and reason of each failed run"},
+        "failures": {"type": "array", "description": "Variant, replicate and reason of each failed run"},
         "variants": {
             "type": "object",
             "additionalProperties": {

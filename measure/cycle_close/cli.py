@@ -135,9 +135,9 @@ def cycleclose(
 def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> None:
     """Check whether cycle-close sampling perturbs the metrics that it reports.
 
-    CAMPAIGN.yaml names sampling configurations (`ways:`). Each is compared with full simulations by the statistics
-    that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent. Resumes by
-    itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
+    CAMPAIGN.yaml names sampling configurations (`configurations:`). Each is compared with full simulations by the
+    statistics that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent.
+    Resumes by itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
 
     \b
       measure check-sampling configs/campaigns/sampling.yaml

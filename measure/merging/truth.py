@@ -89,8 +89,8 @@ def alignment_error(
     dynamic time warping, the same in a band of 5%, from coarse to fine, or with `STEP_PENALTY`, the straight line
     between the traces' ends, or record by record. The last two use no channels. ``curve``: see `true_positions`.
     Columns: group, replicate, channels, algorithm; mean, median, p95 and largest absolute error in records; bias
-    (mean error; positive: placed too late); truth (anchors or estimate); instructions_per_event. Only records that
-    lie within the baseline count. Raises `MergeError`.
+    (mean error; positive: placed too late); truth (reference events or estimate); instructions_per_event. Only records
+    that lie within the baseline count. Raises `MergeError`.
     """
     import pandas as pd
 
@@ -104,7 +104,7 @@ def alignment_error(
     for run in runs:
         truth = true_positions(baseline, run, curve)
         inside = within_baseline(baseline, truth)
-        source = "anchors" if curve is not None and has_reference_events(baseline, run) else "estimate"
+        source = "reference events" if curve is not None and has_reference_events(baseline, run) else "estimate"
         if not inside.any():
             raise MergeError(
                 f"{run.spec.variant}/{run.spec.replicate} has no record within the baseline's progress: "

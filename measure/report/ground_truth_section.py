@@ -82,7 +82,7 @@ def alignment_errors(truth: GroundTruth) -> Any:
             single = [
                 one.mean
                 for one in truth.alignment.errors
-                if one.group == group and one.algorithm == algorithm and one.channels not in ("all", "")
+                if one.variant == group and one.algorithm == algorithm and one.channels not in ("all", "")
             ]
             axes.plot([x + place] * len(single), single, "_", color=colour, markersize=7, alpha=0.7)
         means = [truth.alignment.error(group, algorithm) for algorithm in algorithms]

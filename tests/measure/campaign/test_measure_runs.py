@@ -338,7 +338,7 @@ def test_shipped_campaigns_are_valid() -> None:
     paths = sorted((ROOT / "configs" / "campaigns").glob("*.yaml"))
     assert paths
     for path in paths:
-        if "ways:" in path.read_text():
+        if "configurations:" in path.read_text():
             _, document = load_check(path)
             jsonschema.validate(document.data, SamplingCheck.model_json_schema())
         else:
