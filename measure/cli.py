@@ -10,6 +10,7 @@ import click
 
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
+from measure.console.scheduler_option import scheduler_option
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
 from measure.foreign.cli import perturb
@@ -64,11 +65,14 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@scheduler_option
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
               "names those that never fire. Keeps nothing.")  # fmt: skip
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
-def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, target: str) -> None:
+def run(
+    campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, counts: bool, target: str
+) -> None:
     """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
     Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
@@ -86,7 +90,7 @@ def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, tar
         return
     from measure.campaign.run_command import run_campaign
 
-    run_campaign(campaign, out, _console(), workers=workers, target=target)
+    run_campaign(campaign, out, _console(), workers=workers, scheduler=scheduler, target=target)
 
 
 @main.command()

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
 from measure.campaign.analysis import analyse, summary
 from measure.campaign.campaign_file import Campaign, load_campaign
-from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
+from measure.campaign.executor import Failure, Outcome, execute_plan
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -20,6 +21,7 @@ from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
+from measure.cluster.choice import workers_on
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
@@ -27,6 +29,9 @@ from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,16 @@ def _failure_text(failures: Sequence[Failure]) -> str:
 
 
 def run_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
+    path: Path,
+    out: Path | None,
+    console: Console,
+    *,
+    workers: int | None = None,
+    scheduler: str | Client | None = None,
+    target: str = "emulated",
 ) -> ReportData:
     """`make_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(make_campaign(path, out, console, workers=workers, target=target), console)
+    return _print(make_campaign(path, out, console, workers=workers, scheduler=scheduler, target=target), console)
 
 
 def report_campaign(results: Path, out: Path | None, console: Console) -> ReportData:
@@ -82,17 +93,24 @@ def report_campaign(results: Path, out: Path | None, console: Console) -> Report
 
 
 def make_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
+    path: Path,
+    out: Path | None,
+    console: Console,
+    *,
+    workers: int | None = None,
+    scheduler: str | Client | None = None,
+    target: str = "emulated",
 ) -> Finished:
     """Run the campaign of ``path``, or go on where it stopped, and write its report; into results/NAME without ``out``.
 
-    ``console``: shows progress; results are not printed. Raises `CampaignError` for what is wrong with the file, and
-    `RunError` when so many runs failed that nothing can be said.
+    ``console``: shows progress; results are not printed. ``workers``: processes of this machine, or ``scheduler``: a
+    Dask cluster (see `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file,
+    and `RunError` when so many runs failed that nothing can be said.
     """
     campaign, document = load_campaign(path)
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
-    with Workers(workers) as makers:
+    with workers_on(scheduler, workers, console.print) as makers:
         first_use = Preparation(makers, target, campaign.machine)
         plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:

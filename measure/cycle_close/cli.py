@@ -11,6 +11,7 @@ import click
 
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options
+from measure.console.scheduler_option import scheduler_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -132,7 +133,8 @@ def cycleclose(
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
-def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> None:
+@scheduler_option
+def check_sampling(campaign: Path, out: Path | None, workers: int | None, scheduler: str | None) -> None:
     """Check whether cycle-close sampling perturbs the metrics that it reports.
 
     CAMPAIGN.yaml names sampling configurations (`configurations:`). Each is compared with full simulations by the
@@ -145,6 +147,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     console = _console()
     from measure.campaign.executor import execute_plan
     from measure.campaign.store import Store, write_text_atomically
+    from measure.cluster.choice import workers_on
     from measure.console.progress import RunsBar, Status
     from measure.cycle_close.sampling_check import analyse_check, load_check, plan_check, summary_of
     from measure.cycle_close.sampling_check_page import print_check, render_check
@@ -157,9 +160,13 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None) -> Non
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
     directory = out or Path("results") / check.name
-    with Store(directory) as store, RunsBar(console) as bar:
+    with (
+        workers_on(scheduler, workers, console.print) as makers,
+        Store(directory) as store,
+        RunsBar(console) as bar,
+    ):
         outcome = execute_plan(
-            plan.specs, store, keys=plan.keys, workers=workers, started=bar.start, progress=bar.advance
+            plan.specs, store, keys=plan.keys, workers=makers, started=bar.start, progress=bar.advance
         )
     if outcome.failures:
         first = outcome.failures[0]

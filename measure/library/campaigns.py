@@ -15,6 +15,7 @@ from measure.library.progress import console_for
 
 if TYPE_CHECKING:
     import pandas as pd
+    from distributed import Client
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,12 +90,14 @@ def run(
     *,
     out: Path | str | None = None,
     workers: int | None = None,
+    client: Client | str | None = None,
     progress: bool | None = None,
 ) -> Result:
     """Run a campaign, or go on where it stopped, as `measure run` does.
 
     ``campaign``: the YAML file; ``out``: directory of the results, results/NAME by default; ``workers``: runs at once,
-    one a processor by default; ``progress``: show it, by default in a terminal or notebook only.
+    one a processor by default; ``client``: a Dask client or the address of a scheduler, to make the runs there;
+    ``progress``: show it, by default in a terminal or notebook only.
 
     Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
     `MeasureError` when so many runs failed that nothing can be said.
@@ -107,7 +110,11 @@ def run(
     ```
     """
     finished = make_campaign(
-        Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers
+        Path(campaign),
+        Path(out) if out is not None else None,
+        console_for(progress),
+        workers=workers,
+        scheduler=client,
     )
     return _result(finished)
 
