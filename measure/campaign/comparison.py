@@ -158,7 +158,8 @@ class Comparison:
         memo = self._memos.setdefault(tuple(run.spec.replicate for run in sides.baselines), {})
         return outer_evidence(
             self.tables(sides.baselines), self.tables(sides.runs), campaign.hardware_metrics, held_out=held_out,
-            delta=campaign.delta, alpha=campaign.alpha_of_a_look, memo=memo, **self._how(sides),
+            alignment=campaign.alignment_setting, delta=campaign.delta, alpha=campaign.alpha_of_a_look, memo=memo,
+            **self._how(sides),
         )  # fmt: skip
 
     def _how(self, sides: Compared) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measure.alignment.dtw import DEFAULT_BAND
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.perturbation.analysis_types import (
     DEFAULT_DELTA,
     DEFAULT_PERMUTATIONS,
@@ -72,7 +72,7 @@ def outer_perturbation(
     alpha: float = 0.05,
     comparisons: int = 1,
     paired: bool = False,
-    band: float = DEFAULT_BAND,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int,
@@ -84,11 +84,11 @@ def outer_perturbation(
     Each trace is ``(n_i, m)``, one column a metric; lengths may differ. ``held_out`` False aligns on all
     metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``aligned``: record i
     of one trace corresponds to record i of every other, as with intervals of equal progress, and nothing is warped.
-    ``band``: half-width within which alignments start, as a fraction of the longer trace; it widens where a path
-    touches its edge. ``max_reference_runs``: align with only so many baselines, which then are not part of the test;
-    default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19 baselines are tested, but
-    never fewer than 4. Only a loss of similarity is a perturbation: a rise is reported as a finding. ``comparisons``:
-    how many share ``alpha``. ``memo`` keeps alignments for the next analysis with the same baselines.
+    ``alignment``: a verdict holds for traces that are merged with the same one. ``max_reference_runs``: align with only
+    so many baselines, which then are not part of the test; default: all pairs of runs up to 45 runs; beyond that 12
+    references, or fewer so that 19 baselines are tested, but never fewer than 4. Only a loss of similarity is a
+    perturbation: a rise is reported as a finding. ``comparisons``: how many share ``alpha``. ``memo`` keeps alignments
+    for the next analysis with the same baselines.
 
     ``paired``: run i shares its noise with baseline i, and what is judged is how much less like the other baselines the
     run is than its baseline, by flipping signs (fewer than 6 pairs allow no two-sided p-value below 5%). Baselines
@@ -99,8 +99,9 @@ def outer_perturbation(
     out, or for aligned traces of different lengths.
     """
     evidence = outer_evidence(
-        baseline, runs, metrics, held_out=held_out, aligned=aligned, delta=delta, alpha=alpha, paired=paired, band=band,
-        max_reference_runs=max_reference_runs, n_permutations=n_permutations, seed=seed, progress=progress, memo=memo,
+        baseline, runs, metrics, held_out=held_out, aligned=aligned, delta=delta, alpha=alpha, paired=paired,
+        alignment=alignment, max_reference_runs=max_reference_runs, n_permutations=n_permutations, seed=seed,
+        progress=progress, memo=memo,
     )  # fmt: skip
     return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
 
@@ -115,7 +116,7 @@ def outer_evidence(
     delta: float = DEFAULT_DELTA,
     alpha: float = 0.05,
     paired: bool = False,
-    band: float = DEFAULT_BAND,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int = 0,
@@ -144,7 +145,7 @@ def outer_evidence(
     else:
         cells = list(combinations(range(len(prepared)), 2))
     memo = {} if memo is None else memo
-    how = Comparison(held_out, 0.0 if aligned else band, near_duplicates(prepared[: len(baseline)]))
+    how = Comparison(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
     found = _similarities(prepared, cells, how, progress, memo)
     if flips is None:
         n_tested = len(runs) if paired else len(baseline) - len(references)
@@ -281,7 +282,7 @@ def _similarities(
 
 def _assay(baselines: Sequence[PreparedRun], how: Comparison, memo: Memo) -> NDArray[np.float64]:
     """The assay of ``baselines``, from ``memo`` if it has it."""
-    key = (f"assay {how.band} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
+    key = (f"assay {how.alignment} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
     if key not in memo:
         memo[key] = assay(baselines, how)
     return memo[key]
