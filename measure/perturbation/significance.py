@@ -29,6 +29,9 @@ FLAG_FLOOR = 0.25
 MOSTLY = 0.5
 """A pair became (un)defined if that is so in at least this fraction more or fewer of the runs than of the baselines."""
 
+FOUND_ERRORS = 4.5
+"""Standard errors by which a change that is found exceeds delta: about a critical value, and a quantile of noise."""
+
 FEWEST_FOR_SPREAD = 3
 """Runs in each group without which a change of spread is not tested."""
 
@@ -40,7 +43,8 @@ class Significance:
     ``statistic``: change of z in standard errors; ``p_adjusted``: of it, familywise; ``p_raw``: by itself.
     ``appeared``: the pair became defined or undefined in half of the runs or more, ``p_appeared``: of that,
     familywise in the same family (1 where it was never undefined). ``errors``: standard errors; ``critical``:
-    half-width, in standard errors, of intervals that all hold together. ``p_spread``: familywise, that runs vary no
+    half-width, in standard errors, of intervals that all hold together; ``critical_found``: the same in a campaign in
+    which one pair changed by so much that it is found. ``p_spread``: familywise, that runs vary no
     more than baselines (nan: not tested).
     """
 
@@ -51,6 +55,7 @@ class Significance:
     p_appeared: NDArray[np.float64]
     errors: NDArray[np.float64]
     critical: float
+    critical_found: float
     p_spread: NDArray[np.float64]
 
 
@@ -60,13 +65,15 @@ class PairStatistics:
 
     ``changes``: of the P pairs, then of those that are sometimes undefined, whose numbers are ``sometimes``.
     ``beyond``: ``(k,)`` the largest statistic of the pairs when the runs are moved by their change, but by no more
-    than delta. ``spread``: of changes of spread, None: not tested. ``appeared``, ``errors``: as in `Significance`.
-    ``welch``: ``(P,)`` p-values that take a spread of each group for granted, None in pairs.
+    than delta; ``beyond_found``: the same if one pair changed by so much that it is found. ``spread``: of changes of
+    spread, None: not tested. ``appeared``, ``errors``: as in `Significance`. ``welch``: ``(P,)`` p-values that take a
+    spread of each group for granted, None in pairs.
     """
 
     changes: Extremes
     sometimes: NDArray[np.intp]
     beyond: NDArray[np.float64]
+    beyond_found: NDArray[np.float64]
     spread: Extremes | None
     appeared: NDArray[np.bool_]
     errors: NDArray[np.float64]
@@ -108,10 +115,12 @@ def pair_statistics(
     losses = np.repeat([losses_only, False], [n_pairs, len(sometimes)])
     more = np.abs(undefined[n_baseline:].mean(axis=0) - undefined[:n_baseline].mean(axis=0))
     moved = np.maximum(change, -delta) if losses_only else np.clip(change, -delta, delta)
+    beyond = extremes(ratios(*tested(moved)), losses_only=losses[:n_pairs]).largest
     return PairStatistics(
         changes=extremes(np.hstack([plain, ratios(*flagged)]), losses_only=losses),
         sometimes=sometimes,
-        beyond=extremes(ratios(*tested(moved)), losses_only=losses[:n_pairs]).largest,
+        beyond=beyond,
+        beyond_found=np.maximum(beyond, _found(baseline, runs, labels, paired, error)),
         spread=_spread(baseline, runs, labels, paired),
         appeared=more >= MOSTLY,
         errors=error,
@@ -145,8 +154,32 @@ def significance(one: PairStatistics, together: Sequence[PairStatistics], level:
         p_appeared=p_appeared,
         errors=one.errors,
         critical=critical_value(_largest([each.beyond for each in together]), level),
+        critical_found=critical_value(_largest([one.beyond_found, *(each.beyond for each in together)]), level),
         p_spread=p_spread,
     )
+
+
+def _found(
+    baseline: NDArray[np.float64],
+    runs: NDArray[np.float64],
+    labels: Labellings,
+    paired: bool,
+    errors: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The statistic, in each labelling, of a pair that changed by so much beyond delta that it is found, ``(k,)``.
+
+    That of the pair with the median error, as if what is left of its change were `FOUND_ERRORS` standard errors.
+    """
+    usable = np.flatnonzero(errors > 0)
+    if not len(usable):
+        return np.zeros(len(labels.labels))
+    one = usable[np.argsort(errors[usable], kind="stable")[len(usable) // 2]]
+    before, after = baseline[:, [one]], runs[:, [one]]
+    change = np.nanmean(after - before) if paired else np.nanmean(after) - np.nanmean(before)
+    after = after - change + FOUND_ERRORS * errors[one]
+    if paired:
+        return np.abs(ratios(*paired_differences(after - before, labels.labels))[:, 0])
+    return np.abs(ratios(*mean_differences(np.vstack([before, after]), labels.labels))[:, 0])
 
 
 def _largest(of_each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

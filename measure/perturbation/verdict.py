@@ -23,11 +23,15 @@ from measure.perturbation.analysis_types import (
     gravest,
     share_of,
 )
+from measure.perturbation.detectable import errors_beyond_delta
 from measure.perturbation.findings import findings
 from measure.perturbation.missing_runs import OpenVerdict, extra_runs
 from measure.perturbation.significance import PairStatistics, Significance, pair_statistics, significance
-from measure.stats.intervals import Difference, detectable_change, difference, paired_difference
+from measure.stats.intervals import Difference, difference, paired_difference
 from measure.stats.permutation import Labellings, false_discovery_rates
+
+NAN = float("nan")
+"""Always this object, so that equal results compare equal."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,13 @@ class Family:
         tested = [member.statistics for member in members if member.statistics is not None]
         test = significance(one.statistics, tested, level) if one.statistics is not None else None
         rates = false_discovery_rates(np.full(len(one.kept), np.nan) if test is None else test.p_raw)
+        beyond_delta = _errors_beyond_delta(evidence, one.kept, test)
         pairs, estimates = [], []
         for index, p in enumerate(one.kept.tolist()):
             estimate = _estimate(evidence, p, alpha, test is None)
             pair = _pair(evidence, p, estimate, float(rates[index]))
             if test is not None:
-                pair = _tested(pair, evidence, p, estimate, test, index, delta)
+                pair = _tested(pair, evidence, estimate, test, index, delta + beyond_delta * float(test.errors[index]))
                 pair = replace(pair, verdict=_pair_verdict(pair, evidence, p, test, index, delta, level))
             elif evidence.not_assessable[p]:
                 pair = replace(pair, verdict="not assessable")
@@ -213,6 +218,14 @@ def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> Pai
     )
 
 
+def _errors_beyond_delta(evidence: Evidence, kept: NDArray[np.intp], test: Significance | None) -> float:
+    """Standard errors by which a detectable change exceeds delta; nan if it is not known."""
+    if test is None or evidence.kind != "inner":
+        return NAN  # across runs, power also depends on how well a changed trace aligns
+    baseline, runs = evidence.baseline_z[:, kept], evidence.run_z[:, kept]
+    return errors_beyond_delta(baseline, runs, evidence.paired, test.critical_found)
+
+
 def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair:
     """The pair without what needs a scale of noise."""
     a, b = evidence.names[p]
@@ -242,9 +255,9 @@ def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair
 
 
 def _tested(
-    pair: Pair, evidence: Evidence, p: int, estimate: Difference, test: Significance, index: int, delta: float
+    pair: Pair, evidence: Evidence, estimate: Difference, test: Significance, index: int, detectable: float
 ) -> Pair:
-    """``pair`` with its test and its simultaneous interval."""
+    """``pair`` with its test, its simultaneous interval, and the change that would be ``detectable`` if it has one."""
     error, by_flag = float(test.errors[index]), test.appeared[index]
     p_adjusted = float(test.p_adjusted[index])
     half = test.critical * error if error > 0 else 0.0
@@ -254,17 +267,13 @@ def _tested(
         simultaneous = (-float("inf"), pair.delta_z + half)
     else:
         simultaneous = (pair.delta_z - half, pair.delta_z + half)
-    detectable = float("nan")
-    if evidence.kind == "inner":  # across runs, power also depends on how well a changed trace aligns
-        sizes = len(evidence.baseline_z), len(evidence.run_z)
-        detectable = detectable_change(estimate, *sizes, delta=delta, critical=test.critical, error=error)
     return replace(
         pair,
         simultaneous=simultaneous,
         statistic=float(test.statistic[index]),
         p_adjusted=min(p_adjusted, float(test.p_appeared[index])) if by_flag else p_adjusted,
         p_spread=float(test.p_spread[index]),
-        detectable_dz=detectable,
+        detectable_dz=detectable if error > 0 and np.isfinite(estimate.low) and np.isfinite(detectable) else NAN,
     )
 
 
