@@ -98,6 +98,10 @@ class Comparison:
         """The verdict on a variant within a run, as in `judged`. Raises KeyError for one without runs."""
         return self._judgements[variant, "inner"]
 
+    def across_runs(self, variant: str) -> Perturbation:
+        """The verdict on a variant across runs aligned on the other metrics. Raises KeyError if there is none."""
+        return self._judgements[variant, "outer"]
+
     def inner(self, runs: Sequence[Run], changed: Sequence[NDArray[np.int64]] | None = None) -> Perturbation:
         """Perturbation within ``runs`` that are no variant. ``changed``: tables in place of those of ``runs``."""
         return self._beside(self._inner_evidence(runs, changed))
