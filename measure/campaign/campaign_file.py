@@ -282,7 +282,7 @@ class Campaign(StrictModel):
         gt=0,
         description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of any false alarm in the campaign. Default: 0.05")
     variance_runs: int = Field(
         0,
         ge=0,
