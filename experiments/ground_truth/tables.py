@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from measure.alignment.setting import AlignmentSetting
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
 from measure.campaign.store import write_text_atomically
@@ -190,7 +191,7 @@ def _penalties(directory: Path) -> list[dict[str, Any]]:
     return [
         {
             "group": pair[1].spec.variant, "penalty": penalty,
-            "error_records": typical_error([pair], hardware, "penalty", penalty),
+            "error_records": typical_error([pair], hardware, "penalty", AlignmentSetting(penalty)),
         }
         for pair in pairs
         for penalty in PENALTIES

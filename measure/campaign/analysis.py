@@ -41,18 +41,11 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     variants = []
-    comparison = Comparison(campaign, baselines)
-    for name, metrics in campaign.variant_sets().items():
-        runs = runs_of(outcome.runs, name)
-        if not runs:
-            continue
-        progress(f"{name}: within runs")
-        inner = comparison.inner(runs)
-        outer: dict[bool, Perturbation | None] = {False: None, True: None}
-        if campaign.outer:
-            for held_out in (False, True):
-                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
-                outer[held_out] = comparison.outer(runs, held_out)
+    by_variant = _runs_of_variants(plan, outcome)
+    comparison = Comparison(campaign, baselines, by_variant, progress)
+    for name, runs in by_variant.items():
+        judged = comparison.judged(name)
+        metrics = campaign.variant_sets()[name]
         variants.append(
             VariantReport(
                 name=name,
@@ -62,9 +55,9 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 instructions_percent=_percent(runs, baselines, "total_instructions"),
                 cycles_percent=_percent(runs, baselines, "total_cycles"),
                 code_percent=_code_percent(plan, name),
-                inner=inner,
-                outer_joint=outer[False],
-                outer_held_out=outer[True],
+                inner=judged.inner,
+                outer_joint=judged.outer_joint,
+                outer_held_out=judged.outer_held_out,
                 example=_signals(name, runs[0]),
                 metric_findings=findings_of_variant(uninformative, name),
             )
@@ -97,9 +90,15 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
 
 def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
     """The perturbation within a run of each variant that has runs."""
-    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE))
-    by_variant = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
-    return {name: comparison.inner(runs) for name, runs in by_variant.items() if runs}
+    by_variant = _runs_of_variants(plan, outcome)
+    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant)
+    return {name: comparison.within_runs(name) for name in by_variant}
+
+
+def _runs_of_variants(plan: Plan, outcome: Outcome) -> dict[str, list[Run]]:
+    """The runs of each variant that has any."""
+    found = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
+    return {name: runs for name, runs in found.items() if runs}
 
 
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
@@ -295,10 +294,12 @@ def _plain(value: Any) -> Any:
 
 _PERTURBATION_JSON = {
     "type": ["object", "null"],
-    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise over all pairs), "
-    "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), paired, run "
-    "counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and "
-    "simultaneous (over all pairs; null: unbounded), p_adjusted, q_value, p_spread (that runs scatter no more than "
+    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise), "
+    "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), together (how "
+    "many of them were tested together with this one: familywise is over the pairs of all of these, at alpha * "
+    "together / comparisons; in a paired campaign all are), paired, run counts, findings, and pairs, the worst first: "
+    "a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and simultaneous (familywise; null: unbounded), "
+    "p_adjusted (familywise), q_value, p_spread (that runs scatter no more than "
     "baselines), detectable_dz (called perturbed in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }

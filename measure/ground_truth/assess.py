@@ -77,7 +77,7 @@ def assess(prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], No
         MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric]) for metric in campaign.software_metrics
     )
     progress("ground truth: errors of alignments")
-    alignment = assess_alignment(baselines, instrumented, calibration.curve)
+    alignment = assess_alignment(baselines, instrumented, calibration.curve, campaign.alignment_setting)
     checked = controls(instrumented)
     return GroundTruth(
         sampler=sampler,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation
+from measure.perturbation.wording import over_all
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.report.style import (
     BASELINE,
@@ -58,7 +59,7 @@ def changes(perturbation: Perturbation, most: int = 28) -> Any:
     level = round(100 * (1 - 2 * perturbation.alpha))
     axes.set_xlabel(
         f"change of z = atanh(rho), instrumented minus baseline\nthick: its {level}% interval, "
-        f"thin: {100 * (1 - perturbation.level):.3g}% over all pairs"
+        f"thin: {100 * (1 - perturbation.level):.3g}% {over_all(perturbation)}"
     )
     for verdict in dict.fromkeys(pair.verdict for pair in pairs):
         axes.plot([], [], VERDICT_MARKERS[verdict], color=VERDICTS[verdict], markersize=5, label=verdict)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import TIED
-from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent
 from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
 from measure.report.model import ReportData, VariantReport
@@ -95,8 +95,8 @@ def _pair_table(perturbation: Perturbation) -> Any:
     """All pairs with effect sizes, intervals and significance."""
     from markupsafe import escape
 
-    head = "metrics;rho baseline;rho run;change of z;interval;interval over all pairs"
-    head += ";spread of baselines;spread of runs;p (all pairs);q (FDR);verdict;note"
+    head = f"metrics;rho baseline;rho run;change of z;interval;interval {over_all(perturbation)}"
+    head += f";spread of baselines;spread of runs;p {over_all(perturbation)};q (FDR);verdict;note"
     rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in head.split(";")) + "</tr>"]
     for pair in perturbation.pairs:
         name = short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
