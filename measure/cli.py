@@ -12,6 +12,7 @@ from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
+from measure.first_campaign.cli import init
 from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
@@ -192,7 +193,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (init, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
 

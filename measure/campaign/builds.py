@@ -145,11 +145,11 @@ class Builds:
             except SpecError as error:
                 metric = error.metric
                 where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
-                raise CampaignError(f"{where}: {error}") from None
+                raise CampaignError(f"{where}: {error}") from error
             except ToolchainError as error:
                 raise MeasureError(str(error)) from None
             except InstrumenterError as error:
-                raise CampaignError(f"{self._where_program()}: {error}") from None
+                raise CampaignError(f"{self._where_program()}: {error}") from error
             except BrokenProcessPool:
                 raise MeasureError("a build process was ended from outside: start again") from None
 
@@ -211,7 +211,7 @@ def _recipe(
     except ToolchainError as error:
         raise MeasureError(str(error)) from None
     except InstrumenterError as error:
-        raise CampaignError(f"{document.where('program')}: {error}") from None
+        raise CampaignError(f"{document.where('program')}: {error}") from error
 
 
 def _project(program: Program) -> Project | None:

@@ -383,9 +383,14 @@ def _check_given(document: YamlDocument, program: Program) -> None:
 def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign, YamlDocument]:
     """As `load_campaign`, for a subclass of `Campaign` with keys of its own."""
     document = YamlDocument.read(path, CampaignError)
+    return campaign_of(document, model), document
+
+
+def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign:
+    """The campaign in ``document``; all paths become absolute. Raises `CampaignError`."""
     campaign = document.validate(model, {})
     _check_given(document, campaign.program)
-    here = path.resolve().parent
+    here = document.path.resolve().parent
 
     def resolve(value: Path, *keys: str | int) -> Path:
         absolute = (here / value).resolve()
@@ -408,12 +413,9 @@ def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign,
     if program.catalogue:
         catalogue = program.catalogue_file or Path("../programs.yaml")
         changes["catalogue_file"] = resolve(catalogue, "program", "catalogue_file")
-    return (
-        campaign.model_copy(
-            update={
-                "program": program.model_copy(update=changes),
-                "machine": resolve(campaign.machine, "machine"),
-            }
-        ),
-        document,
+    return campaign.model_copy(
+        update={
+            "program": program.model_copy(update=changes),
+            "machine": resolve(campaign.machine, "machine"),
+        }
     )
