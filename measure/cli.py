@@ -68,22 +68,26 @@ def main() -> None:
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
               "names those that never fire. Keeps nothing.")  # fmt: skip
+@click.option("--dry-run", is_flag=True,
+              help="Make no runs: say how many there would be, how long they and the builds take and how much disk, "
+              "how often each software metric fires, and what change the plan can find. Keeps nothing.")  # fmt: skip
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
-def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, target: str) -> None:
+def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, dry_run: bool, target: str) -> None:
     """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
     Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
     something that they depend on has changed.
 
     Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
-    when one does not.
+    when one does not. --dry-run says besides what the campaign will take, and what it can find.
     """
-    if counts:
-        from measure.campaign.event_counts import print_counts
+    if counts or dry_run:
+        from measure.campaign.preview import preview
 
+        option = "--dry-run" if dry_run else "--counts"
         if out is not None:
-            raise click.UsageError("--counts keeps nothing, so --out means nothing beside it")
-        print_counts(campaign, _console())
+            raise click.UsageError(f"{option} keeps nothing, so --out means nothing beside it")
+        preview(campaign, _console(), dry_run=dry_run, workers=workers)
         return
     from measure.campaign.run_command import run_campaign
 

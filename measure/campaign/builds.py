@@ -92,11 +92,8 @@ class Builds:
             self.make([wanted])
         return self._made[wanted]
 
-    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
-        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
-
-        Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
-        """
+    def missing(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of ``wanted``, pairs of variant and layout, that are not in the cache."""
         missing = []
         for variant, layout in dict.fromkeys(wanted):
             found = self._recipe_of(variant).find(self._specs(variant), self._offsets[layout])
@@ -104,6 +101,14 @@ class Builds:
                 missing.append((variant, layout))
             else:
                 self._made[variant, layout] = found
+        return missing
+
+    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
+        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
+
+        Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
+        """
+        missing = self.missing(wanted)
         if not missing:
             return
         self._begin()

@@ -38,7 +38,7 @@ def choose_counters(
     Builds the program with all candidates and runs it once. Raises as `count_events`.
     """
     hot = [one for one in functions if one.share >= _SMALLEST_SHARE and re.fullmatch(r"[A-Za-z_]\w*", one.name)]
-    about = {}
+    about: dict[str, tuple[HotFunction, MetricSpec]] = {}
     for function in hot[:_CANDIDATES]:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
             name = f"{function.name}_{ending}"
