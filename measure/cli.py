@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.layered_yaml import EXTENDS
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
+from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
 from measure.first_campaign.cli import init
@@ -71,8 +73,17 @@ def main() -> None:
 @click.option("--dry-run", is_flag=True,
               help="Make no runs: say how many there would be, how long they and the builds take and how much disk, "
               "how often each software metric fires, and what change the plan can find. Keeps nothing.")  # fmt: skip
+@settings_option("campaign")
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
-def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, dry_run: bool, target: str) -> None:
+def run(
+    campaign: Path,
+    out: Path | None,
+    workers: int | None,
+    counts: bool,
+    dry_run: bool,
+    settings: tuple[str, ...],
+    target: str,
+) -> None:
     """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
     Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
@@ -87,18 +98,19 @@ def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, dry
         option = "--dry-run" if dry_run else "--counts"
         if out is not None:
             raise click.UsageError(f"{option} keeps nothing, so --out means nothing beside it")
-        preview(campaign, _console(), dry_run=dry_run, workers=workers)
+        preview(campaign, _console(), dry_run=dry_run, workers=workers, settings=settings)
         return
     from measure.campaign.run_command import run_campaign
 
-    run_campaign(campaign, out, _console(), workers=workers, target=target)
+    run_campaign(campaign, out, _console(), workers=workers, target=target, settings=settings)
 
 
 @main.command()
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
-def report(results: Path, out: Path | None) -> None:
+@settings_option("campaign")
+def report(results: Path, out: Path | None, settings: tuple[str, ...]) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -112,7 +124,9 @@ def report(results: Path, out: Path | None) -> None:
 
     if results.is_dir() and out is not None:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
-    report_campaign(results, out, _console())
+    if results.is_dir() and settings:
+        raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
+    report_campaign(results, out, _console(), settings)
 
 
 @main.command()
@@ -135,12 +149,18 @@ def schema(kind: str) -> None:
         from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
+    if kind != "summary":
+        about = "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced"
+        document["properties"][EXTENDS] = {"type": "string", "description": about}
+        # A file that extends another may leave out what that one has.
+        document["anyOf"] = [{"required": document.pop("required")}, {"required": [EXTENDS]}]
     click.echo(json.dumps(document, indent=2))
 
 
 @main.command()
 @click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml", type=click.Path(path_type=Path))
-def metrics(file: Path) -> None:
+@settings_option("file")
+def metrics(file: Path, settings: tuple[str, ...]) -> None:
     """List the hardware metrics that a machine offers.
 
     Given a campaign: the metrics of its machine, with a mark at those that it collects, then its software metrics.
@@ -149,7 +169,7 @@ def metrics(file: Path) -> None:
     from measure.campaign.list_metrics import list_metrics
     from measure.errors import CampaignError
 
-    listing = list_metrics(file)
+    listing = list_metrics(file, settings)
     for line in listing.lines:
         click.echo(line)
     if listing.problems:

@@ -57,8 +57,8 @@ class Estimate:
     """What a campaign takes. ``counted``: events of its software metrics, None without any.
 
     ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
-    ``build_seconds``: of one, None if no program had to be built; ``instructions``: most in a run; ``records``: in a baseline; ``columns``:
-    most in a trace; ``at_once``: runs made at the same time.
+    ``build_seconds``: of one, None if no program had to be built; ``instructions``: most in a run; ``records``: in a
+    baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time.
     """
 
     counted: CountedRun | None

@@ -87,11 +87,11 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
     """
     from emulator.errors import EmulatorError
     from emulator.pmu import PmuError, TooManyEventsError, select_metrics
-    from emulator.timing.machine_file import parse_machine
+    from emulator.timing.machine_file import machine_text, parse_machine
 
-    machine_text = campaign.machine.read_text(encoding="utf-8")
     try:
-        config = parse_machine(machine_text, str(campaign.machine))
+        text = machine_text(campaign.machine)
+        config = parse_machine(text, str(campaign.machine))
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     try:
@@ -102,7 +102,7 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
         split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
         # Of a metric that is given twice, the second time is wrong.
         raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
-    return machine_text, config
+    return text, config
 
 
 def make_plan(

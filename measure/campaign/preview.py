@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,9 +12,11 @@ from measure.campaign.dry_run import print_dry_run
 from measure.campaign.event_counts import count_campaign, print_counts
 
 
-def preview(path: Path, console: Console, *, dry_run: bool, workers: int | None = None) -> None:
+def preview(
+    path: Path, console: Console, *, dry_run: bool, workers: int | None = None, settings: Sequence[str] = ()
+) -> None:
     """Print the events of the campaign's software metrics, and with ``dry_run`` what the campaign takes and finds."""
-    campaign, document = load_campaign(path)
+    campaign, document = load_campaign(path, settings)
     if dry_run:
         print_dry_run(campaign, document, console, workers)
         return

@@ -70,26 +70,28 @@ def _failure_text(failures: Sequence[Failure]) -> str:
 
 
 def run_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
-) -> ReportData:
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated",
+    settings: Sequence[str] = (),
+) -> ReportData:  # fmt: skip
     """`make_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(make_campaign(path, out, console, workers=workers, target=target), console)
+    return _print(make_campaign(path, out, console, workers=workers, target=target, settings=settings), console)
 
 
-def report_campaign(results: Path, out: Path | None, console: Console) -> ReportData:
+def report_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> ReportData:
     """`read_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(read_campaign(results, out, console), console)
+    return _print(read_campaign(results, out, console, settings), console)
 
 
 def make_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated"
-) -> Finished:
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated",
+    settings: Sequence[str] = (),
+) -> Finished:  # fmt: skip
     """Run the campaign of ``path``, or go on where it stopped, and write its report; into results/NAME without ``out``.
 
-    ``console``: shows progress; results are not printed. Raises `CampaignError` for what is wrong with the file, and
-    `RunError` when so many runs failed that nothing can be said.
+    ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`). Raises
+    `CampaignError` for what is wrong with the file, and `RunError` when so many runs failed that nothing can be said.
     """
-    campaign, document = load_campaign(path)
+    campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
     with Workers(workers) as makers:
@@ -110,12 +112,12 @@ def make_campaign(
     return _finish(result, outcome, directory, console)
 
 
-def read_campaign(results: Path, out: Path | None, console: Console) -> Finished:
+def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
     """Report anew on the runs in a directory, or of a campaign file; makes none. Raises as `make_campaign`."""
     if results.is_dir():
         result, outcome = load_results(results)
         return _finish(result, outcome, results, console)
-    campaign, document = load_campaign(results)
+    campaign, document = load_campaign(results, settings)
     directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")

@@ -53,11 +53,11 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
     ``instructions``: of the program. Raises `RunError` for a program that fails or runs too short.
     """
     from emulator.pmu import METRICS, available_metrics
-    from emulator.timing.machine_file import parse_machine
+    from emulator.timing.machine_file import machine_text, parse_machine
     from measure.campaign.plan import program_input
     from measure.targets import target_named
 
-    text = campaign.machine.read_text("utf-8")
+    text = machine_text(campaign.machine)
     machine = parse_machine(text, str(campaign.machine))
     names = tuple(name for name in _CANDIDATES if name in available_metrics(machine))
     _check_length(instructions, "instructions")

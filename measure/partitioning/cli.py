@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from measure.console.settings_option import settings_option
+
 if TYPE_CHECKING:
     from measure.partitioning.oracle import Accept
 
@@ -40,6 +42,7 @@ The fewest runs that collect all software metrics of a campaign:
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
 @click.option("--memory", type=click.Path(path_type=Path), metavar="FILE",
               help="File with the verdicts of all campaigns. Default: in the user's cache directory.")  # fmt: skip
+@settings_option("campaign")
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
 def partition(
     campaign: Path,
@@ -53,6 +56,7 @@ def partition(
     shared: str,
     workers: int | None,
     memory: Path | None,
+    settings: tuple[str, ...],
     target: str,
 ) -> None:
     """Split the software metrics of CAMPAIGN.yaml into the fewest runs that do not perturb.
@@ -69,7 +73,7 @@ def partition(
     request = Request(
         campaign=campaign, out=out, minutes=minutes, exact=exact, resume=resume, most_replicates=most_replicates,
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,
-        memory=memory, target=target,
+        memory=memory, target=target, settings=settings,
     )  # fmt: skip
     if status := run_partition(request, Console(highlight=False)):
         raise SystemExit(status)
