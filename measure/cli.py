@@ -19,6 +19,7 @@ from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
+from measure.two_campaigns.cli import compare
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,7 +218,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (init, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
 

@@ -53,6 +53,7 @@ def measure(*arguments: object) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_results_stand_alone_with_the_merged_campaign(folder: Path) -> None:
     made = measure("run", "mine.yaml", "--out", "out", "--target", "fake", "--set", "delta=0.1", "--set", "seed=4")
     assert made.exit_code == 0, made.output
