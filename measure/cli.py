@@ -20,6 +20,7 @@ from measure.merging.cli import merge
 from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
 from measure.two_campaigns.cli import compare
+from measure.verdict_files.options import VerdictOptions, verdict_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,8 @@ class _Commands(click.Group):
   measure run configs/campaigns/quickstart.yaml
 
 Exit status: 0 done; 1 the work failed (finished runs are kept) or its results cannot be written; 2 bad input,
-with file, line and what was expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
+with file, line and what was expected; 3 a verdict that --fail-on names; 130 interrupted (Ctrl-C), 143 ended
+(SIGTERM): finished runs are kept.""",
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:
@@ -75,6 +77,7 @@ def main() -> None:
               help="Make no runs: say how many there would be, how long they and the builds take and how much disk, "
               "how often each software metric fires, and what change the plan can find. Keeps nothing.")  # fmt: skip
 @settings_option("campaign")
+@verdict_options
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
 def run(
     campaign: Path,
@@ -83,12 +86,13 @@ def run(
     counts: bool,
     dry_run: bool,
     settings: tuple[str, ...],
+    verdicts: VerdictOptions,
     target: str,
 ) -> None:
     """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
-    Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
-    something that they depend on has changed.
+    Leaves DIR/report.html, summary.json, verdicts.json, pairs.csv, pairs.parquet and traces/*.parquet.
+    Stored runs are not made again, unless something that they depend on has changed.
 
     Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
     when one does not. --dry-run says besides what the campaign will take, and what it can find.
@@ -103,7 +107,9 @@ def run(
         return
     from measure.campaign.run_command import run_campaign
 
-    run_campaign(campaign, out, _console(), workers=workers, target=target, settings=settings)
+    raise SystemExit(
+        run_campaign(campaign, out, _console(), workers=workers, target=target, settings=settings, verdicts=verdicts)
+    )
 
 
 @main.command()
@@ -111,7 +117,8 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
 @settings_option("campaign")
-def report(results: Path, out: Path | None, settings: tuple[str, ...]) -> None:
+@verdict_options
+def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts: VerdictOptions) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -127,11 +134,11 @@ def report(results: Path, out: Path | None, settings: tuple[str, ...]) -> None:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
     if results.is_dir() and settings:
         raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
-    report_campaign(results, out, _console(), settings)
+    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts))
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary"]))
+@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary", "verdicts"]))
 def schema(kind: str) -> None:
     """Print the JSON Schema of a file kind, for editors and checks."""
     if kind == "campaign":
@@ -146,11 +153,15 @@ def schema(kind: str) -> None:
         from emulator.timing.machine_config import MachineConfig
 
         document = MachineConfig.model_json_schema()
+    elif kind == "verdicts":
+        from measure.verdict_files.verdict_summary import VERDICTS_JSON_SCHEMA
+
+        document = VERDICTS_JSON_SCHEMA
     else:
         from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
-    if kind != "summary":
+    if kind not in ("summary", "verdicts"):
         about = "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced"
         document["properties"][EXTENDS] = {"type": "string", "description": about}
         # A file that extends another may leave out what that one has.

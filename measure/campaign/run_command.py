@@ -27,6 +27,11 @@ from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
+from measure.verdict_files.deliver import deliver
+from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
+from measure.verdict_files.pair_tables import write_pairs
+from measure.verdict_files.verdict_summary import write_verdicts
+from measure.verdict_files.verdict_table import table_of
 
 
 @dataclass(frozen=True)
@@ -71,15 +76,27 @@ def _failure_text(failures: Sequence[Failure]) -> str:
 
 def run_campaign(
     path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated",
-    settings: Sequence[str] = (),
-) -> ReportData:  # fmt: skip
-    """`make_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(make_campaign(path, out, console, workers=workers, target=target, settings=settings), console)
+    settings: Sequence[str] = (), verdicts: VerdictOptions = NO_OPTIONS,
+) -> int:  # fmt: skip
+    """`make_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
+
+    Raises `MeasureError` at the end when some runs failed.
+    """
+    verdicts.check_places()
+    finished = make_campaign(path, out, console, workers=workers, target=target, settings=settings)
+    return _tell(finished, console, verdicts)
 
 
-def report_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> ReportData:
-    """`read_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(read_campaign(results, out, console, settings), console)
+def report_campaign(
+    results: Path, out: Path | None, console: Console, settings: Sequence[str] = (),
+    verdicts: VerdictOptions = NO_OPTIONS,
+) -> int:  # fmt: skip
+    """`read_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
+
+    Raises `MeasureError` at the end when some runs failed.
+    """
+    verdicts.check_places()
+    return _tell(read_campaign(results, out, console, settings), console, verdicts)
 
 
 def make_campaign(
@@ -171,18 +188,23 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
+        write_pairs(data, directory)
+        write_verdicts(data, directory)
         status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     return Finished(result, outcome, data, directory)
 
 
-def _print(finished: Finished, console: Console) -> ReportData:
-    """Print the result. Raises `MeasureError` at the end when some runs failed."""
+def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:
+    """Print the result and deliver the verdicts. Raises `MeasureError` at the end when some runs failed."""
     directory = finished.directory
     if finished.failure:
         console.print(finished.failure, style="red")
     print_result(console, finished.data)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-    if finished.failure:
-        raise MeasureError(f"{len(finished.outcome.failures)} runs failed; the report is of the others")
-    return finished.data
+    failures = finished.outcome.failures
+    sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in failures]
+    status = deliver(table_of(finished.data, sentences, finished.result.plan.campaign_file), verdicts)
+    if failures:
+        raise MeasureError(f"{len(failures)} runs failed; the report is of the others")
+    return status

@@ -18,15 +18,23 @@ from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES, short
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange, compare_results
 from measure.two_campaigns.page import render_page
+from measure.two_campaigns.verdicts import table_of_comparison
+from measure.verdict_files.deliver import deliver
+from measure.verdict_files.options import VerdictOptions
 
 COMPARISON_SCHEMA = 1
 _MOST_PAIRS = 5
 
 
 def run_compare(
-    before: Path, after: Path, out: Path | None, console: Console, *, delta: float | None, alpha: float | None
-) -> CampaignsCompared:
-    """Compare, print, and write DIR/compare.html and DIR/compare.json. Raises as `compare_results`."""
+    before: Path, after: Path, out: Path | None, console: Console, verdicts: VerdictOptions, *,
+    delta: float | None, alpha: float | None,
+) -> int:  # fmt: skip
+    """Compare, print, write DIR/compare.html and DIR/compare.json, and deliver the ``verdicts``; the exit status.
+
+    Raises as `compare_results`, and `StoreError` for files that cannot be written.
+    """
+    verdicts.check_places()
     directory = out or Path("results") / f"{before.resolve().name}-{after.resolve().name}"
     check_results_place(directory)
     with Status(console, "comparing two campaigns"):
@@ -36,7 +44,7 @@ def run_compare(
     write_text_atomically(directory / "compare.html", render_page(found))
     _print(console, found)
     console.print(f"Page: {directory / 'compare.html'}   For programs: {directory / 'compare.json'}", style="dim")
-    return found
+    return deliver(table_of_comparison(found), verdicts)
 
 
 def as_json(found: CampaignsCompared) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class VariantChange:
 @dataclass(frozen=True)
 class CampaignsCompared:
     """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
-    ``notes``: sentences on runs and metrics that are left out."""
+    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign."""
 
     before: str
     after: str
@@ -111,6 +111,7 @@ class CampaignsCompared:
     notes: tuple[str, ...]
     delta: float
     alpha: float
+    campaign_file: str = ""
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -180,7 +181,7 @@ def compare_results(
         str(before), str(after), metrics, tuple(sorted(variants, key=lambda one: order[one.verdict])),
         differing_facts(first.plan, second.plan),
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
-        tuple(notes), delta, alpha,
+        tuple(notes), delta, alpha, second.plan.campaign_file,
     )  # fmt: skip
 
 
