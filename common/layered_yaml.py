@@ -120,6 +120,7 @@ def _apply(
     place = Place(1, number, f"--set {setting.text}", Path.cwd())
     keys: tuple[str | int, ...] = ()
     holder: Any = data
+    key: Any  # of a mapping or a list
     for n, part in enumerate(setting.keys):
         last = n == len(setting.keys) - 1
         if isinstance(holder, list):
@@ -129,7 +130,7 @@ def _apply(
                     f"{place.where}: got '{part}', expected the number of an item of {name}, 0 to {len(holder)} "
                     f"({len(holder)} adds one)"
                 )
-            key: str | int = int(part)
+            key = int(part)
             if key == len(holder):
                 holder.append(None)
         else:

@@ -124,7 +124,9 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
 
 def _plain_plan(campaign: Campaign, document: YamlDocument, notify: Callable[[str], None]) -> Plan:
     """The plan of the campaign's baselines."""
-    nothing = {"software_metrics": {}, "variants": {}, "cumulative": None, "controls": False, "variance_runs": 0}
+    nothing: dict[str, object] = {
+        "software_metrics": {}, "variants": {}, "cumulative": None, "controls": False, "variance_runs": 0,
+    }  # fmt: skip
     return make_plan(campaign.model_copy(update=nothing), document, notify)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,10 @@ class SideVerdicts:
     within: Verdict
     across: Verdict | None
     pairs: Mapping[frozenset[str], Verdict]
+
+    def of(self, a: str, b: str) -> Verdict:
+        """The verdict on a pair of metrics."""
+        return self.pairs.get(frozenset((a, b)), "not assessable")
 
 
 @dataclass(frozen=True)
@@ -212,9 +217,9 @@ def _variant(
         for side in changes
     ]
     verdicts = [_verdicts(side, name) for side in sides]
-    couples = [(metrics[i], metrics[j]) for i, j in zip(*np.triu_indices(len(metrics), 1), strict=True)]
+    couples = list(combinations(metrics, 2))
     assessable = [
-        all(one.pairs.get(frozenset(couple)) != "not assessable" for one in verdicts)
+        all(one.of(*couple) != "not assessable" for one in verdicts)
         and bool(np.isfinite(np.concatenate(tables)[:, n]).all())
         for n, couple in enumerate(couples)
     ]
@@ -223,12 +228,8 @@ def _variant(
         seed=sides[0].plan.campaign.seed,
     )  # fmt: skip
     pairs = [
-        PairChange(
-            *couple,
-            *(one.pairs.get(frozenset(couple), "not assessable") for one in verdicts),  # type: ignore[arg-type]
-            test,
-        )
-        for couple, test in zip(couples, tests, strict=True)
+        PairChange(a, b, verdicts[0].of(a, b), verdicts[1].of(a, b), test)
+        for (a, b), test in zip(couples, tests, strict=True)
     ]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     pairs.sort(key=lambda one: (order[one.test.verdict], -np.nan_to_num(abs(one.test.difference))))

@@ -13,7 +13,7 @@ from measure.verdict_files.options import STANDS_FOR
 from measure.verdict_files.verdict_table import VerdictTable
 
 
-def annotations(table: VerdictTable, failing: Collection[str]) -> list[str]:
+def github_lines(table: VerdictTable, failing: Collection[str]) -> list[str]:
     """A line for each verdict but *equivalent*, and for each failed run: an error for verdicts in ``failing`` and for
     failed runs, a warning for others that show a change, a notice for open ones."""
     lines = []

@@ -7,7 +7,7 @@ import os
 import click
 
 from measure.campaign.store import write_text_atomically
-from measure.verdict_files.annotations import annotations
+from measure.verdict_files.annotations import github_lines
 from measure.verdict_files.junit import junit_text
 from measure.verdict_files.markdown import markdown_text
 from measure.verdict_files.options import EXIT_STATUS, STANDS_FOR, VerdictOptions
@@ -25,6 +25,6 @@ def deliver(table: VerdictTable, options: VerdictOptions) -> int:
     if options.markdown is not None:
         write_text_atomically(options.markdown, markdown_text(table))
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in annotations(table, failing):
+        for line in github_lines(table, failing):
             click.echo(line)
     return EXIT_STATUS if any(one.verdict in failing for one in table.judgements) else 0

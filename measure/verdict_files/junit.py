@@ -25,9 +25,10 @@ def junit_text(table: VerdictTable, failing: Collection[str]) -> str:
         key: str(sum(case.find(tag) is not None for case in cases))
         for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
     }
-    suite = ET.Element("testsuite", name=_clean(table.title), tests=str(len(cases)), time="0", **counts)
+    counts["tests"] = str(len(cases))
+    suite = ET.Element("testsuite", {"name": _clean(table.title), "time": "0", **counts})
     suite.extend(cases)
-    suites = ET.Element("testsuites", tests=str(len(cases)), **counts)
+    suites = ET.Element("testsuites", counts)
     suites.append(suite)
     ET.indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"

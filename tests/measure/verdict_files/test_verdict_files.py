@@ -6,19 +6,22 @@ import csv
 import json
 import math
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import duckdb
 import jsonschema
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 import measure as library
 from measure.cli import main
-from measure.verdict_files.annotations import annotations
+from measure.verdict_files.annotations import github_lines
 from measure.verdict_files.deliver import deliver
 from measure.verdict_files.junit import junit_text
 from measure.verdict_files.markdown import markdown_text
@@ -120,7 +123,8 @@ def test_verdicts_follow_their_published_schema(folder: Path) -> None:
 def test_the_queries_of_the_documents_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     queries = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/queries.md").read_text(), re.DOTALL)
-    found = [duckdb.sql(query).fetchall() for query in queries]
+    with duckdb.connect() as database:
+        found = [database.execute(query).fetchall() for query in queries]
     verdicts, changed, metrics, campaigns, runs = found
     assert sum(row[-1] for row in verdicts) == 12
     assert ("light", "inner", "equivalent", 3) in verdicts
@@ -218,7 +222,7 @@ def test_markdown_and_annotations_escape_what_means_something_there() -> None:
     assert text.startswith("## a \\<campaign\\>\n")
     assert "| one\\|two | perturbed \\*very\\* |\n" in text
     assert "- A run of two failed: it \\<crashed\\>\n" in text
-    lines = annotations(TABLE, {"changed"})
+    lines = github_lines(TABLE, {"changed"})
     assert [line.split(" ")[0] for line in lines] == ["::warning", "::notice", "::error", "::error"]
     assert lines[0] == "::warning title=one%2C within a run%3A perturbed::changed: 100%25,%0Aby far\x00"
 
@@ -229,11 +233,25 @@ def test_annotations_find_the_line_of_a_variant_in_the_file_that_has_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "base.yaml").write_text("name: x\nvariants:\n  one: [a]\n")
     (tmp_path / "c.yaml").write_text("extends: base.yaml\nvariants:\n\n  two: [b]\n")
-    lines = annotations(replace(TABLE, campaign_file=str(tmp_path / "c.yaml")), ())
+    lines = github_lines(replace(TABLE, campaign_file=str(tmp_path / "c.yaml")), ())
     assert lines[0].startswith("::warning file=base.yaml,line=3,title=one")
     assert lines[2].startswith("::warning file=c.yaml,line=4,title=two")
-    gone = annotations(replace(TABLE, campaign_file=str(tmp_path / "gone.yaml")), ())
+    gone = github_lines(replace(TABLE, campaign_file=str(tmp_path / "gone.yaml")), ())
     assert gone[0].startswith("::warning title=one")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/continuous_integration.md"])
+def test_the_commands_of_the_documents_have_these_options(name: str) -> None:
+    text = (ROOT / name).read_text()
+    for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL):
+        assert yaml.safe_load(block)
+    lines = re.findall(r"(?:^|run: |&& )measure (\w[\w-]*) ([^#&\n]*)", text, re.MULTILINE)
+    assert len(lines) > 3
+    for command_name, rest in lines:
+        found = main.commands[command_name]
+        with click.Context(found) as context:
+            words = [word for word in shlex.split(rest) if word != "\\"]
+            found.make_parser(context).parse_args(words)  # raises for an option that does not exist
 
 
 # --- completion
