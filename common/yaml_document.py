@@ -1,4 +1,4 @@
-"""Reads YAML files with the line of every key, and validates them by pydantic models.
+"""Reads YAML files with the place of every key, and validates them by pydantic models.
 
 Every problem has the form ``file:line: key: got ..., expected ...; did you mean ...?``; all are reported at once, one a
 line. The caller passes the class of the exception to raise, so that each package keeps its own.
@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -40,8 +40,18 @@ def problem_at(message: str, *keys: str | int) -> PydanticCustomError:
     return PydanticCustomError(_AT_KEYS, "{message}", {"message": message, "keys": keys})
 
 
+class Place(NamedTuple):
+    """Where a value was set. ``rank``, ``line``: the order of places in messages; ``where``: ``file:line``; ``folder``:
+    the directory that paths at this place are relative to."""
+
+    rank: int
+    line: int
+    where: str
+    folder: Path
+
+
 class YamlDocument:
-    """A parsed YAML text: ``data``, a mapping, and ``lines``, the line of each key and list item by their path.
+    """A parsed YAML text: ``data``, a mapping, and ``places``, the place of each key and list item by their path.
 
     ``path``: the file's name in messages; ``error``: class of all exceptions raised, which takes a message. Raises
     ``error`` for text that is not YAML or no mapping, and for cyclic aliases, aliases that expand without end, keys
@@ -50,7 +60,7 @@ class YamlDocument:
 
     def __init__(self, text: str, path: Path | str, error: type[Exception]) -> None:
         self.path = Path(path)
-        self.lines: dict[Keys, int] = {}
+        self.places: dict[Keys, Place] = {}
         self._error = error
         loader: Any = None
         try:
@@ -77,15 +87,27 @@ class YamlDocument:
             raise error(f"{path}: is not UTF-8 text") from None
         return cls(text, path, error)
 
-    def line(self, keys: Keys) -> int:
-        """The line of a key, or of the nearest key above it."""
-        while keys and keys not in self.lines:
+    @classmethod
+    def of_data(
+        cls, data: dict[str, Any], places: dict[Keys, Place], path: Path, error: type[Exception]
+    ) -> YamlDocument:
+        """A document with this content."""
+        document = cls("{}", path, error)
+        document.data, document.places = data, places
+        return document
+
+    def place(self, *keys: str | int) -> Place:
+        """The place of a key, or of the nearest key above it."""
+        while keys and keys not in self.places:
             keys = keys[:-1]
-        return self.lines.get(keys, 1)
+        return self.places.get(keys) or self._at(1)
 
     def where(self, *keys: str | int) -> str:
         """``file:line`` of a key."""
-        return f"{self.path}:{self.line(keys)}"
+        return self.place(*keys).where
+
+    def _at(self, line: int) -> Place:
+        return Place(0, line, f"{self.path}:{line}", self.path.absolute().parent)
 
     def validate(self, model: type[Model], context: Mapping[str, Any] | None = None) -> Model:
         """The data as ``model``, validated with ``context``. Raises the document's exception with every problem.
@@ -95,42 +117,43 @@ class YamlDocument:
         try:
             return model.model_validate(self.data, context=dict(context or {}))
         except ValidationError as error:
-            problems: dict[tuple[int, str], list[str]] = {}
+            problems: dict[tuple[Place, str], list[str]] = {}
             for details in error.errors():
-                line, subject, expected = self._problem(model, details)
-                problems.setdefault((line, subject), []).extend([expected] if expected else [])
-        self._report([(line, _joined(subject, expected)) for (line, subject), expected in problems.items()])
+                place, subject, expected = self._problem(model, details)
+                problems.setdefault((place, subject), []).extend([expected] if expected else [])
+        self._report([(place, _joined(subject, expected)) for (place, subject), expected in problems.items()])
         raise AssertionError("a validation error without problems")
 
-    def _report(self, problems: list[tuple[int, str]]) -> None:
-        """Raise the document's exception for ``problems``, pairs of line and message, if there are any."""
+    def _report(self, problems: list[tuple[Place, str]]) -> None:
+        """Raise the document's exception for ``problems``, pairs of place and message, if there are any."""
         if problems:
             ordered = sorted(set(problems))
-            raise self._error("\n".join(f"{self.path}:{line}: {message}" for line, message in ordered))
+            raise self._error("\n".join(f"{place.where}: {message}" for place, message in ordered))
 
-    def _read_lines(self, node: yaml.Node, keys: Keys, above: tuple[int, ...]) -> list[tuple[int, str]]:
-        """Fill ``lines`` below ``node``, which is in the nodes ``above`` (by id); returns the problems."""
-        line = node.start_mark.line + 1
-        self.lines.setdefault(keys, line)
+    def _read_lines(self, node: yaml.Node, keys: Keys, above: tuple[int, ...]) -> list[tuple[Place, str]]:
+        """Fill ``places`` below ``node``, which is in the nodes ``above`` (by id); returns the problems."""
+        place = self._at(node.start_mark.line + 1)
+        self.places.setdefault(keys, place)
         if id(node) in above:
-            return [(line, _about(keys, "got an alias of a mapping or list that contains it, expected a value"))]
-        if len(self.lines) > _MAX_VALUES:
+            return [(place, _about(keys, "got an alias of a mapping or list that contains it, expected a value"))]
+        if len(self.places) > _MAX_VALUES:
             raise self._error(
-                f"{self.path}:{line}: got more than {_MAX_VALUES:,} values when aliases are expanded, expected fewer: "
+                f"{place.where}: got more than {_MAX_VALUES:,} values when aliases are expanded, expected fewer: "
                 "write out what is meant instead of aliases of aliases"
             )
         above = (*above, id(node))
-        problems: list[tuple[int, str]] = []
+        problems: list[tuple[Place, str]] = []
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
-                line = key.start_mark.line + 1
+                place = self._at(key.start_mark.line + 1)
                 child = (*keys, str(key.value))
                 if not isinstance(key, yaml.ScalarNode):
-                    problems.append((line, _about(keys, f"got {_node_kind(key)} as a key, expected a name")))
-                elif child in self.lines:
-                    problems.append((line, _about(child, f"given twice, first in line {self.lines[child]}")))
+                    problems.append((place, _about(keys, f"got {_node_kind(key)} as a key, expected a name")))
+                elif child in self.places:
+                    first = self.places[child].line
+                    problems.append((place, _about(child, f"given twice, first in line {first}")))
                 else:
-                    self.lines[child] = line
+                    self.places[child] = place
                     problems += self._read_lines(value, child, above)
         elif isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
@@ -154,8 +177,8 @@ class YamlDocument:
             keys += details["ctx"]["keys"]
         return tuple(keys)
 
-    def _problem(self, model: type[BaseModel], details: Any) -> tuple[int, str, str]:
-        """Line and message of one of pydantic's errors, without the expectation; and the expectation, or "".
+    def _problem(self, model: type[BaseModel], details: Any) -> tuple[Place, str, str]:
+        """Place and message of one of pydantic's errors, without the expectation; and the expectation, or "".
 
         pydantic reports one error for each alternative of a union; they differ in their expectations only.
         """
@@ -173,7 +196,7 @@ class YamlDocument:
             message = f"got {sizes['actual_length'] or 'none'}, expected at least {sizes['min_length']}"
         else:
             message, expected = f"got {_shown(details['input'])}", _expected(details)
-        return self.line(keys), _about(keys, message), expected
+        return self.place(*keys), _about(keys, message), expected
 
 
 def _about(keys: Keys, message: str) -> str:

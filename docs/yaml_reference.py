@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 PAGE = Path(__file__).with_name("yaml_reference.md")
 _INTRODUCTION = """\
 # Every key of the YAML files
@@ -35,7 +37,11 @@ def schemas() -> dict[str, dict[str, Any]]:
     from measure.campaign.campaign_file import Campaign
     from measure.cycle_close.sampling_check import SamplingCheck
 
-    found = {"campaign": Campaign, "sampling-check": SamplingCheck, "machine": MachineConfig}
+    found: dict[str, type[BaseModel]] = {
+        "campaign": Campaign,
+        "sampling-check": SamplingCheck,
+        "machine": MachineConfig,
+    }
     return {kind: model.model_json_schema() for kind, model in found.items()}
 
 

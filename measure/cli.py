@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from common.layered_yaml import EXTENDS
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.console.scheduler_option import scheduler_option
+from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
+from measure.first_campaign.cli import init
 from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
+from measure.two_campaigns.cli import compare
+from measure.verdict_files.options import VerdictOptions, verdict_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +54,8 @@ class _Commands(click.Group):
   measure run configs/campaigns/quickstart.yaml
 
 Exit status: 0 done; 1 the work failed (finished runs are kept) or its results cannot be written; 2 bad input,
-with file, line and what was expected; 130 interrupted (Ctrl-C), 143 ended (SIGTERM): finished runs are kept.""",
+with file, line and what was expected; 3 a verdict that --fail-on names; 130 interrupted (Ctrl-C), 143 ended
+(SIGTERM): finished runs are kept.""",
 )
 @click.version_option(package_name="perturbation")
 def main() -> None:
@@ -69,35 +75,56 @@ def main() -> None:
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
               "names those that never fire. Keeps nothing.")  # fmt: skip
+@click.option("--dry-run", is_flag=True,
+              help="Make no runs: say how many there would be, how long they and the builds take and how much disk, "
+              "how often each software metric fires, and what change the plan can find. Keeps nothing.")  # fmt: skip
+@settings_option("campaign")
+@verdict_options
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
 def run(
-    campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, counts: bool, target: str
+    campaign: Path,
+    out: Path | None,
+    workers: int | None,
+    scheduler: str | None,
+    counts: bool,
+    dry_run: bool,
+    settings: tuple[str, ...],
+    verdicts: VerdictOptions,
+    target: str,
 ) -> None:
     """Run CAMPAIGN.yaml, or continue where it stopped, and report.
 
-    Leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet. Stored runs are not made again, unless
-    something that they depend on has changed.
+    Leaves DIR/report.html, summary.json, verdicts.json, pairs.csv, pairs.parquet and traces/*.parquet.
+    Stored runs are not made again, unless something that they depend on has changed.
 
     Before a long campaign, --counts shows in seconds whether every software metric fires; its exit status is 0 also
-    when one does not.
+    when one does not. --dry-run says besides what the campaign will take, and what it can find.
     """
-    if counts:
-        from measure.campaign.event_counts import print_counts
+    if counts or dry_run:
+        from measure.campaign.preview import preview
 
+        option = "--dry-run" if dry_run else "--counts"
         if out is not None:
-            raise click.UsageError("--counts keeps nothing, so --out means nothing beside it")
-        print_counts(campaign, _console())
+            raise click.UsageError(f"{option} keeps nothing, so --out means nothing beside it")
+        preview(campaign, _console(), dry_run=dry_run, workers=workers, settings=settings)
         return
     from measure.campaign.run_command import run_campaign
 
-    run_campaign(campaign, out, _console(), workers=workers, scheduler=scheduler, target=target)
+    raise SystemExit(
+        run_campaign(
+            campaign, out, _console(), workers=workers, scheduler=scheduler, target=target, settings=settings,
+            verdicts=verdicts,
+        )
+    )  # fmt: skip
 
 
 @main.command()
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
-def report(results: Path, out: Path | None) -> None:
+@settings_option("campaign")
+@verdict_options
+def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts: VerdictOptions) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -111,11 +138,13 @@ def report(results: Path, out: Path | None) -> None:
 
     if results.is_dir() and out is not None:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
-    report_campaign(results, out, _console())
+    if results.is_dir() and settings:
+        raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
+    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts))
 
 
 @main.command()
-@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary"]))
+@click.argument("kind", type=click.Choice(["campaign", "sampling-check", "machine", "summary", "verdicts"]))
 def schema(kind: str) -> None:
     """Print the JSON Schema of a file kind, for editors and checks."""
     if kind == "campaign":
@@ -130,16 +159,26 @@ def schema(kind: str) -> None:
         from emulator.timing.machine_config import MachineConfig
 
         document = MachineConfig.model_json_schema()
+    elif kind == "verdicts":
+        from measure.verdict_files.verdict_summary import VERDICTS_JSON_SCHEMA
+
+        document = VERDICTS_JSON_SCHEMA
     else:
         from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 
         document = SUMMARY_JSON_SCHEMA
+    if kind not in ("summary", "verdicts"):
+        about = "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced"
+        document["properties"][EXTENDS] = {"type": "string", "description": about}
+        # A file that extends another may leave out what that one has.
+        document["anyOf"] = [{"required": document.pop("required")}, {"required": [EXTENDS]}]
     click.echo(json.dumps(document, indent=2))
 
 
 @main.command()
 @click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml", type=click.Path(path_type=Path))
-def metrics(file: Path) -> None:
+@settings_option("file")
+def metrics(file: Path, settings: tuple[str, ...]) -> None:
     """List the hardware metrics that a machine offers.
 
     Given a campaign: the metrics of its machine, with a mark at those that it collects, then its software metrics.
@@ -148,7 +187,7 @@ def metrics(file: Path) -> None:
     from measure.campaign.list_metrics import list_metrics
     from measure.errors import CampaignError
 
-    listing = list_metrics(file)
+    listing = list_metrics(file, settings)
     for line in listing.lines:
         click.echo(line)
     if listing.problems:
@@ -196,7 +235,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
     main.add_command(command)
 
 

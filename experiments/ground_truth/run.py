@@ -17,7 +17,7 @@ from rich.console import Console
 from emulator.errors import EmulatorError
 from experiments.ground_truth import figures, tables
 from instrumenter.errors import InstrumenterError
-from measure.campaign.run_command import report_campaign, run_campaign
+from measure.campaign.run_command import make_campaign, read_campaign
 from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
 
@@ -69,9 +69,9 @@ def _record(options: argparse.Namespace, console: Console) -> None:
         console.print(program, style="bold")
         campaign, directory = HERE / f"{program}.yaml", options.results / program
         if options.keep and (directory / "ground_truth.json").exists():
-            data = report_campaign(directory, None, console)
+            data = read_campaign(directory, None, console).data
         else:
-            data = run_campaign(campaign, directory, console, workers=options.workers)
+            data = make_campaign(campaign, directory, console, workers=options.workers).data
         for name, table in tables.of_program(program, data, directory).items():
             _replace(options.out / f"{name}.csv", program, table)
     directories = {program: options.results / program for program in PROGRAMS}

@@ -173,6 +173,21 @@ class ProjectRecipe:
         return build
 
 
+def linked_programs(directory: Path, command: str, notify: Callable[[str], None]) -> list[str]:
+    """The programs that a build command links with the wrapper, relative to ``directory``.
+
+    Builds a copy that is not kept. Raises `SourceError` when the command fails, and `ToolchainError`.
+    """
+    Toolchain(GUEST_TARGET, notify).prepare()
+    notify(f"Building the project by its own command: {command}")
+    projects = cache_directory() / "projects"
+    projects.mkdir(parents=True, exist_ok=True)
+    with workspace(projects) as temporary:
+        tree = _Tree(temporary / "found", Project(directory, command, ""))
+        tree.make(WrapperSpec())
+        return tree.linked()
+
+
 @functools.cache
 def _wrapper_digest() -> str:
     here = Path(__file__).parent
@@ -212,7 +227,8 @@ class _Tree:
         return next((each for each in reversed(links) if each["sha256"] == content), None)
 
     def make(self, spec: WrapperSpec) -> None:
-        """Copy and build. Raises `SourceError`, and then leaves only the command's output."""
+        """Copy and build; without a ``binary`` in the project, any programs. Raises `SourceError`, and then leaves only
+        the command's output."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         output = self.folder.with_suffix(".log")
@@ -221,12 +237,19 @@ class _Tree:
             write_compilers(self.folder / "bin")
             environment = self._write_spec(spec, "spec.json")
             run_command(self.project.command, self._tree, environment, output)
-            self._check_binary()
+            if self.project.binary:
+                self._check_binary()
             write_text(self._marker, "{}\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         output.unlink()
+
+    def linked(self) -> list[str]:
+        """The programs that the build linked with the wrapper and left in the tree, relative to it."""
+        links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
+        made = {Path(each["output"]) for each in links}
+        return sorted(str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.is_file())
 
     def _write_spec(self, spec: WrapperSpec, name: str) -> dict[str, str]:
         """Write ``spec`` to a file, and return the environment in which the wrapper uses it."""
@@ -242,9 +265,7 @@ class _Tree:
 
         name = self.project.binary
         if not self._binary.is_file():
-            links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
-            made = {Path(each["output"]) for each in links}
-            inside = sorted(str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.exists())
+            inside = self.linked()
             linked = f"; it linked {', '.join(inside)}" if inside else "; it linked nothing with $CC"
             raise SourceError(
                 f"the build command ended well but left no file '{name}'{linked}. Say in `binary:` what it makes"

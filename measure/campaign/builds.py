@@ -92,11 +92,8 @@ class Builds:
             self.make([wanted])
         return self._made[wanted]
 
-    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
-        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
-
-        Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
-        """
+    def missing(self, wanted: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of ``wanted``, pairs of variant and layout, that are not in the cache."""
         missing = []
         for variant, layout in dict.fromkeys(wanted):
             found = self._recipe_of(variant).find(self._specs(variant), self._offsets[layout])
@@ -104,6 +101,14 @@ class Builds:
                 missing.append((variant, layout))
             else:
                 self._made[variant, layout] = found
+        return missing
+
+    def make(self, wanted: Sequence[tuple[str, int]], workers: int | None = None) -> None:
+        """Build those of ``wanted``, pairs of variant and layout, that are not in the cache.
+
+        Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
+        """
+        missing = self.missing(wanted)
         if not missing:
             return
         self._begin()
@@ -145,11 +150,11 @@ class Builds:
             except SpecError as error:
                 metric = error.metric
                 where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
-                raise CampaignError(f"{where}: {error}") from None
+                raise CampaignError(f"{where}: {error}") from error
             except ToolchainError as error:
                 raise MeasureError(str(error)) from None
             except InstrumenterError as error:
-                raise CampaignError(f"{self._where_program()}: {error}") from None
+                raise CampaignError(f"{self._where_program()}: {error}") from error
             except BrokenProcessPool:
                 raise MeasureError("a build process was ended from outside: start again") from None
 
@@ -211,7 +216,7 @@ def _recipe(
     except ToolchainError as error:
         raise MeasureError(str(error)) from None
     except InstrumenterError as error:
-        raise CampaignError(f"{document.where('program')}: {error}") from None
+        raise CampaignError(f"{document.where('program')}: {error}") from error
 
 
 def _project(program: Program) -> Project | None:

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from common.layered_yaml import read_layers
 from common.quantities import NUMBER, parse_count
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
@@ -386,9 +387,13 @@ class Campaign(StrictModel):
 AnyCampaign = TypeVar("AnyCampaign", bound=Campaign)
 
 
-def load_campaign(path: Path) -> tuple[Campaign, YamlDocument]:
-    """Read a campaign file; all paths become absolute. Raises `CampaignError`."""
-    return load_campaign_as(path, Campaign)
+def load_campaign(path: Path, settings: Sequence[str] = ()) -> tuple[Campaign, YamlDocument]:
+    """Read a campaign file with the files that it extends, and with ``settings`` (`common.layered_yaml`) on top.
+
+    All paths become absolute; they are relative to the file that has them, in settings to the current directory.
+    Raises `CampaignError`.
+    """
+    return load_campaign_as(path, Campaign, settings)
 
 
 def _check_given(document: YamlDocument, program: Program) -> None:
@@ -405,21 +410,29 @@ def _check_given(document: YamlDocument, program: Program) -> None:
             )
 
 
-def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign, YamlDocument]:
+def load_campaign_as(
+    path: Path, model: type[AnyCampaign], settings: Sequence[str] = ()
+) -> tuple[AnyCampaign, YamlDocument]:
     """As `load_campaign`, for a subclass of `Campaign` with keys of its own."""
-    document = YamlDocument.read(path, CampaignError)
+    document = read_layers(path, CampaignError, settings)
+    return campaign_of(document, model), document
+
+
+def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign:
+    """The campaign in ``document``; all paths become absolute. Raises `CampaignError`."""
     campaign = document.validate(model, {})
     _check_given(document, campaign.program)
-    here = path.resolve().parent
 
     def resolve(value: Path, *keys: str | int) -> Path:
-        absolute = (here / value).resolve()
+        absolute = (document.place(*keys).folder / value).resolve()
         if not absolute.is_file():
             raise CampaignError(f"{document.where(*keys)}: no such file: {value} (looked for {absolute})")
         return absolute
 
     program = campaign.program
-    directory = (here / program.directory).resolve() if program.directory is not None else None
+    directory = None
+    if program.directory is not None:
+        directory = (document.place("program", "directory").folder / program.directory).resolve()
     if directory is not None and not directory.is_dir():
         where = document.where("program", "directory")
         raise CampaignError(f"{where}: no such directory: {program.directory} (looked for {directory})")
@@ -431,14 +444,11 @@ def load_campaign_as(path: Path, model: type[AnyCampaign]) -> tuple[AnyCampaign,
         "files": {guest: resolve(host, "program", "files", guest) for guest, host in program.files.items()},
     }
     if program.catalogue:
-        catalogue = program.catalogue_file or Path("../programs.yaml")
-        changes["catalogue_file"] = resolve(catalogue, "program", "catalogue_file")
-    return (
-        campaign.model_copy(
-            update={
-                "program": program.model_copy(update=changes),
-                "machine": resolve(campaign.machine, "machine"),
-            }
-        ),
-        document,
+        key = "catalogue_file" if program.catalogue_file else "catalogue"
+        changes["catalogue_file"] = resolve(program.catalogue_file or Path("../programs.yaml"), "program", key)
+    return campaign.model_copy(
+        update={
+            "program": program.model_copy(update=changes),
+            "machine": resolve(campaign.machine, "machine"),
+        }
     )

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import Campaign
 from measure.errors import CampaignError, RunError
 
 _EVERYTHING = "everything"
@@ -86,7 +86,7 @@ def count_events(
     builds = Builds(campaign.model_copy(update=changes), document, _CLOCK_HZ, notify)
     build = builds[_EVERYTHING, 0]
     started = time.perf_counter()
-    values, instructions = _run(
+    values, instructions = run_untimed(
         campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()}
     )
     found = tuple(
@@ -114,8 +114,13 @@ def _with_events(metrics: Mapping[str, MetricSpec]) -> tuple[dict[str, MetricSpe
     return specs, twins
 
 
-def _run(campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]) -> tuple[dict[str, int], int]:
-    """The counters' values at the end of a run, and the instructions that it executed."""
+def run_untimed(
+    campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, int], int]:
+    """The counters' values at the end of a run without a timing model, and the instructions that it executed.
+
+    ``counters``: symbol and offset of each. Raises `RunError` when the program fails.
+    """
     from emulator.errors import EmulatorError
     from emulator.linux.vfs.files import VirtualFiles
     from emulator.machine import Machine
@@ -143,15 +148,18 @@ def _run(campaign: Campaign, program: Path, counters: Mapping[str, tuple[str, in
         raise RunError(str(error)) from error
 
 
-def print_counts(path: Path, console: Console) -> None:
-    """Count the events of the campaign in ``path`` and print them; first a warning for each metric that never fires."""
+def count_campaign(campaign: Campaign, document: YamlDocument, console: Console) -> CountedRun:
+    """`count_events`, with messages on ``console``; raises also what is wrong with the catalogue as `CampaignError`."""
     from measure.programs.catalogue import ProgramError
 
-    campaign, document = load_campaign(path)
     try:
-        counted = count_events(campaign, document, lambda text: console.print(text, style="dim"))
+        return count_events(campaign, document, lambda text: console.print(text, style="dim"))
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
+
+
+def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument, console: Console) -> None:
+    """Print the events of each metric and variant; first a warning for each metric that never fires."""
     for one in counted.metrics:
         if not one.events:
             at = document.where("software_metrics", one.metric)
@@ -184,7 +192,6 @@ def print_counts(path: Path, console: Console) -> None:
     for variant, metrics in sets.items():
         total = sum(by_metric[metric] for metric in metrics)
         console.print(f"- {escape(variant)}: {total:,} events a run", highlight=False)
-    console.print(f"The run took {counted.seconds:.1f} s; nothing was kept.", style="dim")
 
 
 def _short(place: str) -> str:

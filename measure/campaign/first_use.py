@@ -25,8 +25,10 @@ class Preparation:
 
     def begin(self) -> None:
         """Start the work, once; returns immediately."""
+        from emulator.timing.machine_file import machine_text
+
         if self._thread is None:
-            self._workers.prepare(self._target, self._machine.read_text("utf-8"))
+            self._workers.prepare(self._target, machine_text(self._machine))
             self._thread = threading.Thread(target=_prepare_statistics)
             self._thread.start()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.layered_yaml import read_layers
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
 from measure.errors import CampaignError
@@ -25,7 +26,7 @@ class Listing:
     problems: tuple[str, ...] = ()
 
 
-def list_metrics(path: Path) -> Listing:
+def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
     """The hardware metrics of the machine in ``path``, or of the machine that the campaign in ``path`` names.
 
     Metrics that a campaign collects are marked; those that the machine lacks are problems. Raises `CampaignError`
@@ -35,9 +36,9 @@ def list_metrics(path: Path) -> Listing:
     from emulator.pmu import available_metrics, select_metrics
     from emulator.timing.machine_file import load_machine
 
-    campaign, document = _campaign(path)
+    campaign, document = _campaign(path, settings)
     try:
-        config = load_machine(campaign.machine if campaign else path)
+        config = load_machine(campaign.machine) if campaign else load_machine(path, settings)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     available = available_metrics(config)
@@ -62,20 +63,20 @@ def list_metrics(path: Path) -> Listing:
     return Listing((f"{campaign.machine.name}; * collected by {path.name}", *lines), tuple(problems))
 
 
-def _campaign(path: Path) -> tuple[Campaign | None, YamlDocument | None]:
+def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, YamlDocument | None]:
     """The campaign in ``path``, or None when the file does not look like a campaign."""
     from measure.campaign.campaign_file import load_campaign
 
     try:
-        document = YamlDocument.read(path, CampaignError)
+        document = read_layers(path, CampaignError)
     except CampaignError:
         return None, None  # the machine's reader reports the problem
     if not {"configurations", "ways", "sweep"}.isdisjoint(document.data):
         from measure.cycle_close.sampling_check import load_check
 
-        return load_check(path)
+        return load_check(path, settings)
     if any(key in document.data for key in _CAMPAIGN_KEYS):
-        return load_campaign(path)
+        return load_campaign(path, settings)
     return None, None
 
 

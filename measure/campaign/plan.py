@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from measure.campaign.run_types import BASELINE, NULL_CONTROL, CounterPlace, Run
 from measure.campaign.variance import redrawn, sources_of
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
+
+if TYPE_CHECKING:
+    from emulator.timing.machine_config import MachineConfig
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,31 @@ def _emulator_digest() -> str:
     return source_digest([Path(emulator.__path__[0])])
 
 
+def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, MachineConfig]:
+    """The description of the campaign's machine, as text and parsed.
+
+    Raises `CampaignError` for a description that is not valid, and for hardware metrics that the machine cannot count.
+    """
+    from emulator.errors import EmulatorError
+    from emulator.pmu import PmuError, TooManyEventsError, select_metrics
+    from emulator.timing.machine_file import machine_text, parse_machine
+
+    try:
+        text = machine_text(campaign.machine)
+        config = parse_machine(text, str(campaign.machine))
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    try:
+        select_metrics(campaign.hardware_metrics, config)
+    except EmulatorError as error:
+        names = campaign.hardware_metrics
+        about = [n for n, name in enumerate(names) if isinstance(error, PmuError) and name == error.metric]
+        split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
+        # Of a metric that is given twice, the second time is wrong.
+        raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
+    return text, config
+
+
 def make_plan(
     campaign: Campaign,
     document: YamlDocument,
@@ -89,23 +117,7 @@ def make_plan(
     ``begin`` is called before the first build, if one is needed. Raises `CampaignError` for unknown metrics and for
     programs that do not build, `MeasureError` when the compiler itself does not work.
     """
-    from emulator.errors import EmulatorError
-    from emulator.pmu import PmuError, TooManyEventsError, select_metrics
-    from emulator.timing.machine_file import parse_machine
-
-    machine_text = campaign.machine.read_text(encoding="utf-8")
-    try:
-        config = parse_machine(machine_text, str(campaign.machine))
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    try:
-        select_metrics(campaign.hardware_metrics, config)
-    except EmulatorError as error:
-        names = campaign.hardware_metrics
-        about = [n for n, name in enumerate(names) if isinstance(error, PmuError) and name == error.metric]
-        split = "; `measure partition` splits them" if isinstance(error, TooManyEventsError) else ""
-        # Of a metric that is given twice, the second time is wrong.
-        raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
+    machine_text, config = checked_machine(campaign, document)
     stdin, arguments, files = program_input(campaign.program)
     numbered = [(BASELINE, n) for n in range(campaign.baselines)]
     variants = [*campaign.variant_sets(), *([NULL_CONTROL] if campaign.has_controls else [])]

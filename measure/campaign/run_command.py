@@ -29,6 +29,11 @@ from measure.ground_truth.prepare import Prepared, load_prepared, prepare
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
+from measure.verdict_files.deliver import deliver
+from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
+from measure.verdict_files.pair_tables import write_pairs
+from measure.verdict_files.verdict_summary import write_verdicts
+from measure.verdict_files.verdict_table import table_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -75,39 +80,43 @@ def _failure_text(failures: Sequence[Failure]) -> str:
 
 
 def run_campaign(
-    path: Path,
-    out: Path | None,
-    console: Console,
-    *,
-    workers: int | None = None,
-    scheduler: str | Client | None = None,
-    target: str = "emulated",
-) -> ReportData:
-    """`make_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(make_campaign(path, out, console, workers=workers, scheduler=scheduler, target=target), console)
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None,
+    scheduler: str | Client | None = None, target: str = "emulated", settings: Sequence[str] = (),
+    verdicts: VerdictOptions = NO_OPTIONS,
+) -> int:  # fmt: skip
+    """`make_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
+
+    Raises `MeasureError` at the end when some runs failed.
+    """
+    verdicts.check_places()
+    finished = make_campaign(path, out, console, workers=workers, scheduler=scheduler, target=target, settings=settings)
+    return _tell(finished, console, verdicts)
 
 
-def report_campaign(results: Path, out: Path | None, console: Console) -> ReportData:
-    """`read_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(read_campaign(results, out, console), console)
+def report_campaign(
+    results: Path, out: Path | None, console: Console, settings: Sequence[str] = (),
+    verdicts: VerdictOptions = NO_OPTIONS,
+) -> int:  # fmt: skip
+    """`read_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
+
+    Raises `MeasureError` at the end when some runs failed.
+    """
+    verdicts.check_places()
+    return _tell(read_campaign(results, out, console, settings), console, verdicts)
 
 
 def make_campaign(
-    path: Path,
-    out: Path | None,
-    console: Console,
-    *,
-    workers: int | None = None,
-    scheduler: str | Client | None = None,
-    target: str = "emulated",
-) -> Finished:
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None,
+    scheduler: str | Client | None = None, target: str = "emulated", settings: Sequence[str] = (),
+) -> Finished:  # fmt: skip
     """Run the campaign of ``path``, or go on where it stopped, and write its report; into results/NAME without ``out``.
 
-    ``console``: shows progress; results are not printed. ``workers``: processes of this machine, or ``scheduler``: a
-    Dask cluster (see `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file,
-    and `RunError` when so many runs failed that nothing can be said.
+    ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`).
+    ``workers``: processes of this machine, or ``scheduler``: a Dask cluster (see
+    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and `RunError` when
+    so many runs failed that nothing can be said.
     """
-    campaign, document = load_campaign(path)
+    campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
     with workers_on(scheduler, workers, console.print) as makers:
@@ -128,12 +137,12 @@ def make_campaign(
     return _finish(result, outcome, directory, console)
 
 
-def read_campaign(results: Path, out: Path | None, console: Console) -> Finished:
+def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
     """Report anew on the runs in a directory, or of a campaign file; makes none. Raises as `make_campaign`."""
     if results.is_dir():
         result, outcome = load_results(results)
         return _finish(result, outcome, results, console)
-    campaign, document = load_campaign(results)
+    campaign, document = load_campaign(results, settings)
     directory = out or Path("results") / campaign.name
     if not directory.is_dir():
         raise CampaignError(f"{directory}: no such directory; `measure run {results}` makes it")
@@ -187,18 +196,23 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
+        write_pairs(data, directory)
+        write_verdicts(data, directory)
         status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     return Finished(result, outcome, data, directory)
 
 
-def _print(finished: Finished, console: Console) -> ReportData:
-    """Print the result. Raises `MeasureError` at the end when some runs failed."""
+def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:
+    """Print the result and deliver the verdicts. Raises `MeasureError` at the end when some runs failed."""
     directory = finished.directory
     if finished.failure:
         console.print(finished.failure, style="red")
     print_result(console, finished.data)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
-    if finished.failure:
-        raise MeasureError(f"{len(finished.outcome.failures)} runs failed; the report is of the others")
-    return finished.data
+    failures = finished.outcome.failures
+    sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in failures]
+    status = deliver(table_of(finished.data, sentences, finished.result.plan.campaign_file), verdicts)
+    if failures:
+        raise MeasureError(f"{len(failures)} runs failed; the report is of the others")
+    return status

@@ -12,6 +12,7 @@ import click
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options
 from measure.console.scheduler_option import scheduler_option
+from measure.console.settings_option import settings_option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
               help="The machine that is simulated in detail.")  # fmt: skip
+@settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/cycleclose-PROGRAM.")  # fmt: skip
 @click.option("--interval", default="200k", show_default=True, help="Length of an interval [instructions].")
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def cycleclose(
     machine: Path,
+    settings: tuple[str, ...],
     out: Path | None,
     interval: str,
     threshold: float,
@@ -109,7 +112,7 @@ def cycleclose(
         raise click.UsageError(str(error)) from None
     if roll_back and samples:
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
-    settings = Settings(
+    tracer_settings = Settings(
         length, dimensions, threshold / 100, base, entries, when_full, update, predictor,  # type: ignore[arg-type]
         unsampled, "lines" if by_lines else "queues", references, branches,  # type: ignore[arg-type]
         0.0 if paper else wait_step / 100, roll_back,
@@ -120,8 +123,8 @@ def cycleclose(
             "--gdb-port is for the key g while the trace is shown: in a terminal, and not with --twice"
         )
     directory = out or Path("results") / f"cycleclose-{program.stem}"
-    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest)
-    interrupted, ending = run_cycleclose(job, settings, directory, validate, console, gdb_port)
+    job = Job(program, arguments, machine, stdin, seed, samples or 0, guest, settings)
+    interrupted, ending = run_cycleclose(job, tracer_settings, directory, validate, console, gdb_port)
     if interrupted:
         raise SystemExit(interrupted)
     if ending is not None:
@@ -134,7 +137,10 @@ def cycleclose(
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
 @scheduler_option
-def check_sampling(campaign: Path, out: Path | None, workers: int | None, scheduler: str | None) -> None:
+@settings_option("campaign")
+def check_sampling(
+    campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, settings: tuple[str, ...]
+) -> None:
     """Check whether cycle-close sampling perturbs the metrics that it reports.
 
     CAMPAIGN.yaml names sampling configurations (`configurations:`). Each is compared with full simulations by the
@@ -154,7 +160,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None, schedu
     from measure.errors import CampaignError, MeasureError
     from measure.programs.catalogue import ProgramError
 
-    check, document = load_check(campaign)
+    check, document = load_check(campaign, settings)
     try:
         plan = plan_check(check, document, lambda message: console.print(message, style="dim"))
     except ProgramError as error:

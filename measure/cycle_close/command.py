@@ -152,7 +152,7 @@ def run_cycleclose(
     """
     with HelperProcess(results.prepare) as helper:
         try:
-            config = load_machine(job.machine)
+            config = load_machine(job.machine, job.settings)
             elf = program_file(job.program, console)
             job.check_input()
             traced = _traced(job, elf, config, settings, console, gdb_port)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Job:
     """A program to trace; ``stdin``: host file; ``guest``: what it sees of the host. ``samples``: 0 to sample as phases
-    are predicted, while the program runs; otherwise the program is run twice and each phase simulated so many times."""
+    are predicted, while the program runs; otherwise the program is run twice and each phase simulated so many times.
+    ``settings``: changes of the machine's description."""
 
     program: Path
     arguments: tuple[str, ...]
@@ -27,6 +28,7 @@ class Job:
     seed: int = 1
     samples: int = 0
     guest: Guest = field(default_factory=Guest)
+    settings: tuple[str, ...] = ()
 
     def check_input(self) -> None:
         """Raises `CampaignError` if ``stdin`` cannot be read; a device such as /dev/null can."""

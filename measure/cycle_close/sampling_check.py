@@ -157,9 +157,9 @@ class SamplingResult:
         return gravest((self.inner.verdict, self.outer.verdict))
 
 
-def load_check(path: Path) -> tuple[SamplingCheck, YamlDocument]:
-    """Read a check's file. Raises `CampaignError`."""
-    return load_campaign_as(path, SamplingCheck)
+def load_check(path: Path, settings: Sequence[str] = ()) -> tuple[SamplingCheck, YamlDocument]:
+    """Read a check's file, as `load_campaign` does a campaign's. Raises `CampaignError`."""
+    return load_campaign_as(path, SamplingCheck, settings)
 
 
 def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[str], None]) -> Plan:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from measure.verdict_files.options import VerdictOptions, verdict_options
+
 if TYPE_CHECKING:
     from measure.perturbation.run_order import Order
 
@@ -68,6 +70,7 @@ class _SeveralFiles(click.Command):
               help="How the runs followed one another: in turn, or all baselines first. Files are taken to be in the "
               "order of the runs; where these drift and did not alternate, the verdict is weakened.")  # fmt: skip
 @click.option("--seed", default=1, show_default=True, type=int, help="Seed of the randomly drawn labellings.")
+@verdict_options
 def perturb(
     baseline: tuple[str, ...],
     runs: tuple[str, ...],
@@ -79,6 +82,7 @@ def perturb(
     alpha: float,
     order: Order,
     seed: int,
+    verdicts: VerdictOptions,
 ) -> None:
     """Compare traces of any tool: did instrumentation change how the metrics relate?
 
@@ -92,7 +96,8 @@ def perturb(
     from measure.foreign.compare import Levels
 
     chosen = tuple(name.strip() for name in (metrics or "").split(",") if name.strip())
-    run_perturb(
+    status = run_perturb(
         baseline, runs, out, Levels(delta, alpha, seed, align, order), metrics=chosen, format=format_,
-        console=Console(stderr=False, highlight=False),
+        console=Console(stderr=False, highlight=False), verdicts=verdicts,
     )  # fmt: skip
+    raise SystemExit(status)

@@ -15,6 +15,11 @@ from measure.console.progress import Status
 from measure.foreign.compare import Levels, compare, summary_of
 from measure.foreign.gather import gather, grouped, matching
 from measure.report.html import render
+from measure.verdict_files.deliver import deliver
+from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
+from measure.verdict_files.pair_tables import write_pairs
+from measure.verdict_files.verdict_summary import write_verdicts
+from measure.verdict_files.verdict_table import table_of
 
 
 def run_perturb(
@@ -26,17 +31,25 @@ def run_perturb(
     metrics: Sequence[str] = (),
     format: str | None = None,
     console: Console,
-) -> None:
-    """Compare traces; writes ``directory``/summary.json and report.html. ``baseline``: file patterns; ``runs``:
-    ``NAME=PATTERN`` or ``PATTERN``. Raises `MeasureError`."""
+    verdicts: VerdictOptions = NO_OPTIONS,
+) -> int:
+    """Compare traces, deliver the ``verdicts``, and return the command's exit status.
+
+    Writes ``directory``/summary.json, report.html, verdicts.json, pairs.csv and pairs.parquet. ``baseline``: file
+    patterns; ``runs``: ``NAME=PATTERN`` or ``PATTERN``. Raises `MeasureError`.
+    """
     check_results_place(directory)
+    verdicts.check_places()
     paths = [path for pattern in baseline for path in matching(pattern)]
     with Status(console, "reading traces") as status:
         gathered = gather(paths, grouped(runs), metrics=metrics, format=format)
         data = compare(gathered, levels, directory.name, lambda what: status.update(f"comparing runs: {what}"))
         text = json.dumps(summary_of(data, gathered), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
+        write_pairs(data, directory)
+        write_verdicts(data, directory)
         status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     print_result(console, data)
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
+    return deliver(table_of(data), verdicts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from measure.console.scheduler_option import scheduler_option
+from measure.console.settings_option import settings_option
 
 if TYPE_CHECKING:
     from measure.partitioning.oracle import Accept
@@ -43,6 +44,7 @@ The fewest runs that collect all software metrics of a campaign:
 @scheduler_option
 @click.option("--memory", type=click.Path(path_type=Path), metavar="FILE",
               help="File with the verdicts of all campaigns. Default: in the user's cache directory.")  # fmt: skip
+@settings_option("campaign")
 @click.option("--target", type=click.Choice(["emulated", "fake"]), default="emulated", hidden=True)
 def partition(
     campaign: Path,
@@ -57,6 +59,7 @@ def partition(
     workers: int | None,
     scheduler: str | None,
     memory: Path | None,
+    settings: tuple[str, ...],
     target: str,
 ) -> None:
     """Split the software metrics of CAMPAIGN.yaml into the fewest runs that do not perturb.
@@ -73,7 +76,7 @@ def partition(
     request = Request(
         campaign=campaign, out=out, minutes=minutes, exact=exact, resume=resume, most_replicates=most_replicates,
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,
-        scheduler=scheduler, memory=memory, target=target,
+        scheduler=scheduler, memory=memory, target=target, settings=settings,
     )  # fmt: skip
     if status := run_partition(request, Console(highlight=False)):
         raise SystemExit(status)

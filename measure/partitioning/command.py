@@ -53,6 +53,7 @@ class Request:
     scheduler: str | Client | None = None
     memory: Path | None = None
     target: str = "emulated"
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def search_partition(request: Request, console: Console) -> Searched:
     Files are written whatever ends the search, a time limit included: they say what was validated.
     """
     budget = Budget(60 * request.minutes if request.minutes else None)
-    campaign, document = load_campaign(request.campaign)
+    campaign, document = load_campaign(request.campaign, request.settings)
     names = tuple(campaign.software_metrics)
     if not names:
         raise CampaignError(f"{document.path}: got no software metrics, expected some to split into runs")
@@ -111,11 +112,11 @@ def search_partition(request: Request, console: Console) -> Searched:
 def _hardware_sets(request: Request, campaign: Campaign, document: YamlDocument) -> tuple[tuple[str, ...], ...]:
     """The hardware metrics in sets that can be counted at once: by ``--counters``, by default by the machine."""
     from emulator.errors import EmulatorError
-    from emulator.timing.machine_file import parse_machine
+    from emulator.timing.machine_file import load_machine
 
     where = document.where("hardware_metrics")
     try:
-        machine = parse_machine(campaign.machine.read_text(encoding="utf-8"), str(campaign.machine))
+        machine = load_machine(campaign.machine)
         events = events_of(campaign.hardware_metrics, machine)
         counters = request.counters or max(1, machine.pmu.programmable_counters)
         return split_hardware(campaign.hardware_metrics, counters, request.shared, events)

@@ -100,10 +100,11 @@ def counting_everything(machine: Path, directory: Path) -> Path:
     import yaml
 
     from emulator.timing.machine_config import PmuConfig
+    from emulator.timing.machine_file import machine_text
     from measure.campaign.store import write_text_atomically
 
     most = next(one.le for one in PmuConfig.model_fields["programmable_counters"].metadata if hasattr(one, "le"))
-    data = yaml.safe_load(machine.read_text(encoding="utf-8"))
+    data = yaml.safe_load(machine_text(machine))
     data["pmu"] = (data.get("pmu") or {}) | {"programmable_counters": most}
     about = f"# {machine.name} with counters for all events at once, for the search.\n"
     text = about + yaml.safe_dump(data, sort_keys=False)

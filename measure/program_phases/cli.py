@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from emulator.guest_options import Guest, guest_options
+from measure.console.settings_option import settings_option
 
 _EPILOG = """\b
 Phases of a program, and how well the points represent it on a machine:
@@ -25,6 +26,7 @@ Points that another tool found, against full simulation:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}, epilog=_EPILOG)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="Simulate everything on this machine, too, and compare.")  # fmt: skip
+@settings_option("machine")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/phases-PROGRAM.")  # fmt: skip
 @click.option("--interval", default="10M", show_default=True, metavar="N", help="Length of an interval [instructions].")
@@ -72,9 +74,9 @@ Points that another tool found, against full simulation:
 @click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM|FILE.bb")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
-def phases(context: click.Context, program: Path, arguments: tuple[str, ...], machine: Path | None, out: Path | None,
-           interval: str, stdin: Path | None, guest: Guest, points: Path | None, weights: Path | None,
-           **given: Any) -> None:  # fmt: skip
+def phases(context: click.Context, program: Path, arguments: tuple[str, ...], machine: Path | None,
+           settings: tuple[str, ...], out: Path | None, interval: str, stdin: Path | None, guest: Guest,
+           points: Path | None, weights: Path | None, **given: Any) -> None:  # fmt: skip
     """Find the phases of PROGRAM, and the intervals that represent them (SimPoint).
 
     PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root) or a C file;
@@ -111,9 +113,11 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
         given["wait_step"] = 0.0
     if given["picture"] is None:
         given["picture"] = not of_vectors
+    if settings and machine is None:
+        raise click.UsageError("--set changes the machine's description: give it with --machine M.yaml")
     options = Options(length, compat=compat, **given)
     seed = 1 if options.seed is None else options.seed
-    job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest)
+    job = Job(program, arguments, machine or Path(), stdin, seed, guest=guest, settings=settings)
     directory = out or Path("results") / f"phases-{program.name.split('.')[0]}"
     console = Console(stderr=False, highlight=False)
     if points is not None and weights is not None:
@@ -136,6 +140,7 @@ def _refuse_what_runs_programs(context: click.Context, program: Path, arguments:
         )
     for name in (
         "machine",
+        "settings",
         "interval",
         "stdin",
         "points",

@@ -38,7 +38,7 @@ def profile(
         job.check_input()
         model = None
         if machine is not None and wait_step:
-            model = WaitModel(load_machine(machine))
+            model = WaitModel(load_machine(machine, job.settings))
         with Status(console, "finding basic block vectors"), machine_for(job, elf) as emulated:
             found = profile_blocks(emulated, interval_instructions, model)
             emulated.save_translations()
@@ -74,7 +74,7 @@ def simulate(
     try:
         elf = program_file(job.program, console)
         job.check_input()
-        config = load_machine(machine)
+        config = load_machine(machine, job.settings)
         full = Settings(interval_instructions, everything=True)
         status = Status(console, "simulating in detail")
         with WorkBar(console, "simulating in detail", percent=True) as bar:
@@ -100,7 +100,7 @@ def points_by_warm_up(
 
     begins, ends = (table[f"{name}_instructions"].to_numpy()[points.intervals] for name in ("begin", "end"))
     try:
-        elf, config = program_file(job.program, console), load_machine(machine)
+        elf, config = program_file(job.program, console), load_machine(machine, job.settings)
         with Status(console, "simulating the points with warm-up"):
             found = simulate_warmed(lambda: machine_for(job, elf), config, job.seed, Bounds(begins, ends), warm_up)
     except EmulatorError as error:

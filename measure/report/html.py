@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,23 @@ from measure.report import ground_truth_section as ground_truth
 from measure.report.model import ReportData, VariantReport
 from measure.report.style import as_data_uri, short
 
+if TYPE_CHECKING:
+    import jinja2
+
+
+def page_environment(*folders: Path) -> jinja2.Environment:
+    """Reads templates from ``folders``, and from this one, which has the style sheet of all pages."""
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
 
 def render(data: ReportData) -> str:
     """The page as text."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = page_environment()
     environment.globals.update(
         percent=percent, in_words=in_words, spread=_spread, verdict_class=verdict_class,
         verdict_cell=_verdict_cell, pair_table=_pair_table,

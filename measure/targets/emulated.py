@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -60,10 +61,8 @@ class EmulatedTarget:
         layout, phase = layout_of(spec, rng)
         core = _observed_core(core_of(spec, config), spec)
         pmu = Pmu(core, spec.hardware_metrics)
-        stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
-        mapped = {guest: Path(host) for guest, host in spec.files}
         signal_mode = spec.sampling_mode == "signal"
-        files = VirtualFiles(mapped=mapped, capture={TRACE_PATH} if signal_mode else (), stdin=stdin, seed=spec.seed)
+        files = _files_of(spec)
         probes = _Probes(spec, pmu)
         machine = Machine(
             program_of(spec), spec.arguments, files=files, layout=layout, core=core,
@@ -73,7 +72,7 @@ class EmulatedTarget:
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
             # next run then finds on the disk.
             background=False,
-            optimise_executions=OPTIMISE_EXECUTIONS if spec.layout_seed is None else _ONCE_OPTIMISE_EXECUTIONS,
+            optimise_executions=_hotness_threshold(spec),
         )  # fmt: skip
         with machine:
             if signal_mode:
@@ -106,6 +105,52 @@ class EmulatedTarget:
             disturb(count)
             count += 1
             target += mean
+
+
+@dataclass(frozen=True)
+class PartTiming:
+    """What the first part of a run took. ``seconds``: set-up included; ``ended``: whether it was the whole run."""
+
+    instructions: int
+    cycles: int
+    seconds: float
+    ended: bool
+
+
+def time_part(spec: RunSpec, instructions: int) -> PartTiming:
+    """Execute the first ``instructions`` of a run on its machine, without taking records.
+
+    Raises `RunError` when the program fails before.
+    """
+    started = time.perf_counter()
+    try:
+        config = parse_machine(spec.machine, spec.machine_name)
+        layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
+        core, files = core_of(spec, config), _files_of(spec)
+        with Machine(
+            program_of(spec), spec.arguments, files=files, layout=layout, core=core,
+            counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
+            background=False, optimise_executions=_hotness_threshold(spec),
+        ) as machine:  # fmt: skip
+            machine.advance_to_instructions(instructions)
+            if machine.ending is not None:
+                check_ending(machine, files)
+            ended = machine.ending is not None
+            return PartTiming(machine.instructions, core.cycles, time.perf_counter() - started, ended)
+    except EmulatorError as error:
+        raise RunError(str(error)) from error
+
+
+def _files_of(spec: RunSpec) -> VirtualFiles:
+    """The files that the spec's program sees."""
+    stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
+    capture = {TRACE_PATH} if spec.sampling_mode == "signal" else ()
+    mapped = {guest: Path(host) for guest, host in spec.files}
+    return VirtualFiles(mapped=mapped, capture=capture, stdin=stdin, seed=spec.seed)
+
+
+def _hotness_threshold(spec: RunSpec) -> int:
+    return OPTIMISE_EXECUTIONS if spec.layout_seed is None else _ONCE_OPTIMISE_EXECUTIONS
 
 
 def program_of(spec: RunSpec) -> bytes:

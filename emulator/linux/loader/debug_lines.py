@@ -60,9 +60,7 @@ class DebugLines:
             program = dwarf.line_program_for_CU(unit)
             if program is None:
                 continue
-            attribute = unit.get_top_DIE().attributes.get("DW_AT_comp_dir")
-            directory = _text(attribute.value) if attribute else ""
-            files = _file_names(program, directory)
+            files = unit_files(program, unit)
             previous = None
             for entry in program.get_entries():
                 state = entry.state
@@ -83,8 +81,13 @@ def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _file_names(program: Any, directory: str) -> dict[int, str]:
-    """The path of each file number; up to DWARF 4, files count from 1 and directory 0 is that of the unit."""
+def unit_files(program: Any, unit: Any) -> dict[int, str]:
+    """The path of each file number of the line ``program`` of a ``unit``, both as pyelftools reads them.
+
+    Up to DWARF 4, files count from 1 and directory 0 is that of the unit.
+    """
+    attribute = unit.get_top_DIE().attributes.get("DW_AT_comp_dir")
+    directory = _text(attribute.value) if attribute else ""
     header = program.header
     first = 0 if header.version >= 5 else 1
     folders = [_text(entry) for entry in header.include_directory]

@@ -17,7 +17,7 @@ from emulator.machine import Machine
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan
-from measure.campaign.run_command import load_results, report_campaign, run_campaign
+from measure.campaign.run_command import load_results, make_campaign, read_campaign
 from measure.campaign.run_types import BASELINE, BEFORE, PROBE, Run
 from measure.errors import CampaignError
 from measure.ground_truth.calibration import calibrate
@@ -76,7 +76,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The campaign run with its ground truth, from file to report."""
     folder = tmp_path_factory.mktemp("truth")
     _, _, path = planned(folder)
-    run_campaign(path, folder / "out", Console(quiet=True), workers=2)
+    make_campaign(path, folder / "out", Console(quiet=True), workers=2)
     return folder / "out"
 
 
@@ -192,7 +192,7 @@ def test_report_and_summary_have_the_ground_truth(results: Path) -> None:
         "rounds": False, "numbers": False, "steps": True,
     }  # fmt: skip
     assert all(one["error_percent"] < 5 and one["rho"] > 0.9 for one in truth["sources"])
-    again = report_campaign(results, None, Console(quiet=True))  # from the runs that are there
+    again = read_campaign(results, None, Console(quiet=True)).data  # from the runs that are there
     assert json.loads((results / "summary.json").read_text())["ground_truth"] == truth
     assert again.ground_truth is not None
 

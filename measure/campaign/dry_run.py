@@ -1,0 +1,181 @@
+"""`measure run --dry-run`: what a campaign will cost and what it can find, before its runs are made.
+
+The program runs once without a timing model (its instructions and events), and the first part of two baselines with it
+(instructions a second). Programs that are built for that stay in the cache of builds, nothing else is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from common.yaml_document import YamlDocument
+from measure.campaign.builds import Builds, shifted_layouts
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
+from measure.campaign.plan import Plan, checked_machine, make_plan
+from measure.campaign.power import SOURCES, assumed_spread, plan_text
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
+from measure.errors import RunError
+from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.perturbation.perturbation import comparisons
+
+_PART_INSTRUCTIONS = 30_000_000
+_LEAST_INSTRUCTIONS = 1_000
+_VALUE_BYTES = 8
+_SPEC_BYTES = 30_000  # of a trace's file, for its specification and the format
+_REPORT_BYTES = 3_000_000  # of report.html, summary.json and plan.json, with 8 metrics and 3 variants
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The speed of runs with a timing model, from the first part of one.
+
+    ``set_up_seconds``: to link and to start a run; ``seconds``: for ``instructions``, which took ``cycles``.
+    """
+
+    set_up_seconds: float
+    instructions: int
+    cycles: int
+    seconds: float
+
+    def run_seconds(self, instructions: int) -> float:
+        """Time of a run of so many instructions."""
+        return self.set_up_seconds + self.seconds * instructions / max(1, self.instructions)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a campaign takes. ``counted``: events of its software metrics, None without any.
+
+    ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
+    ``build_seconds``: of one, None if no program had to be built; ``instructions``: most in a run; ``records``: in a
+    baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time.
+    """
+
+    counted: CountedRun | None
+    runs: int
+    builds: int
+    missing: int
+    build_seconds: float | None
+    instructions: int
+    records: int
+    columns: int
+    rate: Rate
+    at_once: int
+
+    @property
+    def seconds(self) -> float:
+        """Time to build and to run."""
+        runs = math.ceil(self.runs / self.at_once) * self.rate.run_seconds(self.instructions)
+        return runs + self.missing * (self.build_seconds or 0.0)
+
+    @property
+    def bytes(self) -> int:
+        """Most bytes of the results."""
+        return self.runs * (self.records * self.columns * _VALUE_BYTES + _SPEC_BYTES) + _REPORT_BYTES
+
+
+def estimate(campaign: Campaign, document: YamlDocument, console: Console, workers: int | None = None) -> Estimate:
+    """Try the campaign out. Raises as `make_plan`, and `RunError` when the program fails or is too short."""
+    from measure.targets.emulated import time_part
+
+    _, config = checked_machine(campaign, document)
+    sets = campaign.variant_sets()
+    variants = [BASELINE, *sets, *([NULL_CONTROL] if campaign.has_controls else [])]
+    builds = Builds(campaign, document, config.clock_hz, lambda text: console.print(text, style="dim"))
+    missing = builds.missing([(variant, 0) for variant in variants])
+    started = time.perf_counter()
+    plain = _plain_plan(campaign, document, lambda text: console.print(text, style="dim"))
+    build_seconds = time.perf_counter() - started if (BASELINE, 0) in missing else None
+    first, second = sorted(plain.specs, key=lambda spec: spec.replicate)[:2]
+    counted = count_campaign(campaign, document, console) if campaign.software_metrics else None
+    time_part(first, _LEAST_INSTRUCTIONS)  # loads kernels
+    set_up = time_part(second, _LEAST_INSTRUCTIONS).seconds
+    part = time_part(first, _PART_INSTRUCTIONS)
+    rate = Rate(set_up, part.instructions, part.cycles, max(1e-6, part.seconds - set_up))
+    baseline = part.instructions if part.ended else run_untimed(campaign, Path(first.binary), {})[1]
+    instructions = max(baseline, counted.instructions if counted else 0)
+    interval, unit = campaign.sampling.interval
+    length = baseline if unit == "instructions" else round(part.cycles / part.instructions * baseline)
+    if length // interval < FEWEST_RECORDS:
+        raise RunError(
+            f"a run would have about {length // interval} records of {campaign.sampling.every}, expected at least "
+            f"{FEWEST_RECORDS}: sample at a shorter interval or give the program more work"
+        )
+    runs = campaign.baselines + campaign.replicates * (len(variants) - 1)
+    runs += len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
+    layouts = 1 if first.layout_seed is not None else min(shifted_layouts(campaign), campaign.baselines)
+    return Estimate(
+        counted, runs, layouts * len(variants), layouts * len(missing), build_seconds, instructions,
+        length // interval,
+        len(BOUNDARY_COLUMNS) + len(campaign.hardware_metrics) + max(map(len, sets.values()), default=0),
+        rate, min(workers or os.cpu_count() or 1, runs),
+    )  # fmt: skip
+
+
+def _plain_plan(campaign: Campaign, document: YamlDocument, notify: Callable[[str], None]) -> Plan:
+    """The plan of the campaign's baselines."""
+    nothing: dict[str, object] = {
+        "software_metrics": {}, "variants": {}, "cumulative": None, "controls": False, "variance_runs": 0,
+    }  # fmt: skip
+    return make_plan(campaign.model_copy(update=nothing), document, notify)
+
+
+def print_dry_run(campaign: Campaign, document: YamlDocument, console: Console, workers: int | None = None) -> None:
+    """Try the campaign out, and print events, runs, time, disk and the change that it can find."""
+    found = estimate(campaign, document, console, workers)
+    if found.counted is not None:
+        print_counts(found.counted, campaign, document, console)
+    table = Table(title=escape(f"{campaign.name}: what the campaign takes"), title_justify="left", title_style="bold",
+                  show_header=False)  # fmt: skip
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _rows(campaign, found):
+        table.add_row(name, escape(text))
+    console.print(table)
+    console.print("Nothing was kept but programs in the cache of builds.", style="dim")
+
+
+def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
+    rate = found.rate
+    variants = list(campaign.variant_sets())
+    plan = plan_text(
+        campaign, campaign.alpha_of_a_look / comparisons(max(1, len(variants)), campaign.outer),
+        assumed_spread(campaign), variants,
+    )  # fmt: skip
+    runs, _, finds = plan.partition(", compared ")
+    known = found.build_seconds is not None or not found.missing
+    each = f", about {found.build_seconds:.1f} s each" if found.build_seconds is not None and found.missing else ""
+    time_basis = (
+        f"{_minutes(found.seconds)} with {found.at_once} at once: {found.runs} runs of about "
+        f"{rate.run_seconds(found.instructions):.1f} s. A run executes at most {found.instructions:,} instructions "
+        f"(counted in one without timing); with timing, {rate.instructions / rate.seconds / 1e6:.1f} million a "
+        f"second (measured on the first {rate.instructions:,}), and {rate.set_up_seconds:.1f} s to link and to start. "
+        f"Comparing the runs{'' if known else ', and building the programs,'} comes on top"
+    )
+    disk = (
+        f"at most {found.bytes / 1e6:.0f} MB: a trace of a run has about {found.records:,} records of "
+        f"{found.columns} columns"
+    )
+    truth = [("not included", "the further runs of `ground_truth`")] if campaign.ground_truth else []
+    return [
+        ("runs", runs),
+        ("builds", f"{found.builds}, {found.builds - found.missing} of them in the cache{each}"),
+        ("time", time_basis),
+        ("disk", disk),
+        ("finds", f"Compared {finds}" if finds else plan),
+        *truth,
+    ]
+
+
+def _minutes(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} minutes"

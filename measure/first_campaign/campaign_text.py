@@ -1,0 +1,127 @@
+"""The text of a first campaign: YAML with comments that say where each value is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from measure.first_campaign.software_choice import ChosenCounter
+from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
+
+_CYCLES_OF_A_COUNT = 4  # load, add, store and address of a counter
+
+
+def draft_text(name: str, program: Mapping[str, Any], machine: str) -> str:
+    """The least campaign that is valid, to build and run the program by."""
+    return yaml.safe_dump(
+        {
+            "name": name, "program": dict(program), "machine": machine,
+            "hardware_metrics": ["PAPI_TOT_CYC", "PAPI_TOT_INS"],
+        },
+        sort_keys=False, allow_unicode=True,
+    )  # fmt: skip
+
+
+def campaign_text(
+    name: str, program: Mapping[str, Any], machine: str, trial: Trial, counters: Sequence[ChosenCounter], file: str
+) -> str:
+    """The campaign file. ``file``: its path, as the user would type it."""
+    lines = [
+        f"# A first campaign for {program.get('directory') or program.get('source') or name}, "
+        "written by `measure init`.",
+        f"#   measure run --counts {file}     how often each software metric fires, in seconds",
+        f"#   measure run --dry-run {file}    what the campaign costs, and what it can find",
+        f"#   measure run {file}              run it",
+        "# Every key, with its unit and default: measure schema campaign",
+        _yaml({"name": name}),
+        "",
+        *_program(program),
+        "",
+        "# What a campaign needs to know of a processor: pipeline, caches, predictors, counters.",
+        _yaml({"machine": machine}),
+        "",
+        *_sampling(trial),
+        "",
+        *_hardware(trial),
+        "",
+        *(_software(trial, counters) if counters else _no_software()),
+        "# Of each variant, and of the plain program, so many runs; run i of all of them shares its noise.",
+        "baselines: 10",
+        "replicates: 10",
+        "",
+        "# Everything random comes from it: the same seed gives the same traces, to the bit.",
+        "seed: 1",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _program(program: Mapping[str, Any]) -> list[str]:
+    if "build" in program:
+        about = "Built in a copy of the directory, once for each set of counters, with $CC for the compiler."
+    else:
+        about = "Compiled with `flags: [-O2]` and linked statically for riscv64-linux-musl."
+    return [f"# {about}", "# It sees its arguments and the files listed here, and no other file.",
+            _yaml({"program": dict(program)})]  # fmt: skip
+
+
+def _sampling(trial: Trial) -> list[str]:
+    records = trial.cycles // trial.every_cycles
+    short = trial.every_cycles == SHORTEST_RECORD_CYCLES
+    return [
+        f"# A run takes {trial.cycles:,} cycles ({trial.instructions:,} instructions), which are about {records:,} "
+        "records.",
+        *(["# Records are as short as is sensible: more work for the program would make more of them."] * short),
+        "# Shorter records show shorter phases; each metric should still have events in most of them.",
+        f"sampling: {{mode: ideal, every: {trial.every_cycles} cycles}}",
+    ]
+
+
+def _hardware(trial: Trial) -> list[str]:
+    width = max(len(metric.name) for metric in trial.metrics)
+    lines = ["# Their relations, pair by pair, are what counters may perturb. `measure metrics` lists others.",
+             "hardware_metrics:"]  # fmt: skip
+    lines += [f"  - {one.name:<{width}}  # {one.description}: {one.events:,} in a run" for one in trial.metrics]
+    lines += [f"  # left out: {one.brief}" for one in trial.left_out]
+    return lines
+
+
+def _software(trial: Trial, counters: Sequence[ChosenCounter]) -> list[str]:
+    lines = ["# Counters in the functions and loops where the time goes.", "software_metrics:"]
+    for one in counters:
+        share = f"{one.function.share:.0%} of all instructions, most in line {one.function.hottest}"
+        events = one.counts.events
+        added = 100 * _CYCLES_OF_A_COUNT * events / trial.instructions
+        lines += [
+            f"  # {one.function.name}, {one.function.place}: {share}",
+            f"  {one.name}: {_flow(one.spec.model_dump(exclude_none=True, exclude_defaults=True))}"
+            f"  # {events:,} events; adds about {added:.2g}% of the instructions",
+        ]
+    entries = [one.name for one in counters if one.spec.event == "entry"]
+    lines += ["", "# Sets of counters that runs collect together, each compared with the plain program."]
+    lines.append("variants:")
+    if entries and len(entries) < len(counters):
+        lines.append(f"  functions: {_flow(entries)}")
+    lines += [f"  all: {_flow([one.name for one in counters])}", ""]
+    return lines
+
+
+def _no_software() -> list[str]:
+    return [
+        "# No function or loop of the program's own takes much of its time and runs often: name what to count.",
+        "# Without software metrics there is nothing to compare the plain program with.",
+        "# software_metrics:",
+        "#   calls: {event: entry, function: NAME}",
+        "#   iterations: {event: loop, function: NAME}",
+        "",
+    ]
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=110).rstrip()
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=True, width=1 << 16)
+    return text.strip()

@@ -1,0 +1,55 @@
+"""The command ``measure init``: its options and their help; `measure.first_campaign.command` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("program", metavar="PROGRAM.c|DIR", type=click.Path(path_type=Path))
+@click.argument("arguments", metavar="[-- ARGUMENTS...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
+              help="The machine to measure on. Default: a desktop-like one, whose description is written beside "
+                   "the campaign.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE",
+              help="The campaign file to write. Default: NAME.yaml in the current directory.")  # fmt: skip
+@click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
+@click.option("--file", "files", multiple=True, metavar="[GUEST=]FILE",
+              help="A file that the program reads, under its own name or as the absolute path GUEST; may be repeated. "
+                   "Arguments that name files are such files without being listed.")  # fmt: skip
+@click.option("--build", metavar="COMMAND",
+              help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
+                   "its C files.")  # fmt: skip
+@click.option("--binary", metavar="PATH",
+              help="The program that the build of DIR makes, below DIR. Default: the only one that it "
+                   "links.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite the campaign file.")
+def init(
+    program: Path,
+    arguments: tuple[str, ...],
+    machine: Path | None,
+    out: Path | None,
+    stdin: Path | None,
+    files: tuple[str, ...],
+    build: str | None,
+    binary: str | None,
+    force: bool,
+) -> None:
+    """Write a first campaign for a C file, or for a directory with a build of its own.
+
+    Builds the program, runs it three times on the emulated machine, and writes a commented campaign file: the length
+    of a record (about 800 of them in a run), hardware metrics that the machine has and that vary in this program, and
+    software metrics for the functions and loops where its time goes. `measure run` runs it as it is.
+
+    \b
+      measure init chess.c -- medium
+      measure init ../mine --binary src/mine -- input.txt
+    """
+    from rich.console import Console
+
+    from measure.first_campaign.command import Request, write_first_campaign
+
+    request = Request(program, arguments, machine, out, stdin, files, build, binary, force)
+    write_first_campaign(request, Console(highlight=False))

@@ -1,0 +1,184 @@
+"""`measure init`: builds a program, tries it out, and writes a campaign for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.markup import escape
+
+from common.yaml_document import YamlDocument
+from instrumenter.building.program_build import Build
+from instrumenter.errors import InstrumenterError
+from measure.campaign.builds import Builds
+from measure.campaign.campaign_file import Campaign, campaign_of
+from measure.campaign.run_types import BASELINE
+from measure.campaign.store import check_file_place, write_text_atomically
+from measure.console.progress import Status
+from measure.errors import CampaignError, RunError
+from measure.first_campaign.campaign_text import campaign_text, draft_text
+from measure.first_campaign.profile import profile
+from measure.first_campaign.program_keys import input_keys, program_keys, relative, sources_keys, sources_that_define
+from measure.first_campaign.software_choice import choose_counters
+from measure.first_campaign.trial_run import trial_run
+
+Result = TypeVar("Result")
+_MACHINE = "desktop.yaml"
+_UNDEFINED = re.compile(r"undefined symbol: (\S+)")
+_CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of the command; None: not given."""
+
+    program: Path
+    arguments: tuple[str, ...] = ()
+    machine: Path | None = None
+    out: Path | None = None
+    stdin: Path | None = None
+    files: tuple[str, ...] = ()
+    build: str | None = None
+    binary: str | None = None
+    force: bool = False
+
+
+def write_first_campaign(request: Request, console: Console) -> Path:
+    """Write the campaign file, and the machine's description beside it if none was given; returns the file's path.
+
+    Raises `CampaignError` for a program that does not build, fails, reads an input that was not given or runs too
+    short, and when the file exists already; nothing is written then.
+    """
+    name = _name_of(request)
+    place = request.out or Path(f"{name}.yaml")
+    check_file_place(place)
+    if place.exists() and not request.force:
+        raise CampaignError(f"{place} exists already: choose another place with --out, or overwrite it with --force")
+    machine = request.machine or Path(str(resources.files("measure.first_campaign") / _MACHINE))
+    copy_to = _place_of_copy(place, machine) if request.machine is None else None
+    beside = place.parent
+    with Status(console, "building the program") as status:
+
+        def say(text: str) -> None:
+            console.print(escape(text), style="dim")
+
+        keys = program_keys(request.program, request.build, request.binary, beside, say)
+        given = input_keys(request.arguments, request.stdin, request.files, beside)
+        draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
+        build = draft.build(say)
+        status.update("running the program")
+        try:
+            found = profile(draft.campaign, build.elf_path)
+            if found.reads_stdin and request.stdin is None:
+                raise CampaignError(
+                    f"{request.program}: the program reads its standard input, and none was given: "
+                    "say what it reads with --stdin FILE"
+                )
+            status.update("running the program on the timing model")
+            trial = trial_run(draft.campaign, build.elf_path, build.key, found.instructions)
+        except RunError as error:
+            raise CampaignError(f"{request.program}: {_with_advice(str(error))}") from None
+        status.update("counting events")
+        counters = draft.attempt(lambda: choose_counters(draft.campaign, draft.document, found.functions, say))
+    final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
+    text = campaign_text(name, draft.program, final_machine, trial, counters, str(place))
+    if copy_to is not None and not copy_to.exists():
+        write_text_atomically(copy_to, machine.read_text("utf-8"))
+    write_text_atomically(place, text)
+    _tell(console, place, trial.cycles // trial.every_cycles, [one.name for one in counters])
+    return place
+
+
+class _Draft:
+    """The least campaign of the program, never written; ``program``: its key of that name."""
+
+    def __init__(self, name: str, program: dict[str, Any], machine: str, place: Path, source: Path) -> None:
+        self._name, self.machine, self._place, self._source = name, machine, place, source
+        self.program = program
+        self._read()
+
+    def _read(self) -> None:
+        text = draft_text(self._name, self.program, self.machine)
+        self.document = YamlDocument(text, self._place, CampaignError)
+        self.campaign: Campaign = campaign_of(self.document, Campaign)
+
+    def build(self, notify: Callable[[str], None]) -> Build:
+        """Build the plain program; C files beside it that define what it misses become its sources, too."""
+        while True:
+            try:
+                return self.attempt(lambda: Builds(self.campaign, self.document, _CLOCK_HZ, notify)[BASELINE, 0])
+            except CampaignError as error:
+                missing = _UNDEFINED.findall(str(error))
+                program = self.campaign.program
+                sources = [program.source] if program.source else list(program.sources)
+                more = sources_that_define(missing, sources) if "main" not in missing else []
+                if not more:
+                    raise CampaignError(_link_advice(str(error), missing, bool(sources))) from None
+                notify(f"{', '.join(missing)}: defined in {', '.join(path.name for path in more)}, taken, too")
+                own = {key: value for key, value in self.program.items() if key not in ("source", "sources")}
+                self.program = {**sources_keys([*sources, *more], self._place.parent), **own}
+                self._read()
+
+    def attempt(self, work: Callable[[], Result]) -> Result:
+        """The result of ``work``; raises its `CampaignError` in the program's terms, as there is no file yet."""
+        try:
+            return work()
+        except CampaignError as error:
+            cause = error.__cause__
+            if isinstance(cause, InstrumenterError):
+                raise CampaignError(f"{self._source}: {cause}") from cause
+            raise
+
+
+def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
+    """``message`` on a build that failed, with what to do about the names that the linker missed."""
+    if "main" in missing:
+        return f"{message}\nThe program has no function main: give the C file that has it, or the whole directory"
+    if missing and has_sources:
+        return (
+            f"{message}\nNo C file beside it defines {', '.join(missing)}. The C library has the mathematical and the "
+            "thread functions; other libraries must be part of the program: give a directory with their sources"
+        )
+    return message
+
+
+def _with_advice(message: str) -> str:
+    if "exit status" not in message:
+        return message
+    return f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE"
+
+
+def _name_of(request: Request) -> str:
+    """A campaign's name from that of the file or directory."""
+    path = request.program
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.resolve().name if path.is_dir() else path.stem).strip("-._")
+    return name or "campaign"
+
+
+def _place_of_copy(place: Path, machine: Path) -> Path:
+    """Where the machine's description goes. Raises `CampaignError` if another file of that name is there."""
+    copy = place.parent / _MACHINE
+    if copy.exists() and (not copy.is_file() or copy.read_bytes() != machine.read_bytes()):
+        raise CampaignError(
+            f"{copy} exists already and is another machine: take it with --machine {copy}, or choose another place "
+            "with --out"
+        )
+    return copy
+
+
+def _tell(console: Console, place: Path, records: int, metrics: list[str]) -> None:
+    """Print what was written, and the next steps."""
+    counted = f"software metrics {', '.join(metrics)}" if metrics else "no software metrics: name some in the file"
+    console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
+    steps = (
+        ("--counts ", "how often each software metric fires"),
+        ("--dry-run ", "what the campaign costs, and what it can find"),
+        ("", "run it"),
+    )
+    for options, about in steps:
+        console.print(escape(f"  measure run {options}{place}".ljust(44) + f"  # {about}"), soft_wrap=True)

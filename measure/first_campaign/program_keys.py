@@ -1,0 +1,142 @@
+"""Describes a program for a campaign: the key ``program`` for a C file or a directory, with its input.
+
+Builds nothing but a project whose program is not known by name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from measure.errors import CampaignError
+
+_BUILDS = (
+    (("configure",), "./configure --host=$HOST && make -j2"),
+    (("makefile", "Makefile", "GNUmakefile"), "make CC=$CC"),
+    (("CMakeLists.txt",), "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"),
+)
+"""Files that tell how a directory is built, and the command, in the order in which they are looked for."""
+
+
+def build_command(directory: Path) -> str | None:
+    """The command that builds ``directory``; None if it has no build of its own."""
+    for names, command in _BUILDS:
+        if any((directory / name).is_file() for name in names):
+            return command
+    return None
+
+
+def program_keys(
+    program: Path, build: str | None, binary: str | None, beside: Path, notify: Callable[[str], None]
+) -> dict[str, Any]:
+    """The keys of ``program`` that say what it is made of, with paths relative to the directory ``beside``.
+
+    Raises `CampaignError` for a path that is no C file and no directory with C files or a build, and when a build
+    makes no program or several.
+    """
+    if program.is_dir():
+        build = build or build_command(program)
+        if build is not None:
+            if beside.resolve().is_relative_to(program.resolve()):
+                raise CampaignError(
+                    f"the campaign file would be inside {program}, which is copied and hashed for each build: start "
+                    f"`measure init` from outside of it, or say where the file goes with --out ../NAME.yaml"
+                )
+            binary = binary or _only_program(program, build, notify)
+            return {"build": build, "directory": relative(program, beside), "binary": binary}
+        sources = sorted(program.glob("*.c"))
+        if not sources:
+            raise CampaignError(
+                f"{program}: has no C file, configure script, makefile or CMakeLists.txt: say how it is built with "
+                "--build COMMAND"
+            )
+        if binary is not None:
+            raise CampaignError("--binary names what a build makes, but the directory has no build: leave it out")
+        return sources_keys(sources, beside)
+    for option, value in (("--build", build), ("--binary", binary)):
+        if value is not None:
+            raise CampaignError(f"{option} means nothing for one C file: give the directory that is built")
+    if not program.is_file():
+        raise CampaignError(f"{program}: no such file or directory; expected a C file or a directory")
+    if program.suffix != ".c":
+        raise CampaignError(f"{program}: is no C file, expected FILE.c, or a directory with a build of its own")
+    return sources_keys([program], beside)
+
+
+def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
+    """The keys for a list of C files."""
+    names = [relative(source, beside) for source in sources]
+    return {"source": names[0]} if len(names) == 1 else {"sources": names}
+
+
+def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str], beside: Path) -> dict[str, Any]:
+    """The keys for arguments, standard input and files. Arguments that name files of this directory are files.
+
+    Raises `CampaignError` for files that do not exist and guest paths that are not absolute.
+    """
+    found: dict[str, Any] = {"args": list(arguments)} if arguments else {}
+    if stdin is not None:
+        found["stdin"] = relative(_existing(stdin, "--stdin"), beside)
+    mapped: dict[str, str] = {}
+    for argument in arguments:
+        if argument and Path(argument).is_file():
+            mapped[_guest_path(argument)] = relative(Path(argument), beside)
+    for given in files:
+        guest, equals, host = given.rpartition("=")
+        if equals and not guest.startswith("/"):
+            raise CampaignError(f"--file {given}: got the guest path '{guest}', expected an absolute one: /{guest}")
+        mapped[guest or _guest_path(host)] = relative(_existing(Path(host), "--file"), beside)
+    if mapped:
+        found["files"] = mapped
+    return found
+
+
+def sources_that_define(names: Sequence[str], sources: Sequence[Path]) -> list[Path]:
+    """C files beside ``sources`` with a definition of one of ``names``, which a link missed."""
+    found = []
+    for candidate in sorted({path for source in sources for path in source.resolve().parent.glob("*.c")}):
+        if candidate in {source.resolve() for source in sources}:
+            continue
+        text = candidate.read_text("utf-8", "replace")
+        if any(re.search(rf"^[^\n;=#]*\b{re.escape(name)}\s*(\([^;]*\)\s*\{{|[\[=;])", text, re.M) for name in names):
+            found.append(candidate)
+    return found
+
+
+def relative(path: Path, beside: Path) -> str:
+    """``path`` relative to the directory ``beside``, where the campaign file is."""
+    return os.path.relpath(path.resolve(), beside.resolve())
+
+
+def _guest_path(argument: str) -> str:
+    return os.path.normpath("/" + argument.lstrip("/"))
+
+
+def _existing(path: Path, option: str) -> Path:
+    if not path.is_file():
+        raise CampaignError(f"{option} {path}: no such file")
+    return path
+
+
+def _only_program(directory: Path, command: str, notify: Callable[[str], None]) -> str:
+    """The program that the build makes. Raises `CampaignError` if there is none or more than one."""
+    from instrumenter.building.project import linked_programs
+    from instrumenter.errors import InstrumenterError
+
+    try:
+        made = linked_programs(directory, command, notify)
+    except InstrumenterError as error:
+        raise CampaignError(f"{directory}: {error}") from None
+    alike = [name for name in made if Path(name).name == directory.resolve().name]
+    if len(made) != 1 and len(alike) != 1:
+        got = f"links {len(made)} programs ({', '.join(made)})" if made else "links no program with $CC"
+        raise CampaignError(
+            f"{directory}: the build `{command}` {got}: say which one to measure with --binary PATH"
+            if made
+            else f"{directory}: the build `{command}` {got}: say how it is built with --build COMMAND, "
+            "such as `make CC=$CC`"
+        )
+    return (alike or list(made))[0]

@@ -1,0 +1,128 @@
+"""Chooses the length of a record and the hardware metrics of a campaign, from one timed run of its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from measure.campaign.campaign_file import Campaign
+from measure.campaign.run_types import BASELINE, RunSpec
+from measure.errors import RunError
+from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
+
+RECORDS = 800
+FEWEST_RECORDS = 100
+SHORTEST_RECORD_CYCLES = 1000
+MOST_METRICS = 8
+_FINEST_RECORDS = 4000
+_CANDIDATES = (
+    "PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_SR_INS", "PAPI_BR_CN", "PAPI_BR_MSP", "PAPI_L1_DCM", "PAPI_L1_ICM",
+    "PAPI_L2_TCM", "PAPI_TLB_DM", "PAPI_FP_OPS", "PAPI_BR_TKN", "PAPI_BTAC_M", "PAPI_INT_INS",
+)  # fmt: skip
+"""Hardware metrics in the order in which they are tried: instructions first, then what the caches and predictors do."""
+
+
+@dataclass(frozen=True)
+class ChosenMetric:
+    """A hardware metric, what it counts, and its events in the run."""
+
+    name: str
+    description: str
+    events: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """``every_cycles``: proposed length of a record; ``cycles``, ``instructions``, ``seconds``: of the run;
+    ``left_out``: metrics that vary too little in this program."""
+
+    every_cycles: int
+    cycles: int
+    instructions: int
+    seconds: float
+    metrics: tuple[ChosenMetric, ...]
+    left_out: tuple[MetricFinding, ...]
+
+
+def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: int) -> Trial:
+    """Run ``program`` on the campaign's machine, and look at its metrics by records of the length proposed.
+
+    ``instructions``: of the program. Raises `RunError` for a program that fails or runs too short.
+    """
+    from emulator.pmu import METRICS, available_metrics
+    from emulator.timing.machine_file import machine_text, parse_machine
+    from measure.campaign.plan import program_input
+    from measure.targets import target_named
+
+    text = machine_text(campaign.machine)
+    machine = parse_machine(text, str(campaign.machine))
+    names = tuple(name for name in _CANDIDATES if name in available_metrics(machine))
+    _check_length(instructions, "instructions")
+    stdin, arguments, files = program_input(campaign.program)
+    finest = max(SHORTEST_RECORD_CYCLES // 10, instructions // _FINEST_RECORDS)
+    spec = RunSpec(
+        variant=BASELINE, replicate=0, seed=campaign.seed, build_key=build_key, binary=str(program),
+        arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
+        machine=_with_counters(text, len(names)), machine_name=str(campaign.machine), hardware_metrics=names,
+        counters=(), sampling_mode="ideal", interval=finest, interval_unit="cycles",
+        limit_instructions=campaign.limits.instructions,
+    )  # fmt: skip
+    run = target_named("emulated").execute(spec)
+    _check_length(run.total_cycles, "cycles")
+    every = max(SHORTEST_RECORD_CYCLES, _rounded(run.total_cycles / RECORDS))
+    counts = run.trace.counts(names)
+    together = max(1, round(every / finest))
+    records = np.add.reduceat(counts, range(0, len(counts) // together * together, together), axis=0)
+    found = {one.metric: one for one in metric_findings({BASELINE: [records.astype(np.float64)]}, names, "hardware")}
+    wanted = [name for name in names if name not in found] + [name for name in names if name in found]
+    chosen = _that_fit([name for name in wanted if name not in found] or wanted[:2], campaign)
+    chosen += [name for name in wanted if name not in chosen][: max(0, 2 - len(chosen))]
+    totals = dict(zip(names, counts.sum(axis=0).tolist(), strict=True))
+    return Trial(
+        every, run.total_cycles, run.total_instructions, run.seconds,
+        tuple(ChosenMetric(name, METRICS[name].description, totals[name]) for name in chosen),
+        tuple(one for name, one in found.items() if name not in chosen),
+    )  # fmt: skip
+
+
+def _that_fit(names: list[str], campaign: Campaign) -> list[str]:
+    """As many of ``names`` as the machine counts at once, in their order."""
+    from emulator.pmu import PmuError, select_metrics
+    from emulator.timing.machine_file import load_machine
+
+    machine = load_machine(campaign.machine)
+    found: list[str] = []
+    for name in names:
+        if len(found) == MOST_METRICS:
+            break
+        try:
+            select_metrics([*found, name], machine)
+        except PmuError:
+            continue
+        found.append(name)
+    return found
+
+
+def _check_length(count: int, unit: str) -> None:
+    """Raise `RunError` for a program that is too short."""
+    if count < FEWEST_RECORDS * SHORTEST_RECORD_CYCLES // (2 if unit == "instructions" else 1):
+        raise RunError(
+            f"the program runs too short: {count:,} {unit}, expected at least "
+            f"{FEWEST_RECORDS * SHORTEST_RECORD_CYCLES:,} cycles, which are {FEWEST_RECORDS} records of "
+            f"{SHORTEST_RECORD_CYCLES:,}. Give it more work: arguments after --, a larger input, or a loop around it"
+        )
+
+
+def _with_counters(machine: str, count: int) -> str:
+    """The machine's description with counters for all metrics; timing does not depend on their number."""
+    data = yaml.safe_load(machine)
+    data["pmu"] = {**(data.get("pmu") or {}), "programmable_counters": max(count, 1)}
+    return yaml.safe_dump(data, sort_keys=False)
+
+
+def _rounded(value: float) -> int:
+    """``value`` to two digits."""
+    return int(float(f"{value:.2g}"))

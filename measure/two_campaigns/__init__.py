@@ -1,0 +1,1 @@
+"""`measure compare`: two results of a campaign, before and after a change."""

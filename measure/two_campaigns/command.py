@@ -1,0 +1,139 @@
+"""`measure compare`: compares two results, prints the comparison, and writes it as a page and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from measure.campaign.store import check_results_place, write_text_atomically
+from measure.console.progress import Status
+from measure.perturbation.wording import p_number
+from measure.report.style import VERDICT_STYLES, short
+from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange, compare_results
+from measure.two_campaigns.page import render_page
+from measure.two_campaigns.verdicts import table_of_comparison
+from measure.verdict_files.deliver import deliver
+from measure.verdict_files.options import VerdictOptions
+
+COMPARISON_SCHEMA = 1
+_MOST_PAIRS = 5
+
+
+def run_compare(
+    before: Path, after: Path, out: Path | None, console: Console, verdicts: VerdictOptions, *,
+    delta: float | None, alpha: float | None,
+) -> int:  # fmt: skip
+    """Compare, print, write DIR/compare.html and DIR/compare.json, and deliver the ``verdicts``; the exit status.
+
+    Raises as `compare_results`, and `StoreError` for files that cannot be written.
+    """
+    verdicts.check_places()
+    directory = out or Path("results") / f"{before.resolve().name}-{after.resolve().name}"
+    check_results_place(directory)
+    with Status(console, "comparing two campaigns"):
+        found = compare_results(before, after, delta=delta, alpha=alpha)
+    text = json.dumps(as_json(found), indent=1, allow_nan=False)
+    write_text_atomically(directory / "compare.json", text)
+    write_text_atomically(directory / "compare.html", render_page(found))
+    _print(console, found)
+    console.print(f"Page: {directory / 'compare.html'}   For programs: {directory / 'compare.json'}", style="dim")
+    return deliver(table_of_comparison(found), verdicts)
+
+
+def as_json(found: CampaignsCompared) -> dict[str, Any]:
+    """The comparison as plain JSON types, nan and unbounded ends of intervals as null."""
+    return {
+        "schema": COMPARISON_SCHEMA,
+        "before": found.before,
+        "after": found.after,
+        "null_hypothesis": NULL_HYPOTHESIS,
+        "delta": found.delta,
+        "alpha": found.alpha,
+        "hardware_metrics": list(found.metrics),
+        "variants": {one.name: _variant_json(one) for one in found.variants},
+        "only_before": list(found.only_before),
+        "only_after": list(found.only_after),
+        "design": [asdict(fact) for fact in found.facts],
+        "findings": list(found.findings),
+    }
+
+
+def _variant_json(one: VariantChange) -> dict[str, Any]:
+    sides = {
+        name: {"verdict": side.verdict, "within": side.within, "across": side.across}
+        for name, side in (("before", one.before), ("after", one.after))
+    }
+    return {
+        **sides,
+        "difference": {
+            "verdict": one.verdict, "p_value": _number(one.p_value), "runs": [one.n_before, one.n_after],
+            "paired": one.paired,
+        },
+        "pairs": [
+            {
+                "a": pair.a, "b": pair.b, "before": pair.before, "after": pair.after,
+                "delta_z": [_number(pair.test.before), _number(pair.test.after)],
+                "difference": _number(pair.test.difference), "ci": [_number(end) for end in pair.test.ci],
+                "simultaneous": [_number(end) for end in pair.test.simultaneous],
+                "p_adjusted": _number(pair.test.p_adjusted), "verdict": pair.test.verdict,
+            }
+            for pair in one.pairs
+        ],
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _print(console: Console, found: CampaignsCompared) -> None:
+    """Print tables that fit 80 columns."""
+    table = Table(title=escape(f"{found.before}, then {found.after}"), title_justify="left", title_style="bold")
+    table.add_column("variant", overflow="fold", min_width=7)
+    for heading in ("before", "after"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("difference of the\nchanges (within)", overflow="fold")
+    table.add_column("p (all\npairs)", justify="right", no_wrap=True)
+    for one in found.variants:
+        table.add_row(
+            escape(one.name), _styled(one.before.verdict), _styled(one.after.verdict), _styled(one.verdict),
+            p_number(one.p_value),
+        )  # fmt: skip
+    console.print(table)
+    for one in found.variants:
+        pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_PAIRS]
+        if one.verdict not in ("perturbed", "changed") or not pairs:
+            continue
+        table = Table(title=escape(f"{one.name}: pairs that differ most"), title_justify="left", title_style="bold")
+        table.add_column("pair", overflow="fold")
+        for heading in ("change of z\nbefore", "after", "difference", "p (all\npairs)"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        for pair in pairs:
+            table.add_row(
+                escape(f"{short(pair.a)} - {short(pair.b)}"), f"{pair.test.before:+.2f}", f"{pair.test.after:+.2f}",
+                f"{pair.test.difference:+.2f}", p_number(pair.test.p_adjusted), _styled(pair.test.verdict),
+            )  # fmt: skip
+        console.print(table)
+    if found.facts:
+        table = Table(title="What differs between the designs", title_justify="left", title_style="bold")
+        for heading in ("setting", "before", "after"):
+            table.add_column(heading, overflow="fold")
+        for fact in found.facts:
+            table.add_row(escape(fact.name), escape(fact.before), escape(fact.after))
+        console.print(table)
+    else:
+        console.print("The two designs are the same.", highlight=False)
+    for finding in found.findings:
+        console.print(f"- {escape(finding)}", highlight=False)
+
+
+def _styled(verdict: str) -> str:
+    return f"[{VERDICT_STYLES[verdict]}]{verdict}[/]"

@@ -1,0 +1,274 @@
+"""Compares the stored results of two campaigns: verdicts of each, the test of their difference, and their designs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.campaign.campaign_file import FEWEST_PAIRS
+from measure.campaign.comparison import compared, runs_of
+from measure.campaign.plan import Plan
+from measure.campaign.run_command import load_results
+from measure.campaign.run_types import BASELINE, Run
+from measure.errors import CampaignError
+from measure.perturbation.analysis_types import VERDICTS, Verdict
+from measure.perturbation.verdict import overall_verdict
+from measure.perturbation.wording import p_text
+from measure.stats.correlation import fisher_z, spearman
+from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes
+from measure.two_campaigns.design_facts import DesignFact, differing_facts
+
+NULL_HYPOTHESIS = (
+    "the instrumentation changes the relation of the two metrics by the same amount of z, in the mean over runs, in "
+    "both campaigns"
+)
+
+
+@dataclass(frozen=True)
+class SideVerdicts:
+    """The verdicts of a variant in one campaign, as its summary.json has them. ``across``: None if not compared;
+    ``pairs``: within a run, by pair of metrics."""
+
+    verdict: Verdict
+    within: Verdict
+    across: Verdict | None
+    pairs: Mapping[frozenset[str], Verdict]
+
+    def of(self, a: str, b: str) -> Verdict:
+        """The verdict on a pair of metrics."""
+        return self.pairs.get(frozenset((a, b)), "not assessable")
+
+
+@dataclass(frozen=True)
+class PairChange:
+    """One pair of metrics in both campaigns; ``before``, ``after``: its verdicts within a run."""
+
+    a: str
+    b: str
+    before: Verdict
+    after: Verdict
+    test: ChangeTest
+
+    @property
+    def name(self) -> str:
+        """The metrics, for messages."""
+        return f"{self.a} - {self.b}"
+
+
+@dataclass(frozen=True)
+class VariantChange:
+    """One variant in both campaigns. ``verdict``: on the difference of its changes; ``pairs``: the gravest first;
+    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired."""
+
+    name: str
+    before: SideVerdicts
+    after: SideVerdicts
+    verdict: Verdict
+    p_value: float
+    pairs: tuple[PairChange, ...]
+    n_before: int
+    n_after: int
+    paired: bool
+
+    @property
+    def text(self) -> str:
+        """The result as a sentence."""
+        verdicts = (
+            f"{self.before.verdict} before and after"
+            if self.before.verdict == self.after.verdict
+            else f"{self.before.verdict} before, {self.after.verdict} after"
+        )
+        shown = [pair for pair in self.pairs if pair.test.verdict in ("perturbed", "changed")]
+        if shown:
+            size = "by more than delta" if self.verdict == "perturbed" else "perhaps by less than delta"
+            names = ", ".join(pair.name for pair in shown[:3]) + (f" and {len(shown) - 3} more" * (len(shown) > 3))
+            what = f"the instrumentation changes relations otherwise than before, {size}: {names}"
+        elif self.verdict == "equivalent":
+            what = "the changes of all pairs that can be assessed are shown to be the same within delta"
+        elif self.verdict == "not assessable":
+            what = "that the changes are the same cannot be shown"
+        else:
+            what = "no difference of the changes is shown, nor its absence"
+            if self.before.verdict != self.after.verdict:
+                what += ": the verdicts may differ by chance"
+        return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)})."
+
+
+@dataclass(frozen=True)
+class CampaignsCompared:
+    """Two campaigns compared. ``only_before``, ``only_after``: variants that the other campaign does not have;
+    ``notes``: sentences on runs and metrics that are left out; ``campaign_file``: of the second campaign."""
+
+    before: str
+    after: str
+    metrics: tuple[str, ...]
+    variants: tuple[VariantChange, ...]
+    facts: tuple[DesignFact, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    notes: tuple[str, ...]
+    delta: float
+    alpha: float
+    campaign_file: str = ""
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Sentences, the gravest variant first, then what is left out."""
+        alone = [
+            f"{', '.join(names)}: only in {side}, so not compared."
+            for names, side in ((self.only_before, self.before), (self.only_after, self.after))
+            if names
+        ]
+        return (*(one.text for one in self.variants), *alone, *self.notes)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The results in one directory."""
+
+    directory: Path
+    plan: Plan
+    runs: Sequence[Run]
+    summary: Mapping[str, Any]
+    missing: int
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self.plan.campaign.hardware_metrics
+
+
+def compare_results(
+    before: Path, after: Path, *, delta: float | None = None, alpha: float | None = None
+) -> CampaignsCompared:
+    """Compare two directories of results. ``delta``, ``alpha``: default: the smaller of the two campaigns'.
+
+    Raises `CampaignError` for a directory without results or without a report, and for campaigns with no variant or
+    fewer than two hardware metrics in common.
+    """
+    sides = [_side(directory) for directory in (before, after)]
+    first, second = sides
+    metrics = tuple(metric for metric in first.metrics if metric in second.metrics)
+    if len(metrics) < 2:
+        raise CampaignError(
+            f"{before} and {after} have {len(metrics)} hardware metrics in common, expected at least two: their "
+            "relations are what is compared"
+        )
+    campaigns = [side.plan.campaign for side in sides]
+    sets = [campaign.variant_sets() for campaign in campaigns]
+    names = [name for name in sets[0] if name in sets[1]]
+    if not names:
+        raise CampaignError(
+            f"{before} has the variants {', '.join(sets[0]) or 'none'}, {after} {', '.join(sets[1]) or 'none'}: "
+            "expected at least one of the same name"
+        )
+    delta = delta if delta is not None else min(campaign.delta for campaign in campaigns)
+    alpha = alpha if alpha is not None else min(campaign.alpha_of_a_look for campaign in campaigns)
+    same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
+    paired = same_noise and all(campaign.pairs for campaign in campaigns)
+    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names)) for name in names]
+    order = {verdict: n for n, verdict in enumerate(VERDICTS)}
+    notes = [
+        f"{side.missing} runs of {side.directory} are missing or failed, and left out."
+        for side in sides
+        if side.missing
+    ]
+    left_out = [metric for side in sides for metric in side.metrics if metric not in metrics]
+    if left_out:
+        notes.append(f"Hardware metrics of one campaign only, left out: {', '.join(left_out)}.")
+    return CampaignsCompared(
+        str(before), str(after), metrics, tuple(sorted(variants, key=lambda one: order[one.verdict])),
+        differing_facts(first.plan, second.plan),
+        tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
+        tuple(notes), delta, alpha, second.plan.campaign_file,
+    )  # fmt: skip
+
+
+def _side(directory: Path) -> _Side:
+    if not directory.is_dir():
+        raise CampaignError(f"{directory}: no such directory; expected one that `measure run` left")
+    result, outcome = load_results(directory)
+    path = directory / "summary.json"
+    try:
+        summary = json.loads(path.read_text("utf-8"))
+        assert isinstance(summary["variants"], dict)
+    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        raise CampaignError(
+            f"{path} is missing or damaged: `measure report {directory}` writes it from the stored runs"
+        ) from None
+    return _Side(directory, result.plan, outcome.runs, summary, len(result.plan.specs) - len(outcome.runs))
+
+
+def _variant(
+    name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float, n_variants: int
+) -> VariantChange:
+    changes = [_changes(side, name, metrics) for side in sides]
+    both = sorted(changes[0].keys() & changes[1].keys())
+    paired = paired and len(both) >= FEWEST_PAIRS
+    n_pairs = len(metrics) * (len(metrics) - 1) // 2
+    tables = [
+        np.array([side[number] for number in (both if paired else sorted(side))]).reshape(-1, n_pairs)
+        for side in changes
+    ]
+    verdicts = [_verdicts(side, name) for side in sides]
+    couples = list(combinations(metrics, 2))
+    assessable = [
+        all(one.of(*couple) != "not assessable" for one in verdicts)
+        and bool(np.isfinite(np.concatenate(tables)[:, n]).all())
+        for n, couple in enumerate(couples)
+    ]
+    tests = compare_changes(
+        *tables, paired=paired, delta=delta, alpha=alpha, comparisons=n_variants, assessable=assessable,
+        seed=sides[0].plan.campaign.seed,
+    )  # fmt: skip
+    pairs = [
+        PairChange(a, b, verdicts[0].of(a, b), verdicts[1].of(a, b), test)
+        for (a, b), test in zip(couples, tests, strict=True)
+    ]
+    order = {verdict: n for n, verdict in enumerate(VERDICTS)}
+    pairs.sort(key=lambda one: (order[one.test.verdict], -np.nan_to_num(abs(one.test.difference))))
+    tested = [test.p_adjusted for test in tests if np.isfinite(test.p_adjusted)]
+    enough = min(map(len, tables)) >= FEWEST_RUNS
+    verdict: Verdict = overall_verdict([test.verdict for test in tests]) if enough else "inconclusive"
+    return VariantChange(
+        name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
+        len(tables[0]), len(tables[1]), paired,
+    )  # fmt: skip
+
+
+def _changes(side: _Side, name: str, metrics: Sequence[str]) -> dict[int, NDArray[np.float64]]:
+    """The change of z of each pair of ``metrics`` in each run of a variant, by the run's replicate.
+
+    In a paired campaign, against the baseline of the same replicate; otherwise against the one with the same place in
+    order, so that no baseline is used twice and changes are independent.
+    """
+    found = compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name))
+    first, second = np.triu_indices(len(metrics), 1)
+
+    def z(run: Run) -> NDArray[np.float64]:
+        return fisher_z(spearman(run.trace.counts(tuple(metrics)), metrics).rho[first, second])
+
+    return {
+        run.spec.replicate: z(run) - z(baseline) for baseline, run in zip(found.baselines, found.runs, strict=False)
+    }
+
+
+def _verdicts(side: _Side, name: str) -> SideVerdicts:
+    try:
+        stored = side.summary["variants"][name]
+        across = stored.get("outer_held_out")
+        return SideVerdicts(
+            stored["verdict"], stored["inner"]["verdict"], across["verdict"] if across else None,
+            {frozenset((pair["a"], pair["b"])): pair["verdict"] for pair in stored["inner"]["pairs"]},
+        )  # fmt: skip
+    except (KeyError, TypeError):
+        raise CampaignError(
+            f"{side.directory / 'summary.json'} has no verdict on {name}: `measure report {side.directory}` writes it "
+            "from the stored runs; all runs of this variant may have failed"
+        ) from None

@@ -1,0 +1,50 @@
+"""The comparison of two campaigns as one self-contained HTML page, in the look of the report."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from measure.perturbation.wording import p_number
+from measure.report.html import page_environment, verdict_class
+from measure.report.style import INK, MUTED, RULE, VERDICTS, as_data_uri, new_figure, short
+from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
+
+_MOST_DRAWN = 45
+
+
+def render_page(found: CampaignsCompared) -> str:
+    """The page as text."""
+    environment = page_environment(Path(__file__).parent)
+    environment.globals.update(
+        p_number=p_number, short=short, verdict_class=verdict_class, number=_number, interval=_interval,
+        null_hypothesis=NULL_HYPOTHESIS,
+    )  # fmt: skip
+    figures = {one.name: _changes(one, found.delta) for one in found.variants}
+    return environment.get_template("page.html.jinja").render(found=found, figures=figures)
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.3f}"
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{_number(ends[0])} to {_number(ends[1])}" if all(map(math.isfinite, ends)) else "-"
+
+
+def _changes(one: VariantChange, delta: float) -> str:
+    """Both changes of z of each pair, joined by a line in the colour of the verdict on their difference."""
+    pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_DRAWN]
+    figure, axes = new_figure(9.6, 0.6 + 0.26 * max(3, len(pairs)))
+    axes.axvspan(-delta, delta, color=RULE, alpha=0.5, linewidth=0)
+    axes.axvline(0, color=MUTED, linewidth=0.8)
+    for row, pair in enumerate(pairs):
+        ends, colour = (pair.test.before, pair.test.after), VERDICTS[pair.test.verdict]
+        axes.plot(ends, (row, row), color=colour, linewidth=2.2, zorder=2)
+        axes.plot(ends[0], row, "o", markersize=6, markerfacecolor="white", markeredgecolor=INK, zorder=3)
+        axes.plot(ends[1], row, "D", markersize=6, color=colour, zorder=3)
+    axes.set_yticks(range(len(pairs)), [f"{short(pair.a)} - {short(pair.b)}" for pair in pairs])
+    axes.set_ylim(len(pairs) - 0.4, -0.6)
+    axes.set_xlabel("change of z by the instrumentation: circle before, diamond after")
+    axes.grid(axis="y", visible=False)
+    return as_data_uri(figure)

@@ -1,0 +1,1 @@
+"""Verdicts as files for other programs: tables of pairs, JSON, and what continuous integration reads."""

@@ -1,0 +1,138 @@
+"""`verdicts.json`: the verdicts of a campaign in a small document with a published schema.
+
+`summary.json` has everything that the analysis found; this document has what a program needs to act on a verdict, and
+changes only with its version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measure.campaign.store import write_text_atomically
+from measure.perturbation.analysis_types import VERDICTS, Perturbation, gravest
+from measure.report.model import ReportData, VariantReport
+
+VERDICTS_SCHEMA = 1
+_RELATION = {
+    "type": ["object", "null"],
+    "description": "null: not compared",
+    "required": ["verdict", "text", "p", "delta", "level", "baselines", "runs", "paired", "pairs", "findings"],
+    "additionalProperties": False,
+    "properties": {
+        "verdict": {"enum": list(VERDICTS)},
+        "text": {"type": "string", "description": "The verdict in words, with its restrictions"},
+        "p": {
+            "type": ["number", "null"], "minimum": 0, "maximum": 1,
+            "description": "Of no change in any pair, familywise; null: not tested",
+        },
+        "delta": {"type": "number", "exclusiveMinimum": 0, "description": "Change of z that counts as none"},
+        "level": {"type": "number", "description": "Level of this comparison: its share of alpha"},
+        "baselines": {"type": "integer", "minimum": 0},
+        "runs": {"type": "integer", "minimum": 0, "description": "Instrumented runs compared"},
+        "paired": {"type": "boolean", "description": "Whether baseline i and run i share their noise"},
+        "extra_runs": {
+            "type": ["integer", "null"],
+            "description": "Further baselines and runs that would probably settle an open verdict; null: none would",
+        },
+        "pairs": {
+            "type": "object", "description": "Number of pairs by verdict", "additionalProperties": False,
+            "properties": {verdict: {"type": "integer", "minimum": 1} for verdict in VERDICTS},
+        },
+        "findings": {"type": "array", "items": {"type": "string"}},
+    },
+}  # fmt: skip
+VERDICTS_JSON_SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "verdicts.json of a campaign",
+    "type": "object",
+    "required": ["schema", "campaign", "verdict", "controls", "hardware_metrics", "variants", "findings"],
+    "additionalProperties": False,
+    "properties": {
+        "schema": {"const": VERDICTS_SCHEMA, "description": "Version of this schema"},
+        "campaign": {"type": "string"},
+        "verdict": {"enum": list(VERDICTS), "description": "The gravest of all variants; not assessable without any"},
+        "controls": {
+            "type": ["string", "null"],
+            "description": "Verdicts of the null control and the positive control; null without controls",
+        },
+        "hardware_metrics": {"type": "array", "items": {"type": "string"}},
+        "variants": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "verdict", "caveat", "software_metrics", "overhead_percent", "inner", "outer"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "verdict": {"enum": list(VERDICTS), "description": "The gravest of inner and outer"},
+                    "caveat": {"type": ["string", "null"], "description": "Restriction of an equivalent verdict"},
+                    "software_metrics": {"type": "array", "items": {"type": "string"}},
+                    "overhead_percent": {
+                        "type": "object", "required": ["instructions", "cycles", "code"],
+                        "additionalProperties": {"type": ["number", "null"]},
+                        "description": "Percent of the mean baseline; null: unknown",
+                    },
+                    "inner": {**_RELATION, "description": "Relations of metrics within a run"},
+                    "outer": {**_RELATION, "description": "Metrics across aligned runs, held out; null: not compared"},
+                },
+            },
+        },
+        "findings": {"type": "array", "items": {"type": "string"}, "description": "The gravest first"},
+    },
+}  # fmt: skip
+
+
+def verdict_document(data: ReportData) -> dict[str, Any]:
+    """The document as plain JSON types (`VERDICTS_JSON_SCHEMA`)."""
+    return {
+        "schema": VERDICTS_SCHEMA,
+        "campaign": data.title,
+        "verdict": gravest(variant.verdict for variant in data.variants),
+        "controls": data.controls or None,
+        "hardware_metrics": list(data.hardware_metrics),
+        "variants": [_variant(one) for one in data.variants],
+        "findings": [*(one.text for one in data.metric_findings), *data.findings],
+    }
+
+
+def write_verdicts(data: ReportData, directory: Path) -> None:
+    """Write ``directory``/verdicts.json. Raises `StoreError`."""
+    text = json.dumps(verdict_document(data), indent=1, allow_nan=False)
+    write_text_atomically(directory / "verdicts.json", text)
+
+
+def _variant(one: VariantReport) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "verdict": one.verdict,
+        "caveat": one.caveat or None,
+        "software_metrics": list(one.software_metrics),
+        "overhead_percent": {
+            "instructions": _number(np.mean(one.instructions_percent)),
+            "cycles": _number(np.mean(one.cycles_percent)),
+            "code": _number(one.code_percent),
+        },
+        "inner": _relation(one, one.inner),
+        "outer": _relation(one, one.outer_held_out),
+    }
+
+
+def _relation(variant: VariantReport, one: Perturbation | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "verdict": one.verdict, "text": variant.in_words(one), "p": _number(one.p_value), "delta": one.delta,
+        "level": one.level, "baselines": one.n_baseline, "runs": one.n_runs, "paired": one.paired,
+        "extra_runs": one.extra_runs_needed,
+        "pairs": {verdict: len(one.of(verdict)) for verdict in VERDICTS if one.of(verdict)},
+        "findings": list(one.findings),
+    }  # fmt: skip
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,68 @@
+"""The verdicts of a command in a form that all its files for continuous integration are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from measure.perturbation.wording import percent
+from measure.report.model import ReportData, VariantReport
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One verdict. ``subject``: the variant; ``what``: which comparison; ``text``: the verdict in words, with what to
+    know about it."""
+
+    subject: str
+    what: str
+    verdict: str
+    text: str
+
+
+@dataclass(frozen=True)
+class VerdictTable:
+    """The verdicts of one command. ``headings``, ``rows``: a table for people; ``findings``: sentences; ``failures``:
+    runs that failed, as sentences; ``campaign_file``: path of the file that the verdicts are about, "" without one."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    judgements: tuple[Judgement, ...]
+    findings: tuple[str, ...]
+    failures: tuple[str, ...] = ()
+    campaign_file: str = ""
+
+
+def table_of(data: ReportData, failures: Sequence[str] = (), campaign_file: str = "") -> VerdictTable:
+    """The verdicts of a report: of each variant within runs, and across aligned runs."""
+    return VerdictTable(
+        data.title,
+        ("variant", "verdict", "instructions", "cycles", "within a run", "across aligned runs"),
+        tuple(_row(variant) for variant in data.variants),
+        tuple(one for variant in data.variants for one in _judgements(variant)),
+        (*(one.text for one in data.metric_findings), *data.findings),
+        tuple(failures),
+        campaign_file,
+    )
+
+
+def _row(variant: VariantReport) -> tuple[str, ...]:
+    across = variant.outer_held_out
+    return (
+        variant.name,
+        f"{variant.verdict}, but {variant.caveat}" if variant.caveat else variant.verdict,
+        percent(float(variant.instructions_percent.mean())),
+        percent(float(variant.cycles_percent.mean())),
+        f"{variant.inner.verdict}: {variant.in_words(variant.inner)}",
+        f"{across.verdict}: {variant.in_words(across)}" if across is not None else "-",
+    )
+
+
+def _judgements(variant: VariantReport) -> list[Judgement]:
+    compared = ((variant.inner, "within a run"), (variant.outer_held_out, "across aligned runs"))
+    return [
+        Judgement(variant.name, what, one.verdict, " ".join([f"{variant.in_words(one)}.", *one.findings[:1]]))
+        for one, what in compared
+        if one is not None
+    ]

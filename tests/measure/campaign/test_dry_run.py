@@ -1,0 +1,89 @@
+"""`measure run --dry-run`: what a campaign takes and finds, without its runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.dry_run import Estimate, Rate, estimate
+from measure.campaign.plan import make_plan
+from measure.cli import main
+from measure.errors import CampaignError, RunError
+from tests.measure.demo_program import PROGRAM
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGN = f"""\
+name: tried
+program: {{source: p.c}}
+machine: {ROOT}/configs/machines/desktop.yaml
+sampling: {{every: 1000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]
+software_metrics: {{work: {{event: entry, function: work}}, loops: {{event: loop, function: work}}}}
+variants: {{light: [work], heavy: [work, loops]}}
+variance_runs: 2
+"""
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "c.yaml").write_text(CAMPAIGN)
+    return tmp_path / "c.yaml"
+
+
+def test_runs_builds_and_records_are_those_of_the_campaign(path: Path) -> None:
+    campaign, document = load_campaign(path)
+    found = estimate(campaign, document, QUIET, workers=3)
+    plan = make_plan(campaign, document, lambda text: None)
+    assert found.runs == len(plan.specs) == 46
+    assert found.builds == sum(map(len, plan.builds.values())) == 4
+    assert found.columns == max(len(spec.metrics) for spec in plan.specs) + 4
+    assert found.at_once == 3
+    assert found.counted is not None
+    assert {one.metric: one.events for one in found.counted.metrics} == {"work": 60, "loops": 78_000}
+    from measure.targets.emulated import EmulatedTarget
+
+    heavy, plain = (next(spec for spec in plan.specs if spec.variant == name) for name in ("heavy", "baseline"))
+    assert found.instructions == pytest.approx(EmulatedTarget().execute(heavy).total_instructions, rel=0.01)
+    assert found.records == pytest.approx(EmulatedTarget().execute(plain).trace.n_records, rel=0.05)
+    again = estimate(campaign, document, QUIET)
+    assert (again.missing, again.build_seconds) == (0, None)  # all built by the plan
+
+
+def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
+    rate = Rate(set_up_seconds=0.5, instructions=1_000, cycles=2_000, seconds=0.25)
+    found = Estimate(None, 40, 4, 3, 2.0, 10_000, 800, 10, rate, 2)
+    assert rate.run_seconds(10_000) == 3.0
+    assert found.seconds == 20 * 3.0 + 3 * 2.0
+    assert found.bytes >= 40 * 800 * 10 * 8
+
+
+def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    result = CliRunner().invoke(main, ["run", "--dry-run", "c.yaml"])
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    told = " ".join(re.sub("[│\n]", " ", result.output).split())
+    assert "runs 46 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, 6 for the sources" in told
+    assert re.search(r"time about \d+ s with \d+ at once: 46 runs of about [\d.]+ s", told)
+    assert re.search(r"with timing, [\d.]+ million a second \(measured on the first [\d,]+\)", told)
+    assert re.search(r"disk at most \d+ MB: a trace of a run has about [\d,]+ records of 9 columns", told)
+    assert re.search(r"finds Compared in 10 pairs\. A change of z of [\d.]+ \(delta is 0\.2\) is found in 80%", told)
+    assert "- heavy: 78,060 events a run" in told
+    assert sorted(item.name for item in path.parent.iterdir()) == ["c.yaml", "p.c"]
+    assert CliRunner().invoke(main, ["run", "--dry-run", "c.yaml", "--out", "x"]).exit_code == 2
+
+
+def test_what_no_run_could_do_is_told(path: Path) -> None:
+    path.write_text(CAMPAIGN.replace("1000 cycles", "1M cycles"))
+    with pytest.raises(RunError, match=r"a run would have about \d records of 1M cycles, expected at least 20"):
+        estimate(*load_campaign(path), QUIET)
+    path.write_text(CAMPAIGN.replace("PAPI_L1_DCM", "PAPI_L9_DCM"))
+    with pytest.raises(CampaignError, match=r"c\.yaml:5: machine 'desktop' cannot count 'PAPI_L9_DCM'"):
+        estimate(*load_campaign(path), QUIET)

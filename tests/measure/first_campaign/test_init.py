@@ -1,0 +1,167 @@
+"""`measure init`: a campaign for a program, written from what the program does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from measure.campaign.campaign_file import load_campaign
+from measure.cli import main
+from tests.measure.demo_program import PROGRAM
+
+ROOT = Path(__file__).parents[3]
+WORDS = """\
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+double weigh(const char *word, int length) {
+    double sum = 0;
+    for (int i = 0; i < length; i++) sum += sqrt(word[i]);
+    return sum;
+}
+int main(int argc, char **argv) {
+    char word[40]; double sum = 0;
+    FILE *file = argc > 1 ? fopen(argv[1], "r") : stdin;
+    if (!file) { fprintf(stderr, "no input\\n"); return 3; }
+    for (int again = 0; again < 30; again++, rewind(file))
+        while (fscanf(file, "%39s", word) == 1) sum += weigh(word, strlen(word));
+    printf("%g\\n", sum);
+    return 0;
+}
+"""
+
+
+def measure(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def failed(*arguments: object) -> str:
+    """The message of a command that finds bad input, on one line."""
+    result = measure("init", *arguments)
+    assert result.exit_code == 2, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_file_says_what_the_program_does(folder: Path) -> None:
+    """It names functions by file and line, and metrics that fire too rarely to vary are left out."""
+    (folder / "demo.c").write_text(PROGRAM)
+    result = measure("init", "demo.c")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in folder.iterdir()) == ["demo.c", "demo.yaml", "desktop.yaml"]
+    text = (folder / "demo.yaml").read_text()
+    campaign, _ = load_campaign(folder / "demo.yaml")
+    assert (campaign.program.source, campaign.machine) == (folder / "demo.c", folder / "desktop.yaml")
+    assert {name: (spec.event, spec.function) for name, spec in campaign.software_metrics.items()} == {
+        "next_entries": ("entry", "next"), "work_loops": ("loop", "work"),
+    }  # fmt: skip
+    assert re.search(r"# work, demo\.c:5: \d\d% of all instructions, most in line 5\n", text)
+    assert re.search(r"work_loops: \{event: loop, function: work\}  # 78,000 events; adds about \d+% ", text)
+    cycles, records = re.findall(r"A run takes ([\d,]+) cycles .* about ([\d,]+) records", text)[0]
+    length = campaign.sampling.interval[0]
+    assert int(cycles.replace(",", "")) // length == int(records.replace(",", ""))
+    assert 400 <= int(records.replace(",", "")) <= 850
+    assert "left out: PAPI_FP_OPS (no events)" in text
+    assert "PAPI_FP_OPS" not in campaign.hardware_metrics
+    assert 2 <= len(campaign.hardware_metrics) <= 8
+
+    before = (folder / "demo.yaml").read_bytes()
+    assert "demo.yaml exists already" in failed("demo.c")
+    assert (folder / "demo.yaml").read_bytes() == before
+    assert measure("init", "demo.c", "--force", "--machine", ROOT / "configs/machines/strongarm.yaml").exit_code == 0
+    other, _ = load_campaign(folder / "demo.yaml")
+    assert other.machine == ROOT / "configs/machines/strongarm.yaml"
+
+
+@pytest.mark.slow
+def test_a_campaign_for_a_program_that_reads_a_file_runs_as_written(folder: Path) -> None:
+    (folder / "words.c").write_text(WORDS)
+    (folder / "in").mkdir()
+    (folder / "in/text.txt").write_text("some words that are weighed again and again " * 8)
+    result = measure("init", "words.c", "--out", "in/words.yaml", "--", "in/text.txt")
+    assert result.exit_code == 0, result.output
+    campaign, _ = load_campaign(folder / "in/words.yaml")
+    assert campaign.program.files == {"/in/text.txt": folder / "in/text.txt"}
+    assert "weigh_loops" in campaign.software_metrics
+    ran = measure("run", "in/words.yaml")
+    assert ran.exit_code == 0, ran.output
+    summary = json.loads((folder / "results/words/summary.json").read_text())
+    assert list(summary["variants"]) == list(campaign.variant_sets())
+    assert summary["failures"] == []
+
+
+@pytest.mark.slow
+def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> None:
+    project = folder / "demo"
+    (project / "src").mkdir(parents=True)
+    head, body = PROGRAM.split("int main")
+    (project / "src/work.c").write_text(head)
+    declared = "#include <stdio.h>\nvoid work(int n);\n#define table ((unsigned[9]){0})\nint main"
+    (project / "src/main.c").write_text(declared + body)
+    (project / "makefile").write_text(
+        "all: bin/demo bin/other\nbin/%: src/%.o src/work.o\n\tmkdir -p bin && $(CC) -o $@ $^\n"
+        "bin/demo: src/main.o src/work.o\n\tmkdir -p bin && $(CC) -o $@ $^\n"
+        "src/other.c: src/main.c\n\tcp $< $@\nCFLAGS = -O2\n"
+    )
+    told = failed("demo/src", "--build", "true")
+    assert "links no program with $CC" in told
+    assert "would be inside demo" in failed("demo", "--out", "demo/c.yaml")
+    result = measure("init", "demo")  # of two programs, the one with the directory's name
+    assert result.exit_code == 0, result.output
+    written = yaml.safe_load((folder / "demo.yaml").read_text())
+    assert written["program"] == {"build": "make CC=$CC", "directory": "demo", "binary": "bin/demo"}
+    assert "work_loops" in written["software_metrics"]
+    assert re.search(r"# work, work\.c:5: ", (folder / "demo.yaml").read_text())
+    ran = measure("run", "--counts", "demo.yaml")
+    assert ran.exit_code == 0, ran.output
+    assert "never fires" not in ran.output
+
+
+def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
+    head, body = PROGRAM.split("int main")
+    (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))
+    declared = "#include <stdio.h>\nextern unsigned table[]; void work(int n);\nint main"
+    (folder / "demo.c").write_text(declared + body)
+    (folder / "unused.c").write_text("int unused(void) { return 1; }\n")
+    result = measure("init", "demo.c")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"sources": ["demo.c", "work.c"]}
+    assert "defined in work.c, taken, too" in " ".join(result.output.split())
+    assert "has no function main" in failed("unused.c")
+    assert not (folder / "unused.yaml").exists()
+
+
+def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
+    (folder / "words.c").write_text(WORDS)
+    assert "reads its standard input, and none was given: say what it reads with --stdin FILE" in failed("words.c")
+    told = failed("words.c", "--", "missing.txt")
+    assert told.startswith("measure: words.c: the program ended with exit status 3; its last words on stderr: no input")
+    assert "--file FILE" in told
+    (folder / "short.txt").write_text("word\n")
+    assert "words.c: the program runs too short: " in failed("words.c", "--", "short.txt")
+    (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
+    told = failed("gap.c")
+    assert "undefined symbol: far" in told
+    assert "No C file beside it defines far." in told
+    (folder / "wrong.c").write_text("int main(void) { return x; }\n")
+    assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
+    (folder / "empty").mkdir()
+    assert "empty: has no C file, configure script, makefile or CMakeLists.txt" in failed("empty")
+    assert "no such file or directory" in failed("none.c")
+    assert "is no C file" in failed("short.txt")
+    assert "--build means nothing for one C file" in failed("words.c", "--build", "make")
+    assert "expected an absolute one: /a" in failed("words.c", "--file", "a=short.txt")
+    assert "--stdin none: no such file" in failed("words.c", "--stdin", "none")
+    (folder / "desktop.yaml").write_text("name: other\n")
+    assert "desktop.yaml exists already and is another machine" in failed("words.c")
+    assert sorted(path.name for path in folder.glob("*.yaml")) == ["desktop.yaml"]

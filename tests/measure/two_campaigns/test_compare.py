@@ -1,0 +1,185 @@
+"""`measure compare`: the test of a difference of changes, the differing designs, and the command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from measure.cli import main
+from measure.two_campaigns.change_test import ChangeTest, compare_changes
+from tests.measure.demo_program import PROGRAM
+
+ROOT = Path(__file__).parents[3]
+CAMPAIGN = f"""\
+name: mine
+program: {{source: demo.c}}
+machine: {ROOT}/configs/machines/strongarm.yaml
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics: {{rounds: {{event: entry, function: work}}, perturbing: {{event: call, callee: next}}}}
+variants: {{light: [rounds], heavy: [rounds, perturbing]}}
+baselines: 10
+replicates: 10
+controls: false
+outer: false
+"""
+
+
+def difference_of(
+    before: NDArray[np.float64], after: NDArray[np.float64], paired: bool = False, delta: float = 0.2
+) -> list[ChangeTest]:
+    return compare_changes(
+        before, after, paired=paired, delta=delta, alpha=0.05, comparisons=1,
+        assessable=[True] * before.shape[1], seed=1, n_permutations=999,
+    )  # fmt: skip
+
+
+# --- the test
+@pytest.mark.parametrize(("n", "m", "spread"), [(10, 10, 3.0), (10, 20, 1.0), (8, 12, 0.5)])
+def test_equal_changes_are_seldom_called_different(n: int, m: int, spread: float) -> None:
+    """Campaigns that change relations alike, also where one scatters more: at most 5% in the long run."""
+    rng = np.random.default_rng(5)
+    alarms = 0
+    for _ in range(150):
+        common = rng.normal(0, 0.3, 6)
+        before, after = rng.normal(common, 0.1, (n, 6)), rng.normal(common, 0.1 * spread, (m, 6))
+        found = difference_of(before, after)
+        alarms += any(one.verdict in ("perturbed", "changed") or one.p_adjusted <= 0.05 for one in found)
+    assert alarms <= 15  # of 150; 5% are 7.5, with a standard deviation of 2.7
+
+
+def test_a_difference_beyond_delta_is_found_and_one_within_it_is_equivalent() -> None:
+    rng = np.random.default_rng(2)
+    before = rng.normal([0.0, 0.5, 0.0, 0.0], 0.05, (12, 4))
+    after = rng.normal([0.6, 0.52, 0.2, np.nan], 0.05, (14, 4))
+    found = difference_of(before, after)
+    assert [one.verdict for one in found] == ["perturbed", "equivalent", "changed", "inconclusive"]
+    assert found[0].difference == pytest.approx(after[:, 0].mean() - before[:, 0].mean())
+    assert found[0].simultaneous[0] > 0.2
+    assert found[0].simultaneous[0] < found[0].ci[0] < found[0].difference < found[0].ci[1] < found[0].simultaneous[1]
+    assert found[1].p_adjusted > 0.05 >= found[2].p_adjusted
+    assert np.isnan(found[3].p_adjusted)
+
+
+def test_pairs_of_the_same_noise_find_what_independent_runs_do_not() -> None:
+    rng = np.random.default_rng(3)
+    noise = rng.normal(0, 0.5, (10, 3))
+    before, after = noise, noise + 0.3 + rng.normal(0, 0.02, (10, 3))
+    assert {one.verdict for one in difference_of(before, after, paired=True)} == {"perturbed"}
+    assert {one.verdict for one in difference_of(before, after)} == {"inconclusive"}
+
+
+def test_too_few_runs_and_what_cannot_be_assessed_settle_nothing() -> None:
+    one = np.zeros((1, 2))
+    assert {each.verdict for each in difference_of(one, np.ones((9, 2)))} == {"inconclusive"}
+    still = np.zeros((8, 1))
+    assert difference_of(still, still)[0].verdict == "equivalent"  # no run differs from another
+    unknown = compare_changes(
+        still, still, paired=False, delta=0.2, alpha=0.05, comparisons=1, assessable=[False], seed=1
+    )
+    assert unknown[0].verdict == "not assessable"
+
+
+@given(st.integers(0, 1000), st.booleans())
+def test_exchanging_the_campaigns_changes_the_sign_only(seed: int, paired: bool) -> None:
+    rng = np.random.default_rng(seed)
+    before, after = rng.normal(0, 0.2, (6, 3)), rng.normal(0.1, 0.2, (6, 3))
+    there, back = difference_of(before, after, paired), difference_of(after, before, paired)
+    for one, other in zip(there, back, strict=True):
+        assert one.difference == pytest.approx(-other.difference)
+        assert one.p_adjusted == pytest.approx(other.p_adjusted)
+        assert one.simultaneous == pytest.approx(tuple(-end for end in reversed(other.simultaneous)))
+
+
+# --- the command
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results `first`, `same` (the same seed, heavy counts less) and `other` (another seed and machine)."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "demo.c").write_text(PROGRAM)
+    (folder / "c.yaml").write_text(CAMPAIGN)
+    desktop = f"machine={ROOT}/configs/machines/desktop.yaml"
+    for name, settings in (
+        ("first", []), ("same", ["variants.heavy=[rounds]", "delta=0.3"]),
+        ("other", ["seed=2", desktop, "variants={heavy: [perturbing], alone: [rounds]}"]),
+    ):  # fmt: skip
+        given = [text for one in settings for text in ("--set", one)]
+        made = measure("run", folder / "c.yaml", "--out", folder / name, "--target", "fake", *given)
+        assert made.exit_code == 0, made.output
+    return folder
+
+
+def measure(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.slow
+def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(results: Path, tmp_path: Path) -> None:
+    result = measure("compare", results / "first", results / "same", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "compare.json").read_text())
+    heavy, light = found["variants"]["heavy"], found["variants"]["light"]
+    assert (heavy["before"]["verdict"], heavy["after"]["verdict"]) == ("perturbed", "equivalent")
+    assert heavy["difference"]["verdict"] == "perturbed"
+    assert heavy["difference"]["paired"] is True
+    worst = heavy["pairs"][0]
+    assert worst["difference"] == pytest.approx(worst["delta_z"][1] - worst["delta_z"][0])
+    assert (light["difference"]["verdict"], light["before"]["verdict"]) == ("equivalent", "equivalent")
+    assert list(found["variants"]) == ["heavy", "light"]  # the gravest first
+    assert found["delta"] == 0.2
+    design = {fact["name"]: (fact["before"], fact["after"]) for fact in found["design"]}
+    assert design == {"variants.heavy": ("rounds, perturbing", "rounds"), "delta": ("0.2", "0.3")}
+    told = " ".join(result.output.split())
+    assert "heavy: perturbed before, equivalent after; the instrumentation changes relations otherwise" in told
+    assert max(map(len, result.output.splitlines())) <= 80
+    page = (tmp_path / "compare.html").read_text()
+    assert "Null hypothesis: the instrumentation changes the relation of the two metrics by the same amount" in page
+    assert "<td>variants.heavy</td>" in page
+
+
+def test_other_seeds_are_not_paired_and_other_variants_are_named(results: Path, tmp_path: Path) -> None:
+    result = measure("compare", results / "first", results / "other", "--out", tmp_path, "--delta", "0.5")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "compare.json").read_text())
+    assert found["variants"]["heavy"]["difference"]["paired"] is False
+    assert found["variants"]["heavy"]["difference"]["verdict"] == "equivalent"
+    assert found["delta"] == 0.5
+    assert (found["only_before"], found["only_after"]) == (["light"], ["alone"])
+    names = [fact["name"] for fact in found["design"]]
+    assert "seed" in names
+    assert "machine clock_hz" in names
+    assert "machine, further values" in names
+    assert any("light: only in " in finding for finding in found["findings"])
+
+
+def test_what_cannot_be_compared_is_told(results: Path, tmp_path: Path) -> None:
+    def refused(before: Path, after: Path) -> str:
+        result = measure("compare", before, after, "--out", tmp_path / "out")
+        assert result.exit_code == 2, result.output
+        assert not (tmp_path / "out").exists()
+        return " ".join(result.output.split())
+
+    first = results / "first"
+    assert "no such directory; expected one that `measure run` left" in refused(first, tmp_path / "none")
+    assert "has no results of a campaign" in refused(first, tmp_path)
+    shutil.copytree(first, tmp_path / "copy")
+    summary = tmp_path / "copy/summary.json"
+    stored = json.loads(summary.read_text())
+    del stored["variants"]["light"]
+    summary.write_text(json.dumps(stored))
+    assert "has no verdict on light: `measure report" in refused(first, tmp_path / "copy")
+    summary.write_text("{")
+    assert "summary.json is missing or damaged: `measure report" in refused(first, tmp_path / "copy")
+    plan = json.loads((tmp_path / "copy/plan.json").read_text())
+    plan["campaign"]["variants"] = {"elsewhere": ["rounds"]}
+    (tmp_path / "copy/plan.json").write_text(json.dumps(plan))
+    summary.write_text(json.dumps(stored))
+    assert "expected at least one of the same name" in refused(first, tmp_path / "copy")
