@@ -95,11 +95,14 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     )
 
 
-def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
-    """The perturbation within a run of each variant that has runs."""
+def verdicts_of_variants(plan: Plan, outcome: Outcome) -> dict[str, tuple[Perturbation, Perturbation | None]]:
+    """The perturbation within a run, and across runs if the campaign aligns them, of each variant that has runs."""
     comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE))
     by_variant = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
-    return {name: comparison.inner(runs) for name, runs in by_variant.items() if runs}
+    return {
+        name: (comparison.inner(runs), comparison.outer(runs, True) if plan.campaign.outer else None)
+        for name, runs in by_variant.items() if runs
+    }  # fmt: skip
 
 
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
@@ -22,7 +21,7 @@ from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run
 from measure.campaign.store import Store
 from measure.errors import MeasureError
 from measure.explanation.unseen_counters import UnseenCounters
-from measure.stats.correlation import Correlations, fisher_z, spearman
+from measure.stats.correlation import Correlations, spearman
 
 _MOST_LAYOUTS = 3  # of each program; building takes longer than running
 _STREAM = 18  # of random numbers, beside those of the campaign
@@ -91,9 +90,6 @@ class PairedRuns:
         self._made: dict[RunSpec, Run] = {}
         self.unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
-        first, second = np.triu_indices(len(self.hardware), 1)
-        self._pairs = first, second
-        self.relations = [(self.hardware[a], self.hardware[b]) for a, b in zip(first, second, strict=True)]
 
     @property
     def n_runs(self) -> int:
@@ -181,7 +177,3 @@ class PairedRuns:
     def correlations(self, runs: Sequence[Run]) -> list[Correlations]:
         """Correlations of the hardware metrics of each run."""
         return [spearman(run.trace.columns(self.hardware), self.hardware) for run in runs]
-
-    def z(self, runs: Sequence[Run]) -> NDArray[np.float64]:
-        """Fisher's z of each of `relations`, (n_runs, n_relations)."""
-        return np.array([fisher_z(one.rho[self._pairs]) for one in self.correlations(runs)])

@@ -13,9 +13,9 @@ from measure.errors import MeasureError
 from measure.explanation.explanation_types import BEST_FIRST, Remedy
 from measure.explanation.keep_inlining import Edited
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations, broken_relations
 from measure.perturbation.analysis_types import Perturbation
-from measure.perturbation.perturbation import inner_perturbation
-from measure.stats.correlation import Correlations
+from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,42 @@ class Tried:
 
 
 class Judge:
-    """Judges runs in pairs with those of the plain program, by the campaign's delta and level."""
+    """Judges runs in pairs with those of the plain program, by the campaign's delta and level: within a run and across
+    runs where the variant's relations are broken, and elsewhere if a remedy breaks them.
 
-    def __init__(self, paired: PairedRuns) -> None:
-        self._paired = paired
-        self._plain: list[Correlations] = paired.correlations(paired.runs([PLAIN])[PLAIN])
+    ``relations``: those that are broken in the variant.
+    """
+
+    def __init__(self, paired: PairedRuns, relations: Relations) -> None:
+        self._paired, self._relations = paired, relations
+        self._plain = paired.runs([PLAIN])[PLAIN]
+        self._memo: Memo = {}
 
     def __call__(self, runs: Sequence[Run]) -> Perturbation:
-        campaign = self._paired.campaign
+        """The worse of both verdicts that count."""
+        inner, broken = self._inner(runs), self._relations.chosen
+        outer = self._outer(runs) if self._paired.campaign.outer else None
+        counted = [
+            one for one, found in ((inner, any(a != b for a, b in broken)), (outer, any(a == b for a, b in broken)))
+            if one is not None and (found or broken_relations(one))
+        ]  # fmt: skip
+        return max(counted, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
+
+    def _inner(self, runs: Sequence[Run]) -> Perturbation:
+        campaign, correlations = self._paired.campaign, self._paired.correlations
         return inner_perturbation(
-            self._plain, self._paired.correlations(runs), paired=True, delta=campaign.delta, alpha=campaign.alpha,
+            correlations(self._plain), correlations(runs), paired=True, delta=campaign.delta, alpha=campaign.alpha,
             seed=campaign.seed,
+        )  # fmt: skip
+
+    def _outer(self, runs: Sequence[Run]) -> Perturbation:
+        campaign = self._paired.campaign
+        plain, others = (
+            [run.trace.counts(self._paired.hardware) for run in side] for side in (self._plain, runs)
+        )  # fmt: skip
+        return outer_perturbation(
+            plain, others, self._paired.hardware, held_out=True, paired=True,
+            delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed, memo=self._memo,
         )  # fmt: skip
 
 
@@ -179,7 +204,7 @@ def try_remedies(
             refused.append(f"{candidate.name}: {error}")
             continue
         judged = [judge(made[one]) for one in candidate.runs_of]
-        worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), _left(one)))
+        worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
         cycles = [
             100 * (run.total_cycles / base.total_cycles - 1)
             for one in candidate.runs_of
@@ -195,7 +220,7 @@ def try_remedies(
                 candidate.about,
                 worst.verdict,
                 worst,
-                _left(worst),
+                largest_change(worst),
                 float(np.mean(cycles)),
                 gives_up,
                 candidate.campaign,
@@ -204,7 +229,7 @@ def try_remedies(
     return Tried(tuple(sorted(remedies, key=lambda one: one.rank)), tuple(refused))
 
 
-def _left(perturbation: Perturbation) -> float:
+def largest_change(perturbation: Perturbation) -> float:
     """The largest change of z."""
     changes = [abs(pair.delta_z) for pair in perturbation.pairs if np.isfinite(pair.delta_z)]
     return max(changes, default=float("nan"))

@@ -14,6 +14,7 @@ from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations
 from tests.measure.explanation.conftest import Planted
 
 # Stretches of two kinds and of random lengths; what a stretch does follows from the functions `first` and `second`.
@@ -79,10 +80,12 @@ CHESS = Path(__file__).parents[3] / "experiments" / "workloads" / "chess.c"
 def explained(paired: PairedRuns, metrics: tuple[str, ...]) -> Mechanisms:
     """The mechanisms over all relations that are defined in all runs."""
     made = paired.runs([PLAIN, ProgramChoice(metrics)])
-    defined = np.isfinite([paired.z(runs) for runs in made.values()]).all(axis=(0, 1))
-    kept = np.flatnonzero(defined).tolist()
-    assert kept
-    return find_mechanisms(paired, ProgramChoice(metrics), kept)
+    hardware = paired.hardware
+    every = Relations([(a, b) for n, a in enumerate(hardware) for b in hardware[n + 1 :]], hardware)
+    defined = np.isfinite([every.values(runs, made[PLAIN]) for runs in made.values()]).all(axis=(0, 1))
+    assert defined.any()
+    kept = [one for one, is_defined in zip(every.chosen, defined, strict=True) if is_defined]
+    return find_mechanisms(paired, ProgramChoice(metrics), Relations(kept, hardware))
 
 
 def shares(found: Mechanisms) -> dict[str, float]:
