@@ -1,7 +1,7 @@
 """Runs the planted programs and looks whether `measure explain` finds their causes: a row of results.csv each.
 
-Started again, it makes only the rows that are missing. An instance whose counters do not perturb is skipped, and counted
-as skipped.
+Started again, it makes only the rows that are missing. An instance whose counters do not perturb is skipped, and
+counted as skipped.
 """
 
 from __future__ import annotations

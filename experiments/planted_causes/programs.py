@@ -1,7 +1,7 @@
 """Synthetic programs whose counters perturb by one mechanism that is known by construction.
 
-Every program alternates, in stretches of random lengths, between two functions, ``first`` and ``second``. Parameters are
-drawn from the number of an instance. Instances with numbers below `KEPT_ASIDE` were used while the generators were
+Every program alternates, in stretches of random lengths, between two functions, ``first`` and ``second``. Parameters
+are drawn from the number of an instance. Instances with numbers below `KEPT_ASIDE` were used while the generators were
 written; they are in no result.
 """
 

@@ -78,7 +78,8 @@ class Change:
 def direction(whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of relations, (n_relations,), that project a change on the mean direction of ``whole``: the projection of
     the mean of ``whole`` is 1. Zeros when nothing changes."""
-    mean = np.nan_to_num(np.nanmean(whole, axis=0)) if whole.size else np.zeros(whole.shape[1])
+    defined = np.isfinite(whole)
+    mean = np.where(defined, whole, 0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1)
     total = np.abs(mean).sum()
     return np.asarray(np.sign(mean) / total if total > 0 else np.zeros_like(mean))
 

@@ -79,7 +79,12 @@ def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, relations: Relati
 
 
 def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[str]) -> Change:
-    """The change and its parts, from the change of z, (n_pairs, n_relations), with each set of ``factors`` at work."""
+    """The change and its parts, from the change of z, (n_pairs, n_relations), with each set of ``factors`` at work.
+
+    Where a relation is not defined with some set, as that of a metric without events, its change is nan.
+    """
+    undefined = np.any([np.isnan(one) for one in values.values()], axis=0)
+    values = {state: np.where(undefined, np.nan, one) for state, one in values.items()}
     whole = values[frozenset(factors)]
     parts = [Part(name, _ABOUT[name], part) for name, part in shapley_values(values, factors).items()]
     parts.append(Part(COMPILER, _ABOUT[COMPILER], values[frozenset()]))

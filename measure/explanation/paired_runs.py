@@ -16,7 +16,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import Builds, shifted_layouts
 from measure.campaign.campaign_file import Campaign
 from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import Plan
+from measure.campaign.plan import Plan, sampled_counters
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
@@ -48,8 +48,9 @@ class ProgramChoice:
     def changed(self, campaign: Campaign) -> Campaign:
         """The campaign with this choice's settings, without variants."""
         changes: dict[str, Any] = {"variants": {}, "cumulative": None}
-        if self.specs:
-            changes["software_metrics"] = campaign.software_metrics | dict(self.specs)
+        metrics = campaign.software_metrics | dict(self.specs)
+        metrics |= {name: metrics[name].model_copy(update={"method": "probe"}) for name in self.unseen}
+        changes["software_metrics"] = metrics
         for key in ("placement", "volatile"):
             if getattr(self, key) is not None:
                 changes[key] = getattr(self, key)
@@ -147,11 +148,15 @@ class PairedRuns:
             layout_seed=None,  # interventions refer to addresses of the program as it was built
             counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             sampling_mode=choice.sampling or self.campaign.sampling.mode,
+            sampled=sampled_counters(self.campaign.software_metrics | dict(choice.specs), tuple(build.counters)),
             intervention=intervention,
         )
         if choice.unseen:
             plain = self.spec(replace(choice, metrics=(), specs=(), unseen=()), pair)
-            spec = replace(spec, intervention=self.unseen.intervention(spec, plain, choice.unseen))
+            unread = choice.unseen if spec.sampling_mode == "signal" else ()
+            spec = replace(
+                spec, unread=unread, intervention=self.unseen.intervention(spec, plain, choice.unseen)
+            )  # fmt: skip
         return spec
 
     def make(self, specs: Sequence[RunSpec]) -> list[Run]:

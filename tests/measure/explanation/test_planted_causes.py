@@ -12,7 +12,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import Program
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
-from measure.explanation.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
+from measure.explanation.mechanisms import ACCESSES, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 from tests.measure.explanation.conftest import Planted
@@ -108,6 +108,34 @@ def test_a_counter_that_evicts_a_hot_set(planted: Planted) -> None:
     paired = planted(EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, small, every="20000 cycles")
     found = explained(paired, ("pulses",))
     assert found.change.parts[0].name == ACCESSES, shares(found)
+
+
+def test_the_sampler_in_the_guest_does_not_read_unseen_counters(planted: Planted) -> None:
+    paired = planted(
+        EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, pairs=2, every="20000 cycles",
+        sampling={"mode": "signal", "every": "20000 cycles"},
+    )  # fmt: skip
+    seen, unseen = ProgramChoice(("pulses",)), ProgramChoice(("pulses",), unseen=("pulses",))
+    made = paired.runs([PLAIN, seen, unseen])
+    for plain, counted, probed in zip(*(made[one] for one in (PLAIN, seen, unseen)), strict=True):
+        assert probed.spec.unread == ("pulses",)
+        assert probed.trace.columns(("pulses",)).sum() > 10_000
+        assert probed.trace.columns(("pulses",)).min() >= 0
+        assert counted.total_cycles > 1.001 * plain.total_cycles
+        assert probed.total_cycles == pytest.approx(plain.total_cycles, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_with_sampling_by_signals_the_sampler_is_a_mechanism(planted: Planted) -> None:
+    paired = planted(
+        ADDS, {"turns": {"event": "loop", "function": "first"}}, sampling={"mode": "signal", "every": "4000 cycles"}
+    )
+    found = explained(paired, ("turns",))
+    assert SAMPLER in shares(found)
+    assert found.change.parts[0].name == EXECUTED
+    assert np.allclose(sum(part.values for part in found.change.parts), found.change.whole, equal_nan=True)
+    assert np.isfinite(found.change.whole[:, 0]).all()
+    assert found.cuts is None
 
 
 @pytest.mark.slow
