@@ -278,6 +278,11 @@ class Campaign(StrictModel):
         description="Planned looks at the results: the campaign may be extended by more baselines and replicates so "
         "often, less one, and each look is judged at alpha / looks. Default: 1",
     )
+    explain: bool = Field(
+        False,
+        description="After the verdicts, say why perturbed and changed variants are so and try remedies, as `measure "
+        "explain` does; the report then says what to do. Makes more runs. Default: false",
+    )
     outer: bool = Field(True, description="Also align runs with baselines and compare across them. Default: true")
     ground_truth: bool = Field(
         False,

@@ -22,14 +22,14 @@ def plan_digest(plan: Plan) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def stored_sentences(results: Path, plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Of each variant that was explained, why it is perturbed and what helps; empty without an explanation of these
+def stored_sentences(results: Path, plan: Plan) -> dict[str, tuple[str, ...]] | None:
+    """Of each variant that was explained, why it is perturbed and what helps; None without an explanation of these
     runs."""
     path = results / FOLDER / FILE
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["plan"] != plan_digest(plan):
-            return {}
+            return None
         return {name: tuple(map(str, one["sentences"])) for name, one in stored["variants"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        return None

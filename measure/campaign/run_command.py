@@ -10,9 +10,10 @@ from pathlib import Path
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.campaign.analysis import analyse, summary
+from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
+from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -107,7 +108,7 @@ def make_campaign(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
     first_use.wait()
-    return _finish(result, outcome, directory, console)
+    return _finish(result, outcome, directory, console, workers if target == "emulated" else None, explain=True)
 
 
 def read_campaign(results: Path, out: Path | None, console: Console) -> Finished:
@@ -157,8 +158,12 @@ def _plan(
         raise CampaignError(f"{document.where('program')}: {error}") from None
 
 
-def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: Console) -> Finished:
-    """Analyse the runs, and write the summary and the report."""
+def _finish(
+    result: CampaignResult, outcome: Outcome, directory: Path, console: Console, workers: int | None = None,
+    *, explain: bool = False,
+) -> Finished:  # fmt: skip
+    """Analyse the runs, and write the summary and the report. ``explain``: make runs for the explanation that the
+    campaign asks for, if it is not there."""
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
@@ -167,11 +172,30 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
         if result.truth is not None:
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
+    explained = stored_sentences(directory, result.plan)
+    if explain and result.plan.campaign.explain and explained is None:
+        explained = _explain(result.plan, data, directory, console, workers)
+    data = with_explanation(data, result.plan, outcome, explained or {})
+    with Status(console, "drawing the report"):
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
-        status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     return Finished(result, outcome, data, directory)
+
+
+def _explain(
+    plan: Plan, data: ReportData, directory: Path, console: Console, workers: int | None
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    """Explain the variants whose relations are broken. What fails becomes the sentence on each of them."""
+    from measure.explanation.explain_campaign import explain_judged
+    from measure.explanation.explain_variant import Judged
+
+    judged = {one.name: Judged(one.inner, one.outer_held_out) for one in data.variants}
+    try:
+        explain_judged(plan, judged, directory, console, workers=workers)
+    except MeasureError as error:
+        return {name: (f"the explanation failed: {error}",) for name, one in judged.items() if one.broken}
+    return stored_sentences(directory, plan) or {}
 
 
 def _print(finished: Finished, console: Console) -> ReportData:
