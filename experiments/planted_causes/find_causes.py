@@ -29,18 +29,20 @@ COLUMNS = (
     "relations", "largest_change", "seconds",
 )  # fmt: skip
 N_PAIRS = 6
+N_EXPLAINED_PAIRS = 3
+"""Pairs for the verdict, and those of them whose counterfactual runs are made."""
 MOST_NUMBERS = 6
 """Instances that are examined at most, for each that is wanted."""
 Row = dict[str, object]
 
 
-def examine(one: Instance, directory: Path, workers: Workers, n_pairs: int = N_PAIRS) -> Row:
+def examine(one: Instance, directory: Path, workers: Workers) -> Row:
     """Run an instance's program in pairs, judge it as a campaign does, and find the mechanism if it is perturbed."""
     started = time.monotonic()
     campaign, document = load_campaign(one.write(directory))
     plan = make_plan(campaign, document, lambda text: None)
     with Store(directory / "explain") as store:
-        paired = PairedRuns(plan, document, store, workers, n_pairs)
+        paired = PairedRuns(plan, document, store, workers, N_PAIRS)
         choice = ProgramChoice(tuple(one.metrics))
         made = paired.runs([PLAIN, choice])
         judged = inner_perturbation(
@@ -51,7 +53,9 @@ def examine(one: Instance, directory: Path, workers: Workers, n_pairs: int = N_P
         row |= {"cause": one.cause, "number": one.number, "machine": one.machine, "verdict": judged.verdict}
         if judged.verdict == "perturbed":
             broken = broken_relations(judged)
-            change = find_mechanisms(paired, choice, Relations(broken, paired.hardware)).change
+            relations = Relations(broken, paired.hardware)
+            paired = PairedRuns(plan, document, store, workers, N_EXPLAINED_PAIRS)
+            change = find_mechanisms(paired, choice, relations, with_cuts=False).change
             shares = [change.share(part) for part in change.parts]
             row |= {
                 "mechanism": one.mechanism, "first": change.parts[0].name, "share": f"{shares[0].mean:.3f}",

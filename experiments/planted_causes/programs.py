@@ -18,7 +18,7 @@ import yaml
 from measure.explanation.mechanisms import ACCESSES, COMPILER, EXECUTED, LAYOUT
 
 MACHINES = Path(__file__).parents[2] / "configs" / "machines"
-KEPT_ASIDE = 100
+KEPT_ASIDE = 200
 _FRAME = """
 #include <stdio.h>
 static unsigned state = {seed}u;
@@ -67,7 +67,7 @@ class Instance:
         (directory / "machine.yaml").write_text(yaml.safe_dump(described))
         campaign = {
             "name": f"{self.cause}-{self.number}", "program": {"source": "program.c"}, "machine": "machine.yaml",
-            "sampling": {"every": "4000 cycles"},
+            "sampling": {"every": "2500 cycles"},
             "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_CN", "PAPI_L1_DCM", "PAPI_BR_MSP"],
             "software_metrics": self.metrics, "baselines": 2, "replicates": 1, "controls": False, "outer": False,
             "noise": {"code_layouts": 1}, "placement": "cache_line" if self.cause == "evicts" else "packed",
@@ -82,7 +82,7 @@ def instance(cause: str, number: int) -> Instance:
     functions, metrics, changes = CAUSES[cause][1](rng)
     shorter = 6 if cause == "evicts" else 1  # its functions take longer
     source = _FRAME.format(
-        seed=int(rng.integers(1, 1 << 30)), functions=functions, stretches=int(rng.integers(250, 400)),
+        seed=int(rng.integers(1, 1 << 30)), functions=functions, stretches=int(rng.integers(100, 160)),
         shortest=int(rng.integers(10, 30)) // shorter, spread=int(rng.integers(60, 120)) // shorter,
     )  # fmt: skip
     return Instance(cause, number, ("desktop", "strongarm")[number % 2], source, metrics, changes)

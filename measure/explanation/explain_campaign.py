@@ -55,7 +55,8 @@ def explain_judged(
     explanations = []
     with ExitStack() as stack:
         makers = workers if isinstance(workers, Workers) else stack.enter_context(Workers(workers))
-        store, status = (stack.enter_context(one) for one in (Store(directory), Status(console, "preparing")))
+        store = stack.enter_context(Store(directory))
+        status = stack.enter_context(Status(console, "preparing"))
         if broken:
             makers.prepare("emulated", plan.machine_text)
         paired = PairedRuns(plan, document, store, makers, pairs, lambda text: console.print(text, style="dim"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.linux.loader.elf import load_image
+from measure.campaign.campaign_file import Campaign
 from measure.errors import MeasureError
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.counter_code import CounterCode
@@ -18,7 +19,8 @@ from measure.explanation.mechanisms import find_mechanisms
 from measure.explanation.metric_effects import MetricEffects
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relation, Relations, broken_relations
-from measure.explanation.remedies import Judge, candidates, try_remedies
+from measure.explanation.remedies import Judge, try_remedies
+from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict
 
 _MOST_LINES = 12
@@ -71,7 +73,7 @@ def explain_variant(
     if not broken:
         raise MeasureError(f"{variant} is {judged.verdict}: there is no perturbed relation to explain")
     relations = Relations(broken, paired.hardware)
-    choice = ProgramChoice(paired.campaign.variant_sets()[variant])
+    choice = ProgramChoice(_seen(paired.campaign, variant))
     status(f"{variant}: with and without each metric")
     effects = MetricEffects(paired, choice, relations)
     one_by_one = effects.one_by_one()
@@ -112,6 +114,12 @@ def explain_variant(
         runs=paired.n_runs - before,
         seconds=time.monotonic() - started,
     )
+
+
+def _seen(campaign: Campaign, variant: str) -> tuple[str, ...]:
+    """The variant's metrics whose counters the machine sees; all of them, seen, if it sees none."""
+    metrics = campaign.variant_sets()[variant]
+    return tuple(one for one in metrics if campaign.software_metrics[one].method == "counter") or metrics
 
 
 def _lines(program: Path, code: CounterCode) -> tuple[tuple[str, int], ...]:

@@ -47,7 +47,7 @@ class Mechanisms:
     """The parts of the change, and facts that the interventions rest on.
 
     ``cuts``: the part of the change, (n_pairs, n_relations), that goes when records are cut by the program's progress;
-    it is not a further part, for other mechanisms move the cuts; None with sampling by signals. ``code``: the counters'
+    it is not a further part, for other mechanisms move the cuts; None if that was not measured. ``code``: the counters'
     instructions, of the first layout; ``own_ratio``: instructions of the program without its counters', over those of
     the plain program.
     """
@@ -58,8 +58,11 @@ class Mechanisms:
     own_ratio: float
 
 
-def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, relations: Relations) -> Mechanisms:
-    """The part of each mechanism in the change of ``relations`` by the program ``choice``."""
+def find_mechanisms(
+    paired: PairedRuns, choice: ProgramChoice, relations: Relations, *, with_cuts: bool = True
+) -> Mechanisms:  # fmt: skip
+    """The part of each mechanism in the change of ``relations`` by the program ``choice``. ``with_cuts``: also make the
+    runs for `Mechanisms.cuts`."""
     signal = (choice.sampling or paired.campaign.sampling.mode) == "signal"
     ideal = _Sampled(paired, replace(choice, sampling="ideal") if signal else choice)
     factors = [EXECUTED, ACCESSES, LAYOUT, *([SAMPLER] if signal else [])]
@@ -73,7 +76,7 @@ def find_mechanisms(paired: PairedRuns, choice: ProgramChoice, relations: Relati
         plain = sampled[SAMPLER in state].plain_runs
         values[state] = relations.values(of_state, plain) - relations.values(plain, plain)
     change = parts_of_states(values, factors)
-    cuts = None if signal else change_by_cuts(paired, choice, relations, ideal.codes)
+    cuts = None if signal or not with_cuts else change_by_cuts(paired, choice, relations, ideal.codes)
     own_ratio = ideal.codes[0].own / ideal.plain_runs[0].total_instructions
     return Mechanisms(change, cuts, ideal.codes[0], own_ratio)
 
@@ -113,8 +116,8 @@ class _Sampled:
         self._moves: dict[int, LayoutMoves] = {}
         for pair, code in enumerate(self.codes):
             if paired.layout(pair) not in self._moves:
-                binaries = (Path(paired.spec(one, pair).binary) for one in (choice, plain))
-                self._moves[paired.layout(pair)] = layout_moves(*binaries, code.instructions)
+                counted, uncounted = (Path(paired.spec(one, pair).binary) for one in (choice, plain))
+                self._moves[paired.layout(pair)] = layout_moves(counted, uncounted, code.instructions)
 
     def specs(self, state: State) -> list[RunSpec]:
         """The runs, a pair each, in which only the mechanisms of ``state`` are at work."""

@@ -16,21 +16,38 @@ from measure.campaign.run_command import make_campaign, read_campaign
 from measure.errors import MeasureError
 from measure.explanation import explain_campaign
 from tests.measure.explanation.conftest import DESKTOP
-from tests.measure.explanation.test_planted_causes import ADDS
+from tests.measure.explanation.test_planted_causes import FRAME
+
+# The counted function is the same with and without its counter, but for the counter.
+PULSES = (
+    FRAME.replace("< 500", "< 150")
+    % """
+__attribute__((noinline)) static void pulse(void) { __asm__ volatile(""); }
+__attribute__((noinline)) static unsigned first(unsigned n, unsigned kind) {
+    for (int k = 0; k < 12; k++) pulse();
+    return n + kind;
+}
+static unsigned table[64];
+__attribute__((noinline)) static unsigned second(unsigned n, unsigned kind) {
+    unsigned x = 0;
+    for (int k = 0; k < 8 + 4 * (int)kind; k++) x += table[(n + k) % 64];
+    return x;
+}
+"""
+)
 
 
 @pytest.fixture(scope="module")
 def campaign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small campaign with a perturbed variant."""
     directory = tmp_path_factory.mktemp("explained")
-    loop = "for (int k = 0; k < 12"  # not unrolled without its counter, either
-    program = ADDS.replace(loop, f'_Pragma("clang loop unroll(disable)") {loop}').replace("< 500", "< 150")
-    (directory / "program.c").write_text(program)
+    (directory / "program.c").write_text(PULSES)
     content = {
         "name": "explained", "program": {"source": "program.c"}, "machine": str(DESKTOP),
         "sampling": {"every": "2000 cycles"}, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_CN"],
-        "software_metrics": {"turns": {"event": "loop", "function": "first"}},
-        "baselines": 7, "replicates": 7, "controls": False, "outer": False, "explain": True, "noise": {"code_layouts": 1},
+        "software_metrics": {"pulses": {"event": "entry", "function": "pulse"}},
+        "baselines": 7, "replicates": 7, "controls": False, "outer": False, "explain": True,
+        "noise": {"code_layouts": 1},
     }  # fmt: skip
     (directory / "campaign.yaml").write_text(yaml.safe_dump(content))
     return directory / "campaign.yaml"
@@ -54,11 +71,11 @@ def test_the_report_says_why_and_what_to_do(
     finished = make_campaign(campaign_file, out, console, workers=2)
     assert {path.name for path in (out / "explain" / "traces").iterdir()} == stored  # nothing was made again
     told = [finding for finding in finished.data.findings if finding.startswith("all: ")]
-    assert "of the change comes from turns" in told[0]
+    assert "of the change comes from pulses" in told[0]
     assert any("executed instructions" in finding for finding in told)
     assert any("explain/all.yaml is the campaign with it" in finding for finding in told)
     assert not any("Next: `measure explain`" in finding for finding in finished.data.findings)
-    assert load_campaign(out / "explain" / "all.yaml")[0].variant_sets() == {"all": ("turns",)}
+    assert load_campaign(out / "explain" / "all.yaml")[0].variant_sets() == {"all": ("pulses",)}
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("a report makes no runs")
