@@ -83,6 +83,12 @@ class CounterfactualCore:
         """Executions so far of the instructions of ``progress_at``, or of all that were not chosen, free or not."""
         return int(self._progress[0])
 
+    @property
+    def timed_instructions(self) -> int | None:
+        """Instructions so far that the core saw; None where that was not counted, or where it sees all."""
+        counted = self._settings.free and not len(self._progress_at)
+        return int(self._progress[0]) if counted else None
+
     def disturb(self, seed: int, lines: int) -> None:
         """See `InOrderCore.disturb`."""
         self._core.disturb(seed, lines)
