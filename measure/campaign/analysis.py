@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from measure.campaign.campaign_file import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
+from measure.campaign.explained import FOLDER
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
@@ -88,11 +89,29 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     )
 
 
-def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
-    """The perturbation within a run of each variant that has runs."""
+def with_explanation(
+    data: ReportData, plan: Plan, outcome: Outcome, explained: Mapping[str, Sequence[str]]
+) -> ReportData:  # fmt: skip
+    """The report with what was found out about variants, by name, in place of advice to find it out."""
+    if not explained:
+        return data
+    old = advice(data.variants, _counted(plan, outcome), plan.campaign_file)
+    at = data.findings.index(old[0]) if old and old[0] in data.findings else 0
+    new = [f"{name}: {sentence}" for name, sentences in explained.items() for sentence in sentences]
+    if new:
+        new.append(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies.")
+    kept = [finding for finding in data.findings if finding not in old]
+    return replace(data, findings=(*kept[:at], *new, *kept[at:]))
+
+
+def verdicts_of_variants(plan: Plan, outcome: Outcome) -> dict[str, tuple[Perturbation, Perturbation | None]]:
+    """The perturbation within a run, and across runs if the campaign aligns them, of each variant that has runs."""
     by_variant = _runs_of_variants(plan, outcome)
     comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant)
-    return {name: comparison.within_runs(name) for name in by_variant}
+    return {
+        name: (comparison.within_runs(name), comparison.across_runs(name) if plan.campaign.outer else None)
+        for name in by_variant
+    }
 
 
 def _runs_of_variants(plan: Plan, outcome: Outcome) -> dict[str, list[Run]]:

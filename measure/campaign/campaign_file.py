@@ -299,6 +299,11 @@ class Campaign(StrictModel):
         "often, less one, and each look is judged at alpha / looks. Default: 1",
     )
     alignment: Alignment = Field(default_factory=lambda: Alignment.model_validate({}))
+    explain: bool = Field(
+        False,
+        description="After the verdicts, say why perturbed and changed variants are so and try remedies, as `measure "
+        "explain` does; the report then says what to do. Makes more runs. Default: false",
+    )
     outer: bool = Field(True, description="Also align runs with baselines and compare across them. Default: true")
     ground_truth: bool = Field(
         False,

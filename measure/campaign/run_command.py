@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.campaign.analysis import analyse, summary
+from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import Campaign, load_campaign
-from measure.campaign.executor import Failure, Outcome, execute_plan
+from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
+from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -119,7 +121,11 @@ def make_campaign(
     campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
-    with workers_on(scheduler, workers, console.print) as makers:
+
+    def open_workers() -> AbstractContextManager[Workers]:
+        return workers_on(scheduler, workers, console.print)
+
+    with open_workers() as makers:
         first_use = Preparation(makers, target, campaign.machine)
         plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:
@@ -134,7 +140,7 @@ def make_campaign(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
     first_use.wait()
-    return _finish(result, outcome, directory, console)
+    return _finish(result, outcome, directory, console, open_workers if target == "emulated" else None)
 
 
 def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
@@ -184,8 +190,12 @@ def _plan(
         raise CampaignError(f"{document.where('program')}: {error}") from None
 
 
-def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: Console) -> Finished:
-    """Analyse the runs, and write the summary and the report."""
+def _finish(
+    result: CampaignResult, outcome: Outcome, directory: Path, console: Console,
+    open_workers: Callable[[], AbstractContextManager[Workers]] | None = None,
+) -> Finished:  # fmt: skip
+    """Analyse the runs, and write the summary and the report. ``open_workers``: makes the runs of the explanation that
+    the campaign asks for, if it is not there; None: it is not made."""
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
@@ -194,13 +204,34 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
         if result.truth is not None:
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
+    explained = stored_sentences(directory, result.plan)
+    if open_workers is not None and result.plan.campaign.explain and explained is None:
+        explained = _explain(result.plan, data, directory, console, open_workers)
+    data = with_explanation(data, result.plan, outcome, explained or {})
+    with Status(console, "drawing the report"):
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         write_pairs(data, directory)
         write_verdicts(data, directory)
-        status.update("drawing the report")
         write_text_atomically(directory / "report.html", render(data))
     return Finished(result, outcome, data, directory)
+
+
+def _explain(
+    plan: Plan, data: ReportData, directory: Path, console: Console,
+    open_workers: Callable[[], AbstractContextManager[Workers]],
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    """Explain the variants whose relations are broken. What fails becomes the sentence on each of them."""
+    from measure.explanation.explain_campaign import explain_judged
+    from measure.explanation.explain_variant import Judged
+
+    judged = {one.name: Judged(one.inner, one.outer_held_out) for one in data.variants}
+    try:
+        with open_workers() as makers:
+            explain_judged(plan, judged, directory, console, workers=makers)
+    except MeasureError as error:
+        return {name: (f"the explanation failed: {error}",) for name, one in judged.items() if one.broken}
+    return stored_sentences(directory, plan) or {}
 
 
 def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from common.atomic_files import filling, remove_leftovers
-from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.campaign.run_types import Run, RunSpec, Trace, standard_error
 from measure.errors import CampaignError, StoreError
 
 _FORMATS = ("perturbation-trace-1", "perturbation-trace-2")
@@ -174,6 +174,7 @@ def _write_parquet(path: Path, run: Run) -> None:
         "format": _FORMATS[-1], "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
         "seconds": run.seconds, "stdout_tail": run.stdout_tail,
+        "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
     pq.write_table(table, path, write_page_checksum=True)

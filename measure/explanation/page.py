@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate
+from measure.explanation.relations import Relation
 from measure.explanation.summary import rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
@@ -28,7 +29,7 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
     )  # fmt: skip
     environment.globals.update(
         sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
-        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, colour=_colour,
+        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, colour=_colour, relation=_relation,
     )  # fmt: skip
     figures = {
         one.variant: [_waterfalls(one, n) for n in range(min(len(one.relations), _MOST_RELATIONS))]
@@ -43,6 +44,12 @@ def _effect(values: NDArray[np.float64], relation: int) -> str:
     """A change of z with its interval."""
     found = estimate(values[:, relation])
     return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+
+
+def _relation(relation: Relation) -> str:
+    """The relation with short names of metrics."""
+    a, b = (short(metric) for metric in relation)
+    return f"{a} across runs" if a == b else f"{a} – {b}"
 
 
 def _colour(verdict: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run, standard_error
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -48,7 +48,8 @@ class Result(Comparison):
         ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0.
 
         Columns are ``begin_cycles``, ``end_cycles``, ``begin_instructions``, ``end_instructions``, then a column a
-        metric. The frame's ``attrs`` have ``units`` by column, ``variant`` and ``replicate``.
+        metric. The frame's ``attrs`` have ``units`` by column, ``variant``, ``replicate``, and ``standard_error`` of
+        each count of a metric that is estimated (``sampled:``), in events.
 
         Raises `MeasureError` for a run that does not exist.
         """
@@ -60,7 +61,8 @@ class Result(Comparison):
         table = pd.DataFrame(columns, index=pd.Index(run.trace.boundaries_cycles[:-1] / self.clock_hz, name="seconds"))
         units = {name: name.split("_")[1] for name in BOUNDARY_COLUMNS}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
-        table.attrs = {"units": units, "variant": variant, "replicate": replicate}
+        errors = {metric: standard_error(period) for metric, period in run.spec.sampled}
+        table.attrs = {"units": units, "variant": variant, "replicate": replicate, "standard_error": errors}
         return table
 
     @property
