@@ -16,6 +16,7 @@ from measure.foreign.cli import perturb
 from measure.merging.cli import merge
 from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
+from measure.watch.cli import watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +94,8 @@ def run(campaign: Path, out: Path | None, workers: int | None, counts: bool, tar
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
-def report(results: Path, out: Path | None) -> None:
+@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
+def report(results: Path, out: Path | None, open_page: bool) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -107,7 +109,7 @@ def report(results: Path, out: Path | None) -> None:
 
     if results.is_dir() and out is not None:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
-    report_campaign(results, out, _console())
+    report_campaign(results, out, _console(), open_page=open_page)
 
 
 @main.command()
@@ -192,7 +194,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (explain, partition, perturb, merge, phases, cycleclose, check_sampling, watch):
     main.add_command(command)
 
 

@@ -263,7 +263,14 @@ def warm_cache(
             written_of_set[spot] = since if tag & 1 else np.inf
             n += 1
         count = keep_residents(
-            longs, cache, ages_of_set[:n], written_of_set[:n], filled_by_last, of_set[2, :n], order, dirty,
+            longs,
+            cache,
+            ages_of_set[:n],
+            written_of_set[:n],
+            filled_by_last,
+            of_set[2, :n],
+            order,
+            dirty,
             last_rate,
         )
         for way in range(ways):

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
+from measure.campaign.advice import shown_path
 from measure.campaign.analysis import analyse, summary
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
@@ -20,6 +21,7 @@ from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
+from measure.console.browser import open_in_browser
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
@@ -76,9 +78,15 @@ def run_campaign(
     return _print(make_campaign(path, out, console, workers=workers, target=target), console)
 
 
-def report_campaign(results: Path, out: Path | None, console: Console) -> ReportData:
-    """`read_campaign`, and print the result. Raises `MeasureError` at the end when some runs failed."""
-    return _print(read_campaign(results, out, console), console)
+def report_campaign(results: Path, out: Path | None, console: Console, *, open_page: bool = False) -> ReportData:
+    """`read_campaign`, and print the result; ``open_page``: open the report in the browser.
+
+    Raises `MeasureError` at the end when some runs failed.
+    """
+    finished = read_campaign(results, out, console)
+    if open_page:
+        open_in_browser((finished.directory / "report.html").absolute().as_uri())
+    return _print(finished, console)
 
 
 def make_campaign(
@@ -170,7 +178,7 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         status.update("drawing the report")
-        write_text_atomically(directory / "report.html", render(data))
+        write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))
     return Finished(result, outcome, data, directory)
 
 

@@ -133,6 +133,23 @@ def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, wide
     return result
 
 
+def alignment_paths(
+    reference: ArrayLike, other: ArrayLike, metrics: Sequence[str], *, held_out: bool,
+    duplicates: tuple[tuple[int, ...], ...],
+) -> dict[int, NDArray[np.int64]]:  # fmt: skip
+    """The alignment ``(k, 2)``, records of ``reference`` and of ``other``, by which each metric is compared.
+
+    By index of the metric; one that cannot be aligned is missing. ``duplicates``: as of `Comparison`. Raises ValueError
+    for tables that cannot be aligned.
+    """
+    check_held_out(metrics, held_out)
+    first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
+    how = Comparison(held_out, DEFAULT_BAND, duplicates)
+    if second.digest < first.digest:
+        return {metric: path[:, ::-1] for metric, path in _paths(second, first, how, True).items()}
+    return _paths(first, second, how, True)
+
+
 def _paths(first: PreparedRun, second: PreparedRun, how: Comparison, widen: bool) -> dict[int, NDArray[np.int64]]:
     """The alignment for each metric that can be aligned."""
     n_metrics = len(first.values)
