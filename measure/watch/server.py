@@ -20,9 +20,10 @@ LOOK_SECONDS = 3
 
 def render_watch(state: CampaignState, *, live: bool, part: bool = False) -> str:
     """The page; ``live``: it looks again by itself; ``part``: only what changes."""
+    report = "report.html" if live else (Path(state.directory) / "report.html").absolute().as_uri()
     return render_page(
         "watch_state.html.jinja" if part else "watch.html.jinja", FOLDER, state=state, live=live, seconds=LOOK_SECONDS,
-        fewest=FEWEST_RUNS, quiet=clock_text(state.quiet_seconds), report="report.html",
+        fewest=FEWEST_RUNS, quiet=clock_text(state.quiet_seconds), report=report,
         compared=[group.name for group in state.groups if group.name not in (BASELINE, NULL_CONTROL)],
     )  # fmt: skip
 

@@ -117,7 +117,8 @@ class Observer:
             phase = "finished" if summary is not None else "stopped"
         verdicts = _final_verdicts(summary) if summary is not None and not locked else self._preliminary(plan, done)
         groups = []
-        for variant in dict.fromkeys(spec.variant for spec in plan.specs):
+        known = (BASELINE, *plan.campaign.variant_sets())
+        for variant in (*known, *sorted({spec.variant for spec in plan.specs} - set(known))):
             mine = [key for key, spec in zip(plan.keys, plan.specs, strict=True) if spec.variant == variant]
             verdict, words = verdicts.get(variant, ("", ""))
             groups.append(
