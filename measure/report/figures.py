@@ -67,7 +67,7 @@ def changes(perturbation: Perturbation, most: int = 28) -> Any:
         axes.plot([], [], VERDICT_MARKERS[verdict], color=VERDICTS[verdict], markersize=5, label=verdict)
     if pairs:
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
-    axes.set_title(f"Shaded: |change| up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
+    axes.set_title(f"Shaded: up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
                    fontweight="normal")  # fmt: skip
     return figure
 
