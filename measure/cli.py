@@ -22,6 +22,7 @@ from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
 from measure.two_campaigns.cli import compare
 from measure.verdict_files.options import VerdictOptions, verdict_options
+from measure.watch.cli import watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,9 +123,12 @@ def run(
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
+@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @settings_option("campaign")
 @verdict_options
-def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts: VerdictOptions) -> None:
+def report(
+    results: Path, out: Path | None, open_page: bool, settings: tuple[str, ...], verdicts: VerdictOptions
+) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -140,7 +144,7 @@ def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
     if results.is_dir() and settings:
         raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
-    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts))
+    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts, open_page=open_page))
 
 
 @main.command()
@@ -235,7 +239,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling, watch):
     main.add_command(command)
 
 

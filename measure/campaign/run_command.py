@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
+from measure.campaign.advice import shown_path
 from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
@@ -24,6 +25,7 @@ from measure.campaign.run_types import RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
 from measure.cluster.choice import workers_on
+from measure.console.browser import open_in_browser
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
@@ -97,14 +99,17 @@ def run_campaign(
 
 def report_campaign(
     results: Path, out: Path | None, console: Console, settings: Sequence[str] = (),
-    verdicts: VerdictOptions = NO_OPTIONS,
+    verdicts: VerdictOptions = NO_OPTIONS, *, open_page: bool = False,
 ) -> int:  # fmt: skip
     """`read_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
 
-    Raises `MeasureError` at the end when some runs failed.
+    ``open_page``: open the report in the browser. Raises `MeasureError` at the end when some runs failed.
     """
     verdicts.check_places()
-    return _tell(read_campaign(results, out, console, settings), console, verdicts)
+    finished = read_campaign(results, out, console, settings)
+    if open_page:
+        open_in_browser((finished.directory / "report.html").absolute().as_uri())
+    return _tell(finished, console, verdicts)
 
 
 def make_campaign(
@@ -213,7 +218,7 @@ def _finish(
         write_text_atomically(directory / "summary.json", text)
         write_pairs(data, directory)
         write_verdicts(data, directory)
-        write_text_atomically(directory / "report.html", render(data))
+        write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))
     return Finished(result, outcome, data, directory)
 
 

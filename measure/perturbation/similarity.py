@@ -133,6 +133,23 @@ def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, wide
     return result
 
 
+def alignment_paths(
+    reference: ArrayLike, other: ArrayLike, metrics: Sequence[str], *, held_out: bool,
+    duplicates: tuple[tuple[int, ...], ...], alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
+) -> dict[int, NDArray[np.int64]]:  # fmt: skip
+    """The alignment ``(k, 2)``, records of ``reference`` and of ``other``, by which each metric is compared.
+
+    By index of the metric; one that cannot be aligned is missing. ``duplicates``: as of `Comparison`. Raises ValueError
+    for tables that cannot be aligned.
+    """
+    check_held_out(metrics, held_out)
+    first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
+    how = Comparison(held_out, alignment, duplicates)
+    if second.digest < first.digest:
+        return {metric: path[:, ::-1] for metric, path in _paths(second, first, how, alignment, True).items()}
+    return _paths(first, second, how, alignment, True)
+
+
 def _paths(
     first: PreparedRun, second: PreparedRun, how: Comparison, alignment: AlignmentSetting, widen: bool
 ) -> dict[int, NDArray[np.int64]]:
