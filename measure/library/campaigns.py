@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,14 @@ def run(
     *,
     out: Path | str | None = None,
     workers: int | None = None,
+    settings: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Result:
     """Run a campaign, or go on where it stopped, as `measure run` does.
 
     ``campaign``: the YAML file; ``out``: directory of the results, results/NAME by default; ``workers``: runs at once,
-    one a processor by default; ``progress``: show it, by default in a terminal or notebook only.
+    one a processor by default; ``settings``: changes of the file's values, each as of `--set`, such as
+    ``"program.args.0=small"``; ``progress``: show it, by default in a terminal or notebook only.
 
     Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
     `MeasureError` when so many runs failed that nothing can be said.
@@ -107,8 +110,9 @@ def run(
     ```
     """
     finished = make_campaign(
-        Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers
-    )
+        Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers,
+        settings=settings,
+    )  # fmt: skip
     return _result(finished)
 
 
