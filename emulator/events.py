@@ -73,6 +73,8 @@ ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
 # Beside another flag, for a core in a counterfactual run: the access touches no cache or TLB, and its address is not in
 # the record that the core gets (`emulator.counterfactual`).
 ACCESS_HIDDEN = 4
+# Beside another flag: the access goes through caches and TLBs, and its instruction issues and counts nothing.
+ACCESS_ALONE = 8
 
 BLOCK_DTYPE = np.dtype(
     [

@@ -11,6 +11,7 @@ import click
 from common.layered_yaml import EXTENDS
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
+from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 from measure.cycle_close.cli import check_sampling, cycleclose
 from measure.explanation.cli import explain
@@ -21,6 +22,7 @@ from measure.partitioning.cli import partition
 from measure.program_phases.cli import phases
 from measure.two_campaigns.cli import compare
 from measure.verdict_files.options import VerdictOptions, verdict_options
+from measure.watch.cli import watch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,6 +72,7 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@scheduler_option
 @click.option("--counts", is_flag=True,
               help="Only count: one fast run without timing that lists each software metric's events and places, and "
               "names those that never fire. Keeps nothing.")  # fmt: skip
@@ -83,6 +86,7 @@ def run(
     campaign: Path,
     out: Path | None,
     workers: int | None,
+    scheduler: str | None,
     counts: bool,
     dry_run: bool,
     settings: tuple[str, ...],
@@ -108,17 +112,23 @@ def run(
     from measure.campaign.run_command import run_campaign
 
     raise SystemExit(
-        run_campaign(campaign, out, _console(), workers=workers, target=target, settings=settings, verdicts=verdicts)
-    )
+        run_campaign(
+            campaign, out, _console(), workers=workers, scheduler=scheduler, target=target, settings=settings,
+            verdicts=verdicts,
+        )
+    )  # fmt: skip
 
 
 @main.command()
 @click.argument("results", metavar="DIR|CAMPAIGN.yaml", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where the results of CAMPAIGN.yaml are. Default: results/NAME.")  # fmt: skip
+@click.option("--open", "open_page", is_flag=True, help="Open the report in the browser.")
 @settings_option("campaign")
 @verdict_options
-def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts: VerdictOptions) -> None:
+def report(
+    results: Path, out: Path | None, open_page: bool, settings: tuple[str, ...], verdicts: VerdictOptions
+) -> None:
     """Write the report again from the stored runs; makes no runs.
 
     DIR is what `measure run` left; neither sources nor compiler are needed. With CAMPAIGN.yaml, settings that do not
@@ -134,7 +144,7 @@ def report(results: Path, out: Path | None, settings: tuple[str, ...], verdicts:
         raise click.UsageError("--out goes with a campaign file; a directory of results gets its own report")
     if results.is_dir() and settings:
         raise click.UsageError("--set goes with a campaign file; a directory of results has its own settings")
-    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts))
+    raise SystemExit(report_campaign(results, out, _console(), settings, verdicts, open_page=open_page))
 
 
 @main.command()
@@ -229,7 +239,7 @@ def doctor() -> None:
     raise SystemExit(1 if failed else 0)
 
 
-for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling):
+for command in (init, compare, explain, partition, perturb, merge, phases, cycleclose, check_sampling, watch):
     main.add_command(command)
 
 

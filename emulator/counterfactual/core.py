@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emulator.counterfactual.record_kernel import edit_record
 from emulator.errors import EmulatorError
-from emulator.events import ACCESS_HIDDEN, ACCESS_NONE, BlockFacts, OpClass
+from emulator.events import ACCESS_ALONE, ACCESS_HIDDEN, ACCESS_NONE, BlockFacts, OpClass
 from emulator.timing.inorder import InOrderCore
 
 
@@ -27,11 +27,12 @@ class InterventionError(EmulatorError):
 class CounterfactualSettings:
     """What the core does not see.
 
-    ``instructions``: addresses of the chosen instructions, none a control transfer; ``free``: they cost no cycles and
-    count no events (their bytes are still fetched, where they lie between others); ``uncached``: their loads and stores
-    issue, count as instructions and hit, but touch no cache or TLB.
+    ``instructions``: addresses of the chosen instructions, none a control transfer; ``free``: they take no issue slots
+    and count as nothing (their bytes are still fetched, where they lie between others); ``uncached``: their loads and
+    stores touch no cache or TLB. With ``uncached`` alone they issue, count as instructions and hit; with ``free`` alone
+    their accesses still miss, evict, and are waited for.
     ``code_moves``, ``data_moves``: pairs (begin, distance), begin ascending: from ``begin`` to the next begin, code or
-    data is seen at the address plus the distance. Where code is moved, bytes of free instructions take no space.
+    data is seen at the address plus the distance. Where code is moved, bytes of chosen instructions take no space.
     ``progress_at``: addresses of the instructions whose executions are the program's progress; () for all that are not
     chosen.
     """
@@ -82,6 +83,12 @@ class CounterfactualCore:
         """Executions so far of the instructions of ``progress_at``, or of all that were not chosen, free or not."""
         return int(self._progress[0])
 
+    @property
+    def timed_instructions(self) -> int | None:
+        """Instructions so far that the core saw; None where that was not counted, or where it sees all."""
+        counted = self._settings.free and not len(self._progress_at)
+        return int(self._progress[0]) if counted else None
+
     def disturb(self, seed: int, lines: int) -> None:
         """See `InOrderCore.disturb`."""
         self._core.disturb(seed, lines)
@@ -111,7 +118,7 @@ class CounterfactualCore:
             at = int(rows["pc"][transfers][0])
             raise InterventionError(f"the chosen instruction at {at:#x} transfers control, expected none that does")
         accesses = rows["access"] != ACCESS_NONE
-        unseen = chosen & (self._settings.free or self._settings.uncached)
+        unseen = chosen & self._settings.uncached
         before = np.cumsum(accesses) - accesses
         slots = before - np.repeat(before[ends - counts], counts)
         seen = accesses & ~unseen
@@ -123,11 +130,14 @@ class CounterfactualCore:
         own = np.bincount(block[counted], minlength=len(blocks))
         self._own_length = np.concatenate([self._own_length, own])
         blocks["n_accesses"] = seen_per_block
-        if self._settings.uncached and not self._settings.free:
+        kept = np.ones(len(rows), np.bool_)
+        if self._settings.free:
+            kept = ~chosen | seen
+            rows["access"][chosen & seen] |= ACCESS_ALONE
+        elif self._settings.uncached:
             rows["access"][chosen & accesses] |= ACCESS_HIDDEN
-        kept = ~chosen if self._settings.free else np.ones(len(rows), np.bool_)
         if self._settings.code_moves:
-            self._move(blocks, rows, block, ends - counts, kept)
+            self._move(blocks, rows, block, ends - counts, ~chosen)
         length = np.bincount(block[kept], minlength=len(blocks))
         blocks["n_instructions"] = length
         blocks["first_instruction"] = self._facts.n_instructions + np.cumsum(length) - length
@@ -137,13 +147,16 @@ class CounterfactualCore:
 
     def _move(
         self, blocks: NDArray[np.void], rows: NDArray[np.void], block: NDArray[np.int64], firsts: NDArray[np.int64],
-        kept: NDArray[np.bool_],
+        takes_space: NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """Move blocks and the rows of their instructions; a block stays in one part, whatever the moves say."""
-        sizes = np.where(kept, rows["length_bytes"], 0).astype(np.int64)
+        """Move blocks and the rows of their instructions; a block stays in one part, whatever the moves say. Rows that
+        take no space are fetched with the byte before them."""
+        sizes = np.where(takes_space, rows["length_bytes"], 0).astype(np.int64)
         before = np.cumsum(sizes) - sizes
         starts = self._code.moved(blocks["pc"].astype(np.int64))
-        rows["pc"] = starts[block] + before - before[firsts][block]
+        places = before - before[firsts][block]
+        rows["pc"] = starts[block] + np.where(takes_space, places, np.maximum(places - 1, 0))
+        rows["length_bytes"][~takes_space] = 1
         blocks["pc"] = starts
         blocks["end_pc"] = starts + np.bincount(block, sizes, minlength=len(blocks)).astype(np.int64)
         blocks["target_pc"] = self._code.moved(blocks["target_pc"].astype(np.int64))

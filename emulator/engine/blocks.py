@@ -115,10 +115,6 @@ class BlockCache:
         else:
             self._starts.view("u1")[np.asarray(pcs, np.int64) >> 1] = 1
 
-    def pcs(self) -> list[int]:
-        """The addresses of all known blocks."""
-        return [*self.by_pc, *(pc for pc in self._undecoded if pc not in self.by_pc)]
-
     def join(self, other: BlockCache) -> None:
         """Share facts and block numbers with ``other``."""
         if other.interned is None:
@@ -136,10 +132,12 @@ class BlockCache:
         return self.get(pc).number if number is None else number
 
     def numbers(self) -> set[int]:
-        """The numbers of all known blocks."""
-        return {block.number for block in self.by_pc.values()} | {
-            number for pc, number in self._undecoded.items() if pc not in self.by_pc
-        }
+        """The numbers of all known blocks.
+
+        The compiling thread may decode blocks meanwhile: it adds them to ``by_pc``, and they stay in ``_undecoded``. So
+        this reads ``_undecoded`` first, and whole.
+        """
+        return {*self._undecoded.values(), *(block.number for block in list(self.by_pc.values()))}
 
     def overlapping(self, changed: NDArray[np.int64]) -> list[int]:
         """Addresses of the blocks that contain one of the halfwords ``changed`` (pc / 2, ascending, not empty)."""

@@ -51,5 +51,7 @@ class VirtualTime:
 
     def step_towards(self, target_cycles: int, cycles: int) -> int:
         """Instructions, at least 1, of a step that hardly leads beyond ``target_cycles``; ``cycles``: so far."""
-        cycles_each = cycles / self.instructions if self.instructions else 1.0
+        # Instructions that a counterfactual core does not see would make the others seem fast.
+        timed = getattr(self.core, "timed_instructions", None) or self.instructions
+        cycles_each = cycles / timed if timed else 1.0
         return max(1, int((target_cycles - cycles) / (_SAFETY_FACTOR * max(cycles_each, _MIN_CYCLES_EACH))))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from emulator.events import ACCESS_ALONE
 from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.layout import (
     BLOCK_COLUMNS,
@@ -116,6 +117,20 @@ def walk(longs: np.ndarray, words: np.ndarray, block: int, stream: np.ndarray, f
                     stalls += delay
                     longs[FRONTEND_STALL_CYCLES] += delay
         op += OP_COLUMNS
+        if is_access & ACCESS_ALONE:
+            # Nothing issues; a load's value is waited for, as by the instruction that would use it.
+            if delayed:
+                delay = longs[WALK_DELAYS + access - first_access]
+                if rd > 0:
+                    delay += longs[MISS_DELAYS + access - first_access]
+                if delay > 0:
+                    if slots > 0:
+                        cycle += 1
+                        slots = 0
+                    cycle += delay
+                    stalls += delay
+            access += 1
+            continue
         start = cycle + 1 if slots == width else cycle
         start = max(start, longs[READY + (registers & 0xFF)], longs[READY + (registers >> 8 & 0xFF)])
         start = max(start, longs[READY + (registers >> 16 & 0xFF)], longs[READY + rd], longs[READY + unit])

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.events import ACCESS_HIDDEN, ACCESS_LOAD, ACCESS_STORE, BlockFacts, OpClass
+from emulator.events import ACCESS_ALONE, ACCESS_HIDDEN, ACCESS_LOAD, ACCESS_STORE, BlockFacts, OpClass
 
 
 class Event(IntEnum):
@@ -98,15 +98,16 @@ _EVENTS_OF_CLASS: dict[OpClass, dict[Event, int]] = {
 
 def _events_of_instruction() -> NDArray[np.uint8]:
     """Static events of one instruction by class and access flags, ``(class, access flags, N_STATIC)``."""
-    table = np.zeros((len(OpClass), 8, N_STATIC), np.uint8)
+    table = np.zeros((len(OpClass), 2 * ACCESS_ALONE, N_STATIC), np.uint8)
     table[:, :, Event.INSTRUCTIONS - FIRST_STATIC] = 1
     for op_class, events in _EVENTS_OF_CLASS.items():
         for event, count in events.items():
             table[op_class, :, event - FIRST_STATIC] = count
-    for access in range(8):
+    for access in range(ACCESS_ALONE):
         table[:, access, Event.LOADS - FIRST_STATIC] = bool(access & ACCESS_LOAD)
         table[:, access, Event.STORES - FIRST_STATIC] = bool(access & ACCESS_STORE)
         table[:, access, Event.L1D_ACCESSES - FIRST_STATIC] = 0 < access < ACCESS_HIDDEN
+    table[:, ACCESS_ALONE:, :] = 0
     return table
 
 

@@ -133,6 +133,6 @@ def _warm_one(
     n = len(lines) + ways
     scratch = Scratch(
         np.zeros(sets + 1, np.int64), np.zeros(len(lines), np.int64), np.zeros(n, np.int64), np.zeros((3, n)),
-        np.zeros(ways, np.int64), np.zeros(ways, np.int64),
+        np.zeros(ways, np.int64), np.zeros(ways, np.int64), np.zeros(1),
     )  # fmt: skip
     warm_cache(longs, words, cache, LastAccesses(lines, ages, written), touched.since, filled_by_last, scratch)

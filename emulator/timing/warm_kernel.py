@@ -96,13 +96,15 @@ def draw(longs: Longs, cache: int) -> float:
 
 
 @kernel
-def random_rate(ages: Doubles, ways: int) -> float:
+def random_rate(ages: Doubles, ways: int, guess: float) -> float:
     """The eviction rate of each line in a set with random replacement that holds ``ways`` of more than ``ways`` lines.
 
-    ``ages``: (n,) ascending. The sum of exp(-rate * age) is convex and decreasing, so Newton's method converges
-    monotonically from the left.
+    ``ages``: (n,) ascending; ``guess``: a rate to begin with, such as that of the set before, or 0. The sum of
+    exp(-rate * age) is convex and decreasing, so Newton's method converges monotonically from the left; from the right
+    its first step goes to the left, where ``least`` is the end.
     """
-    rate = np.log(len(ages) / ways) / (ages[len(ages) - 1] + 1e-300)  # the solution if all ages equalled the oldest
+    least = np.log(len(ages) / ways) / (ages[len(ages) - 1] + 1e-300)  # the solution if all ages equalled the oldest
+    rate = max(guess, least)
     for _ in range(_STEPS):
         total, slope = 0.0, 0.0
         for index in range(len(ages)):
@@ -111,9 +113,9 @@ def random_rate(ages: Doubles, ways: int) -> float:
             stays = np.exp(-rate * ages[index])
             total += stays
             slope += stays * ages[index]
-        if total - ways < _CLOSE * ways or slope == 0.0:
+        if abs(total - ways) < _CLOSE * ways or (slope == 0.0 and rate == least):
             break
-        rate += (total - ways) / slope
+        rate = max(rate + (total - ways) / slope, least) if slope > 0.0 else least
     return rate
 
 
@@ -141,12 +143,13 @@ def fifo_rate(ages: Doubles, ways: int, filled_by_last: float) -> float:
 @kernel
 def keep_residents(
     longs: Longs, cache: int, ages: Doubles, written: Doubles, filled_by_last: float, filled: Doubles, order: Longs,
-    dirty: Longs,
+    dirty: Longs, last_rate: Doubles,
 ) -> Integer:  # fmt: skip
     """Choose the lines that a set holds; return their number.
 
     ``order``: receives their indices, next victim first; ``dirty``: receives whether each is dirty; (ways,) each.
     ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``filled``: scratch, (n,).
+    ``last_rate``: (1,) the eviction rate of the set before, which the rate of this set replaces.
     """
     ways, policy, n = longs[cache + M_WAYS], longs[cache + M_POLICY], len(ages)
     kept = min(n, ways)
@@ -158,7 +161,8 @@ def keep_residents(
         return kept
     count = 0
     if policy == POLICY_RANDOM:
-        rate = random_rate(ages, ways)
+        rate = random_rate(ages, ways, last_rate[0])
+        last_rate[0] = rate
         # Systematic sampling of ``ways`` lines, each with its own probability.
         total, next_one = 0.0, draw(longs, cache)
         for index in range(n):
@@ -201,7 +205,7 @@ class LastAccesses(NamedTuple):
 
 class Scratch(NamedTuple):
     """``starts``: (sets + 1,); ``sorted_``: (n,); ``lines_of_set``: (n + ways,); ``of_set``: (3, n + ways); ``order``,
-    ``dirty``: (ways,)."""
+    ``dirty``: (ways,); ``last_rate``: (1,), 0 before the first set."""
 
     starts: Longs
     sorted_: Longs
@@ -209,6 +213,7 @@ class Scratch(NamedTuple):
     of_set: Doubles
     order: Longs
     dirty: Longs
+    last_rate: Doubles
 
 
 @kernel
@@ -220,7 +225,7 @@ def warm_cache(
     ago."""
     ways, mask = longs[cache + M_WAYS], longs[cache + M_SET_MASK]
     lines, ages, written = accesses
-    starts, sorted_, lines_of_set, of_set, order, dirty = scratch
+    starts, sorted_, lines_of_set, of_set, order, dirty, last_rate = scratch
     ages_of_set, written_of_set = of_set[0], of_set[1]
     starts[:] = 0
     for index in range(len(lines)):
@@ -258,7 +263,15 @@ def warm_cache(
             written_of_set[spot] = since if tag & 1 else np.inf
             n += 1
         count = keep_residents(
-            longs, cache, ages_of_set[:n], written_of_set[:n], filled_by_last, of_set[2, :n], order, dirty
+            longs,
+            cache,
+            ages_of_set[:n],
+            written_of_set[:n],
+            filled_by_last,
+            of_set[2, :n],
+            order,
+            dirty,
+            last_rate,
         )
         for way in range(ways):
             words[first + way] = INVALID_TAG

@@ -55,6 +55,24 @@ def heavy_tails(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.floa
     return np.asarray((np.sqrt(0.7) * own + np.sqrt(0.3) * shared) / np.sqrt(3))
 
 
+def lighter_tails(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
+    """Student's t with 5 degrees of freedom, some of it common to the pairs of a run."""
+    own, shared = rng.standard_t(5, (n, pairs)), rng.standard_t(5, (n, 1))
+    return np.asarray((np.sqrt(0.7) * own + np.sqrt(0.3) * shared) / np.sqrt(5 / 3))
+
+
+def laplace(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
+    """Laplace's distribution, some of it common to the pairs of a run."""
+    own, shared = rng.laplace(size=(n, pairs)), rng.laplace(size=(n, 1))
+    return np.asarray((np.sqrt(0.7) * own + np.sqrt(0.3) * shared) / np.sqrt(2))
+
+
+def lognormal(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
+    """Lognormal with shape 0.8, so skewed to one side; of its logarithm some is common to the pairs of a run."""
+    skewed = np.exp(0.8 * normal(rng, n, pairs))
+    return np.asarray((skewed - np.exp(0.32)) / np.sqrt((np.exp(0.64) - 1) * np.exp(0.64)))
+
+
 def regimes(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
     """A fifth of the runs takes another regime (such as another placement), in which pairs differ by 2.5 deviations."""
     other = (rng.random((n, 1)) < 0.2) * rng.normal(0, 2.5, (1, pairs))
@@ -133,6 +151,17 @@ def campaign(
     z = CENTRE + sd * np.vstack([before, spread * after])
     z[design.baselines :, : 1 if only_first else pairs] += change
     return _correlations(z[: design.baselines], metrics), _correlations(z[design.baselines :], metrics)
+
+
+def variants(
+    rng: np.random.Generator, draw: Draw, design: Design, metrics: int, number: int
+) -> tuple[list[Correlations], list[list[Correlations]]]:
+    """Baselines, and the runs of ``number`` variants that change nothing; each run is in a pair with a baseline."""
+    pairs = metrics * (metrics - 1) // 2
+    shared = draw(rng, design.baselines, pairs)
+    own = draw(rng, design.baselines * (number + 1), pairs).reshape(number + 1, design.baselines, pairs)
+    baseline, *runs = CENTRE + SD * (np.sqrt(0.7) * shared + np.sqrt(0.3) * own)
+    return _correlations(baseline, metrics), [_correlations(one, metrics) for one in runs]
 
 
 def _correlations(z: NDArray[np.float64], metrics: int) -> list[Correlations]:

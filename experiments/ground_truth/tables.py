@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from measure.alignment.setting import AlignmentSetting
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
 from measure.campaign.store import write_text_atomically
@@ -39,7 +40,7 @@ def of_program(program: str, data: ReportData, directory: Path) -> dict[str, pd.
         "pairs": _pairs(truth),
         "alignment": [
             {
-                "group": one.group, "algorithm": one.algorithm, "channels": one.channels, "runs": one.runs,
+                "group": one.variant, "algorithm": one.algorithm, "channels": one.channels, "runs": one.runs,
                 "mean_records": one.mean, "median_records": one.median, "p95_records": one.p95,
                 "largest_records": one.largest,
             }
@@ -190,7 +191,7 @@ def _penalties(directory: Path) -> list[dict[str, Any]]:
     return [
         {
             "group": pair[1].spec.variant, "penalty": penalty,
-            "error_records": typical_error([pair], hardware, "penalty", penalty),
+            "error_records": typical_error([pair], hardware, "penalty", AlignmentSetting(penalty)),
         }
         for pair in pairs
         for penalty in PENALTIES

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
@@ -147,19 +148,30 @@ def _compare(campaign: Campaign, baselines: Sequence[Run], runs: Sequence[Run] |
         outer += [(replicate, metric, _plain(joint[n]), _plain(held_out[n])) for n, metric in enumerate(hardware)]
     if runs is None:
         return {"outer": outer, "verdicts": []}
+    results = judge_alone(campaign, values, others, memo)
+    return {"outer": outer, "verdicts": [row for result in results for row in _pair_rows(result)]}
+
+
+def judge_alone(
+    campaign: Campaign, baselines: Sequence[NDArray[np.float64]], runs: Sequence[NDArray[np.float64]], memo: Memo
+) -> list[Perturbation]:
+    """Each verdict on ``runs``, each kind of comparison with the whole alpha: within runs, across them if the campaign
+    aligns, on all metrics and on the others. Runs are traces ``(n, metrics)``."""
+    hardware = campaign.hardware_metrics
     settings: Any = {"delta": campaign.delta, "alpha": campaign.alpha, "seed": campaign.seed}
     inner = inner_perturbation(
-        [spearman(value, hardware) for value in values],
-        [spearman(value, hardware) for value in others],
-        **settings,
+        [spearman(value, hardware) for value in baselines], [spearman(value, hardware) for value in runs], **settings
     )
-    results: list[Perturbation] = [inner]
-    if campaign.outer:
-        results += [
-            outer_perturbation(values, others, hardware, held_out=held_out, memo=memo, **settings)
+    if not campaign.outer:
+        return [inner]
+    settings["alignment"] = campaign.alignment_setting
+    return [
+        inner,
+        *(
+            outer_perturbation(baselines, runs, hardware, held_out=held_out, memo=memo, **settings)
             for held_out in (False, True)
-        ]
-    return {"outer": outer, "verdicts": [row for result in results for row in _pair_rows(result)]}
+        ),
+    ]
 
 
 def _pair_rows(result: Perturbation) -> list[tuple[Any, ...]]:

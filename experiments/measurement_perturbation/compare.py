@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from experiments.measurement_perturbation.nulls import said_of
 from measure.report.style import short
 
 Row = tuple[str, str, str]
@@ -32,12 +33,27 @@ def rows(out: Path) -> list[Row]:
     ]
     found += _within(out, pd.read_csv(out / "pairs.csv"), inner)
     found += _across(out, verdicts)
+    if (out / "nulls.csv").is_file():
+        found += _nulls(pd.read_csv(out / "nulls.csv"), verdicts)
     claim = "Steps to more metrics that lessen the largest change, "
     found += [
         (f"{claim}within", "more may even decrease it", _monotony(inner)),
         (f"{claim}across", "recovers after the drop", _monotony(_kind(verdicts, "held-out"))),
     ]
     return found + _mechanisms(pd.read_csv(out / "mechanisms.csv"), pd.read_csv(out / "mechanisms_outer.csv"))
+
+
+def _nulls(nulls: pd.DataFrame, verdicts: pd.DataFrame) -> list[Row]:
+    """Perturbed runs beside those among as many null runs, by kind of comparison."""
+    found = []
+    for kind, label in {"inner": "within", "outer-held-out": "across"}.items():
+        counts = []
+        for program, mine in nulls.groupby("campaign", sort=False):
+            runs = verdicts[(verdicts["kind"] == kind) & (verdicts["campaign"] == program)]
+            perturbed = (runs["verdict"] == "perturbed").sum()
+            counts.append(f"{program} {perturbed} of {len(runs)}, null runs {said_of(mine, kind, len(runs))}")
+        found.append((f"Runs perturbed {label} runs, beside null runs", "not said", "; ".join(counts)))
+    return found
 
 
 def _each(table: pd.DataFrame, column: str, form: str) -> str:

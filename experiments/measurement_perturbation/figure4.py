@@ -1,4 +1,4 @@
-"""Figure 4: inner correlation over added instructions."""
+"""Figure 4: change of inner correlation over added instructions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 
 from experiments.measurement_perturbation.figures import Figure
-from experiments.measurement_perturbation.panels import draw_points, inner_points
+from experiments.measurement_perturbation.panels import draw_changes, inner_points
 from experiments.measurement_perturbation.results import Results
+from measure.campaign.campaign_file import load_campaign
 
 
 def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
@@ -17,10 +18,5 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
 
 
 def draw(figure: Figure, table: pd.DataFrame) -> Any:
-    """A row a program."""
-    several = table["campaign"].nunique() > 1
-    rows = [
-        (f"{campaign}: |rho|" if several else "inner correlation, |rho|", mine)
-        for campaign, mine in table.groupby("campaign", sort=False)
-    ]
-    return draw_points(table, rows)
+    """A row a program and pair, signed: the paper's absolute correlations hide a change of sign."""
+    return draw_changes(table, load_campaign(figure.campaigns[0])[0].delta)

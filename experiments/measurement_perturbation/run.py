@@ -22,6 +22,7 @@ from experiments.drawing import between_marks, markdown_table, save_small
 from experiments.measurement_perturbation import compare
 from experiments.measurement_perturbation.collect import collect
 from experiments.measurement_perturbation.figures import Figure, load_figure, settings_of
+from experiments.measurement_perturbation.nulls import count_null_runs
 from experiments.measurement_perturbation.results import Results
 from instrumenter.errors import InstrumenterError
 from measure.campaign.campaign_file import load_campaign
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
                 table = script.tabulate(figure, Results(options.results, figure))
                 write_text_atomically(out / f"{path.stem}.csv", table.to_csv(index=False, float_format="%.5g"))
             _draw(script.draw(figure, pd.read_csv(out / f"{path.stem}.csv")), out / path.stem)
+        if options.nulls:
+            _count_null_runs(list(figures.values()), options, out, console)
         if not options.figures:
             _write_page(out)
     except (MeasureError, EmulatorError, InstrumenterError) as error:
@@ -73,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, help="runs at a time (default: one a processor)")
     parser.add_argument("--results", type=Path, default=Path("results") / FOLDER.name, help="default: %(default)s")
     parser.add_argument("--out", type=Path, help="where figures and tables go (default: beside their files)")
+    parser.add_argument(
+        "--nulls", type=int, default=0, metavar="N",
+        help="also make N null runs of each campaign and write nulls.csv: how many of them are called perturbed",
+    )  # fmt: skip
     parser.add_argument("--redraw", action="store_true", help="draw the recorded tables; runs nothing")
     return parser
 
@@ -89,6 +96,20 @@ def _collect_all(figures: Sequence[Figure], directory: Path, workers: int | None
             console.rule(f"{name}: {setting}")
             place = Results(directory, figure).place(name, setting)
             collect(campaign, document, place, workers=workers, console=console)
+
+
+def _count_null_runs(figures: Sequence[Figure], options: argparse.Namespace, out: Path, console: Any) -> None:
+    """The table of null runs, of every campaign that a figure without settings shows."""
+    paths = dict.fromkeys(path for figure in figures if not figure.settings for path in figure.campaigns)
+    tables = []
+    for path in paths:
+        campaign, document = load_campaign(path)
+        console.rule(f"{campaign.name}: null runs")
+        place = options.results / campaign.name
+        tables.append(
+            count_null_runs(campaign, document, place, options.nulls, workers=options.workers, console=console)
+        )  # fmt: skip
+    write_text_atomically(out / "nulls.csv", pd.concat(tables).to_csv(index=False))
 
 
 def _write_page(out: Path) -> None:

@@ -67,7 +67,7 @@ class SamplerConfig:
         return [
             f"-DMEASURE_INTERVAL_NANOSECONDS={self.interval_nanoseconds}",
             f"-DMEASURE_HARDWARE_COUNTERS={self.hardware_counters}",
-            f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics)}",
+            f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics) - len(layout.unread)}",
             f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
             f"-DMEASURE_BUFFER_RECORDS={self.buffer_records}",
         ]
@@ -123,7 +123,7 @@ def generate(
     target: str | None = GUEST_TARGET,
 ) -> Generated:
     """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
-    layout = CounterLayout(tuple(metrics), placement, volatile)
+    layout = CounterLayout.of(metrics, placement, volatile)
     results = {
         source: rewrite(text, str(source), metrics, layout, target, flags) for source, text in preprocessed.items()
     }
@@ -241,7 +241,7 @@ class Recipe:
         return replace(self, null_control=True)
 
     def _layout(self, metrics: Mapping[str, MetricSpec]) -> CounterLayout:
-        return CounterLayout(tuple(metrics), self.placement, self.volatile)
+        return CounterLayout.of(metrics, self.placement, self.volatile)
 
     def _cache_path(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> Path:
         """Path of the program in the cache, a hash of everything that the build depends on."""

@@ -27,6 +27,7 @@ from instrumenter.errors import SourceError, ToolchainError
 SECTION_FLAGS = ("-ffunction-sections", "-fdata-sections")
 COMMAND_NAME = "link.json"
 OBJECTS = "objects"
+LIBRARIES = "libraries"
 PADDING = "__measure_padding"  # prefix of the symbols that only move other code and data
 _LARGEST_GAP_BITS = 11
 _TYPE_END = 18  # of an ELF file: the bytes up to here tell class, byte order and type
@@ -108,6 +109,23 @@ def can_relink(program: Path) -> bool:
         return False
     inputs = [word for word in words if os.sep in word and not word.startswith("-")]
     return all((program.parent / word).is_file() for word in inputs)
+
+
+def portable_link(program: Path) -> tuple[bytes, dict[str, Path]]:
+    """What `relinked` needs of ``program`` on another machine: the contents of `COMMAND_NAME`, in which all inputs lie
+    beside the program, and these inputs by their names there. Raises `SourceError`."""
+    words, symbols = _command(program)
+    inputs: dict[str, Path] = {}
+    portable = []
+    for n, word in enumerate(words):
+        if os.path.isabs(word):  # of the compiler
+            name = f"{LIBRARIES}/{n}_{Path(word).name}"
+            inputs[name] = Path(word)
+            word = name
+        elif word.startswith(f"{OBJECTS}/"):
+            inputs[word] = program.parent / word
+        portable.append(word)
+    return json.dumps({"words": portable, "symbols": symbols}).encode(), inputs
 
 
 def relinked(program: Path, seed: int) -> bytes:

@@ -71,6 +71,7 @@ class _Finder:
         self._warned: set[str] = set()
         # State of the function being visited:
         self._function = ""
+        self._body = 0
         self._wanted: Wanted = {}
         self._exits: list[str] = []
         self._direct: set[int] = set()  # offsets of names that are called or subscripted where they are
@@ -141,7 +142,8 @@ class _Finder:
             if key not in self._seen:  # libclang shows some expressions more than once
                 self._seen.add(key)
                 place = self.lines.place(start)
-                self.events.sites.append(Site(metric, form, start, end, place, self._function, *probed, name))
+                site = Site(metric, form, start, end, place, self._function, *probed, name, self._body)
+                self.events.sites.append(site)
 
     def _warn(self, metrics: Sequence[str], cursor: Cursor, what: str) -> None:
         for metric in metrics:
@@ -169,6 +171,7 @@ class _Finder:
         self._function = function.spelling
         self.events.functions.add(function.spelling)
         start, end = body.extent.start.offset, body.extent.end.offset
+        self._body = self._after_brace(start)
         self.events.files.add(self.lines.place(start).file)
         self._wanted = self._events_wanted_in(function.spelling, self.text[start:end])
         if re.search(rb"\b%s\b" % re.escape(function.spelling.encode()), self.text[start:end]):
@@ -180,8 +183,7 @@ class _Finder:
             self._refuse(function, f"'{function.spelling}' is a naked function: only assembly can stand in it")
         entry = self._metrics_at("entry", "", start)
         if entry:
-            at = self._after_brace(start)
-            self._add(entry, Form.POINT, at, at)
+            self._add(entry, Form.POINT, self._body, self._body)
         self._exits = self._metrics_at("exit", "", start)
         if any(event != "entry" for event, _ in self._wanted):
             self._walk(body)

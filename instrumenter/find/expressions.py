@@ -14,11 +14,13 @@ from clang.cindex import Cursor, CursorKind, Diagnostic
 from instrumenter.errors import SpecError
 from instrumenter.find import clang
 from instrumenter.find.line_markers import LineMap
-from instrumenter.rewrite.counter_layout import SYMBOL
+from instrumenter.rewrite.counter_layout import LOCAL, SYMBOL
 from instrumenter.spec.software_metrics import MetricSpec
 
 _UNDECLARED = re.compile(r"use of undeclared identifier '(\w+)'")
-_ADDITION = re.compile(rb"%s\[(\d+)\](?:\.value)? \+= \(unsigned long long\)\(" % SYMBOL.encode())
+_ADDITION = re.compile(
+    rb"(?:%s\[(\d+)\](?:\.value)?|%s(\d+)) \+= \(unsigned long long\)\(" % (SYMBOL.encode(), LOCAL.encode())
+)
 
 
 def check_expressions(
@@ -31,12 +33,13 @@ def check_expressions(
 ) -> None:
     """Raise `SpecError` for an ``add`` expression that is not valid C at its place, or has side effects.
 
-    ``functions``: those that contain such expressions.
+    ``metrics``: in the order of their counters; ``functions``: those that contain such expressions.
     """
     names = list(metrics)
     lines = LineMap(rewritten, name)
     spans = [
-        (match.end(), _closing(rewritten, match.end()), names[int(match[1])]) for match in _ADDITION.finditer(rewritten)
+        (match.end(), _closing(rewritten, match.end()), names[int(match[1] or match[2])])
+        for match in _ADDITION.finditer(rewritten)
     ]
 
     def complain(offset: int, problem: str) -> None:

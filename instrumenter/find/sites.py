@@ -25,7 +25,7 @@ class Site:
 
     ``start``, ``end``: byte offsets in the preprocessed text. ``probed_start``, ``probed_end``: where a probe may be
     put, the text whose machine code runs exactly once per event; both equal: unknown. ``name``: the allocator, for
-    `Form.CALLEE`.
+    `Form.CALLEE`; ``body``: where declarations may begin in the body of the function.
     """
 
     metric: str
@@ -37,6 +37,7 @@ class Site:
     probed_start: int = 0
     probed_end: int = 0
     name: str = ""
+    body: int = 0
 
 
 @dataclass

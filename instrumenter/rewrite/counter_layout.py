@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 SYMBOL = "__measure_counters"
+COUNTDOWN = "__measure_countdowns"
+LOCAL = "__measure_local"
 CACHE_LINE_BYTES = 64
 Placement = Literal["packed", "cache_line"]
 
@@ -19,17 +21,43 @@ class CounterLocation:
     offset_bytes: int
 
 
+class CounterForm(Protocol):
+    """What a metric's specification says about its counter; see `instrumenter.spec.software_metrics.MetricSpec`."""
+
+    @property
+    def method(self) -> Literal["counter", "probe"]: ...
+    @property
+    def sampled(self) -> int | None: ...
+    @property
+    def local(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class CounterLayout:
     """The counters of a build, in order.
 
     ``volatile`` keeps each increment where its event is: without it the optimiser moves increments out of loops
-    and an interval sampler sees them all at the loop's end.
+    and an interval sampler sees them all at the loop's end. ``unread``: metrics that the sampler in the guest does
+    not read, the last ones; ``sampled``: metrics that add N at every Nth event, with N; ``local``: metrics that count
+    in a local variable first.
     """
 
     metrics: tuple[str, ...]
     placement: Placement = "packed"
     volatile: bool = True
+    unread: tuple[str, ...] = ()
+    sampled: tuple[tuple[str, int], ...] = ()
+    local: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, specs: Mapping[str, CounterForm], placement: Placement, volatile: bool) -> CounterLayout:
+        """The layout of the counters of ``specs``, by name; those that the machine reads itself come last."""
+        unread = tuple(name for name, spec in specs.items() if spec.method == "probe")
+        return cls(
+            (*(name for name in specs if name not in unread), *unread), placement, volatile, unread,
+            tuple((name, spec.sampled) for name, spec in specs.items() if spec.sampled),
+            tuple(name for name, spec in specs.items() if spec.local),
+        )  # fmt: skip
 
     @property
     def _stride(self) -> int:
@@ -46,9 +74,23 @@ class CounterLayout:
 
     def bump(self, metric: str, add: str | None) -> str:
         """The C expression that counts one event."""
+        counter = self._local(metric) if metric in self.local else self.lvalue(metric)
+        period = dict(self.sampled).get(metric)
+        if period is not None:
+            left = f"{COUNTDOWN}[{self.metrics.index(metric) * self._stride // 8}]"
+            return f"(--{left} == 0 ? ((void)({left} = {period}), (void)({counter} += {period})) : (void)0)"
         if add is None:
-            return f"{self.lvalue(metric)}++"
-        return f"{self.lvalue(metric)} += (unsigned long long)({add})"
+            return f"{counter}++"
+        return f"{counter} += (unsigned long long)({add})"
+
+    def _local(self, metric: str) -> str:
+        return f"{LOCAL}{self.metrics.index(metric)}"
+
+    def local_declaration(self, metric: str) -> str:
+        """The declaration, at the start of a function, of the local variable in which it counts."""
+        number = self.metrics.index(metric)
+        cleanup = f"__attribute__((cleanup(__measure_flush{number})))"
+        return f" unsigned long long {cleanup} {self._local(metric)} = 0;"
 
     def _type(self) -> str:
         cell = ("volatile " if self.volatile else "") + "unsigned long long"
@@ -58,14 +100,31 @@ class CounterLayout:
         return f"struct __measure_line {{ {cell} value; char padding[{padding}]; }}"
 
     def declaration(self) -> str:
-        """The declaration to put before the user's code, on one line."""
-        return f"extern {self._type()} {SYMBOL}[{len(self.metrics)}];"
+        """The declarations to put before the user's code, on one line."""
+        parts = [f"extern {self._type()} {SYMBOL}[{len(self.metrics)}];"]
+        if self.sampled:
+            parts.append(f"extern unsigned long long {COUNTDOWN}[{len(self.metrics) * self._stride // 8}];")
+        parts += [
+            f"static inline __attribute__((always_inline, unused)) void __measure_flush{self.metrics.index(metric)}"
+            f"(unsigned long long *counted) {{ {self.lvalue(metric)} += *counted; }}"
+            for metric in self.local
+        ]
+        return " ".join(parts)
 
     def definition(self) -> str:
         """The C file that defines the counters."""
         aligned = f"__attribute__((aligned({CACHE_LINE_BYTES}), used))"
         names = "".join(f"/* {n}: {name} */\n" for n, name in enumerate(self.metrics))
-        return f"{names}{self._type()} {SYMBOL}[{len(self.metrics)}] {aligned};\n"
+        text = f"{names}{self._type()} {SYMBOL}[{len(self.metrics)}] {aligned};\n"
+        if self.sampled:
+            # From the middle, so that estimates are rounded and not cut off.
+            periods = dict(self.sampled)
+            words = self._stride // 8
+            starts = ", ".join(
+                f"[{n * words}] = {(periods.get(metric, 1) + 1) // 2}" for n, metric in enumerate(self.metrics)
+            )
+            text += f"unsigned long long {COUNTDOWN}[{len(self.metrics) * words}] {aligned} = {{{starts}}};\n"
+        return text
 
 
 ALLOCATORS: dict[str, tuple[str, str, str, str]] = {

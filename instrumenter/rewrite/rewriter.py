@@ -58,6 +58,8 @@ def rewrite(
     if not events.sites:
         return Rewritten(preprocessed, events)
     edits = Edits()
+    for body, metric in dict.fromkeys((site.body, site.metric) for site in events.sites if site.metric in layout.local):
+        edits.insert(body, layout.local_declaration(metric))
     stand_ins: dict[tuple[str, tuple[str, ...]], str] = {}
     for (form, start, end), group in groupby(_together(events.sites), key=_where):
         _edit(edits, form, start, end, list(group), metrics, layout, stand_ins)
@@ -69,7 +71,8 @@ def rewrite(
     whole = " ".join(head).encode() + b"\n" + marker + changed
     adding = {site.function for site in events.sites if metrics[site.metric].add is not None}
     if adding:
-        check_expressions(whole, name, metrics, adding, target, flags)
+        in_order = {metric: metrics[metric] for metric in layout.metrics}
+        check_expressions(whole, name, in_order, adding, target, flags)
     return Rewritten(whole.decode("utf-8", "surrogateescape"), events)
 
 

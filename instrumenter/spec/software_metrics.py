@@ -63,6 +63,34 @@ class MetricSpec(BaseModel):
         "which costs nothing and counts as nothing (`measure` only). Default: counter",
     )
 
+    local: bool = Field(
+        False,
+        description="Count in a local variable, which the compiler can keep in a register, and add it to the counter "
+        "when the function returns: cheap in loops, but counts arrive at the ends of functions, and are lost when "
+        "exit or longjmp leaves one. Default: false",
+    )
+    sampled: int | None = Field(
+        None,
+        ge=2,
+        le=1 << 20,
+        description="Add N to the counter at every Nth event: an estimate of the count, wrong by less than N in a "
+        "record, with a standard error of N / sqrt(6). Default: count every event",
+    )
+
+    @model_validator(mode="after")
+    def _form(self) -> MetricSpec:
+        given = [key for key in ("local", "sampled") if getattr(self, key)]
+        if len(given) > 1:
+            raise ValueError("`local:` and `sampled:` are two ways to count cheaply: give one of them")
+        for key in given:
+            if self.method == "probe":
+                raise ValueError(f"`{key}:` means nothing beside `method: probe`, which costs nothing")
+            if self.event == "alloc_bytes":
+                raise ValueError(f"`{key}:` means nothing for event `alloc_bytes`, which counts in the allocator")
+        if self.sampled and self.add is not None:
+            raise ValueError("`sampled:` means nothing beside `add:`: a sum cannot be estimated from every Nth term")
+        return self
+
     @model_validator(mode="after")
     def _complete(self) -> MetricSpec:
         subjects = _SUBJECT[self.event]

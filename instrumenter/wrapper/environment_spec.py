@@ -62,7 +62,7 @@ class WrapperSpec(BaseModel):
     @property
     def layout(self) -> CounterLayout:
         """The layout of the counters."""
-        return CounterLayout(tuple(self.metrics), self.placement, self.volatile)
+        return CounterLayout.of(self.metrics, self.placement, self.volatile)
 
     @property
     def sampler_config(self) -> SamplerConfig | None:

@@ -24,13 +24,15 @@ def advance_lanes(
     low: NDArray[np.int64],
     high: NDArray[np.int64],
     row: NDArray[np.float64],
+    penalty: float,
     pointers: NDArray[np.int8],
 ) -> None:
-    """Cumulative costs of eight alignments over all rows, without a penalty, and the predecessors chosen.
+    """Cumulative costs of eight alignments over all rows, and the predecessors chosen.
 
     ``reference`` ``(n, 8)`` and ``other`` ``(m, 8)``: the channel that each lane leaves out;
     ``reference_outside`` ``(n, k)`` and ``other_outside`` ``(k, m)``: channels that every lane uses; ``row``:
     ``(m + 1, 8)``, entry ``j + 1`` is column ``j``, inf outside the window, and entry 0 is 0 before the first row;
+    ``penalty``: added on steps that advance one trace only;
     ``pointers``: ``(cells, 8)``, row after row.
     """
     outside_channels = reference_outside.shape[1]
@@ -67,11 +69,11 @@ def advance_lanes(
                 above = row[column + 1, lane]
                 cheapest = diagonal[lane]
                 pointer = DIAGONAL
-                if above < cheapest:
-                    cheapest = above
+                if above + penalty < cheapest:
+                    cheapest = above + penalty
                     pointer = UP
-                if best[lane] < cheapest:
-                    cheapest = best[lane]
+                if best[lane] + penalty < cheapest:
+                    cheapest = best[lane] + penalty
                     pointer = LEFT
                 # Rounding may give a negative cost if the channel that is left out has all of the distance.
                 cheapest += max(total - own[lane], 0.0)

@@ -21,6 +21,7 @@ def held_out_paths(
     band: float,
     channels: Sequence[int] | None = None,
     widen: bool = True,
+    step_penalty: float = 0.0,
 ) -> list[NDArray[np.int64]]:
     """For each channel the path ``(k, 2)`` that aligns ``other`` to ``reference`` on all channels but that
     one.
@@ -28,17 +29,17 @@ def held_out_paths(
     ``reference`` ``(c, n)`` and ``other`` ``(c, m)``, ``c`` at least 2, as `normalised_channels` prepares
     them. ``band``: half-width, as a fraction of the longer trace, within which each alignment starts; it
     doubles for the channels whose path touches the edge, if it may ``widen``. ``channels``: those to leave out in turn;
-    default: each.
+    default: each. ``step_penalty``: as in `measure.alignment.dtw.align`.
     """
     from measure.alignment.dtw_kernel import LANES
 
     n, m = reference.shape[1], other.shape[1]
     left_out = np.arange(len(reference)) if channels is None else np.asarray(channels, np.int64)
     if band_window(n, m, _radius(band, n, m)).cells * LANES > FULL_CELLS:
-        return [_one_path(reference, other, int(channel), band) for channel in left_out]
+        return [_one_path(reference, other, int(channel), band, step_penalty) for channel in left_out]
     paths: dict[int, NDArray[np.int64]] = {}
     for start in range(0, len(left_out), LANES):
-        paths.update(_group_paths(reference, other, left_out[start : start + LANES], band, widen))
+        paths.update(_group_paths(reference, other, left_out[start : start + LANES], band, widen, step_penalty))
     return [paths[int(channel)] for channel in left_out]
 
 
@@ -47,14 +48,19 @@ def _radius(band: float, n: int, m: int) -> int:
 
 
 def _one_path(
-    reference: NDArray[np.float64], other: NDArray[np.float64], channel: int, band: float
+    reference: NDArray[np.float64], other: NDArray[np.float64], channel: int, band: float, penalty: float
 ) -> NDArray[np.int64]:
     kept = np.delete(np.arange(len(reference)), channel)
-    return align_normalised(reference[kept], other[kept], method="band", band=band).path
+    return align_normalised(reference[kept], other[kept], method="band", band=band, step_penalty=penalty).path
 
 
 def _group_paths(
-    reference: NDArray[np.float64], other: NDArray[np.float64], group: NDArray[np.int64], band: float, widen: bool
+    reference: NDArray[np.float64],
+    other: NDArray[np.float64],
+    group: NDArray[np.int64],
+    band: float,
+    widen: bool,
+    penalty: float,
 ) -> dict[int, NDArray[np.int64]]:
     """Paths for up to eight left-out channels, each in the band that it needs."""
     from measure.alignment.dtw_kernel import LANES
@@ -66,8 +72,8 @@ def _group_paths(
         window = band_window(n, m, radius)
         if window.cells * LANES > FULL_CELLS:
             wider = min(1.0, radius / max(n, m))
-            return paths | {int(c): _one_path(reference, other, int(c), wider) for c in group}
-        solved = _solve_lanes(reference, other, group, window)
+            return paths | {int(c): _one_path(reference, other, int(c), wider, penalty) for c in group}
+        solved = _solve_lanes(reference, other, group, window, penalty)
         settled = np.array([not widen or radius >= max(n, m) or not window.touches(path) for path in solved])
         paths.update({int(c): path for c, path, good in zip(group, solved, settled, strict=True) if good})
         group = group[~settled]
@@ -77,7 +83,11 @@ def _group_paths(
 
 
 def _solve_lanes(
-    reference: NDArray[np.float64], other: NDArray[np.float64], group: NDArray[np.int64], window: Window
+    reference: NDArray[np.float64],
+    other: NDArray[np.float64],
+    group: NDArray[np.int64],
+    window: Window,
+    penalty: float,
 ) -> list[NDArray[np.int64]]:
     """Cheapest paths in the window, one for each channel of ``group`` left out."""
     from measure.alignment.dtw_kernel import LANES, advance_lanes, walk_back
@@ -98,6 +108,7 @@ def _solve_lanes(
         window.low,
         window.high,
         row,
+        penalty,
         pointers,
     )
     path = np.empty((n + m, 2), np.int64)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from measure.campaign.campaign_file import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
+from measure.campaign.explained import FOLDER
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
@@ -24,7 +25,7 @@ from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
-SUMMARY_SCHEMA = 1
+SUMMARY_SCHEMA = 2
 
 
 def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None) -> ReportData:
@@ -41,18 +42,11 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     baseline_correlations = [_correlations(run, hardware) for run in baselines]
     uninformative = _metric_findings(plan, outcome)
     variants = []
-    comparison = Comparison(campaign, baselines)
-    for name, metrics in campaign.variant_sets().items():
-        runs = runs_of(outcome.runs, name)
-        if not runs:
-            continue
-        progress(f"{name}: within runs")
-        inner = comparison.inner(runs)
-        outer: dict[bool, Perturbation | None] = {False: None, True: None}
-        if campaign.outer:
-            for held_out in (False, True):
-                progress(f"{name}: across runs, aligned on {'the other' if held_out else 'all'} metrics")
-                outer[held_out] = comparison.outer(runs, held_out)
+    by_variant = _runs_of_variants(plan, outcome)
+    comparison = Comparison(campaign, baselines, by_variant, progress)
+    for name, runs in by_variant.items():
+        judged = comparison.judged(name)
+        metrics = campaign.variant_sets()[name]
         variants.append(
             VariantReport(
                 name=name,
@@ -62,9 +56,9 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
                 instructions_percent=_percent(runs, baselines, "total_instructions"),
                 cycles_percent=_percent(runs, baselines, "total_cycles"),
                 code_percent=_code_percent(plan, name),
-                inner=inner,
-                outer_joint=outer[False],
-                outer_held_out=outer[True],
+                inner=judged.inner,
+                outer_joint=judged.outer_joint,
+                outer_held_out=judged.outer_held_out,
                 example=_signals(name, runs[0]),
                 metric_findings=findings_of_variant(uninformative, name),
             )
@@ -95,16 +89,40 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     )
 
 
-def inner_of_variants(plan: Plan, outcome: Outcome) -> dict[str, Perturbation]:
-    """The perturbation within a run of each variant that has runs."""
-    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE))
-    by_variant = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
-    return {name: comparison.inner(runs) for name, runs in by_variant.items() if runs}
+def with_explanation(
+    data: ReportData, plan: Plan, outcome: Outcome, explained: Mapping[str, Sequence[str]]
+) -> ReportData:  # fmt: skip
+    """The report with what was found out about variants, by name, in place of advice to find it out."""
+    if not explained:
+        return data
+    old = advice(data.variants, _counted(plan, outcome), plan.campaign_file)
+    at = data.findings.index(old[0]) if old and old[0] in data.findings else 0
+    new = [f"{name}: {sentence}" for name, sentences in explained.items() for sentence in sentences]
+    if new:
+        new.append(f"{FOLDER}/explain.html, beside this report, has figures, lines of code and all remedies.")
+    kept = [finding for finding in data.findings if finding not in old]
+    return replace(data, findings=(*kept[:at], *new, *kept[at:]))
+
+
+def verdicts_of_variants(plan: Plan, outcome: Outcome) -> dict[str, tuple[Perturbation, Perturbation | None]]:
+    """The perturbation within a run, and across runs if the campaign aligns them, of each variant that has runs."""
+    by_variant = _runs_of_variants(plan, outcome)
+    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant)
+    return {
+        name: (comparison.within_runs(name), comparison.across_runs(name) if plan.campaign.outer else None)
+        for name in by_variant
+    }
+
+
+def _runs_of_variants(plan: Plan, outcome: Outcome) -> dict[str, list[Run]]:
+    """The runs of each variant that has any."""
+    found = {name: runs_of(outcome.runs, name) for name in plan.campaign.variant_sets()}
+    return {name: runs for name, runs in found.items() if runs}
 
 
 def findings_of_variant(found: Sequence[MetricFinding], variant: str) -> tuple[MetricFinding, ...]:
     """The findings on metrics that concern the verdict of ``variant``: found in its runs or in the baselines."""
-    return tuple(one for one in found if variant in one.groups or BASELINE in one.groups)
+    return tuple(one for one in found if variant in one.variants or BASELINE in one.variants)
 
 
 def _metric_findings(plan: Plan, outcome: Outcome) -> tuple[MetricFinding, ...]:
@@ -254,7 +272,7 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
         "hardware_metrics": list(data.hardware_metrics),
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "failures": [
-            {"group": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
+            {"variant": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
         "findings": [*(one.text for one in data.metric_findings), *data.findings],
@@ -295,10 +313,12 @@ def _plain(value: Any) -> Any:
 
 _PERTURBATION_JSON = {
     "type": ["object", "null"],
-    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise over all pairs), "
-    "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), paired, run "
-    "counts, findings, and pairs, the worst first: a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and "
-    "simultaneous (over all pairs; null: unbounded), p_adjusted, q_value, p_spread (that runs scatter no more than "
+    "description": f"kind, verdict ({' | '.join(VERDICTS)}), p_value (familywise), "
+    "delta, alpha (a chance of a false alarm that all comparisons share), comparisons (their number), together (how "
+    "many of them were tested together with this one: familywise is over the pairs of all of these, at alpha * "
+    "together / comparisons; in a paired campaign all are), paired, run counts, findings, and pairs, the worst first: "
+    "a, b, baseline_rho, run_rho, delta_z with ci (for equivalence) and simultaneous (familywise; null: unbounded), "
+    "p_adjusted (familywise), q_value, p_spread (that runs scatter no more than "
     "baselines), detectable_dz (called perturbed in 80% of such campaigns), verdict, note",
     "required": ["kind", "verdict", "pairs", "p_value", "delta", "alpha"],
 }
@@ -332,7 +352,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                     "metric",
                     "kind",
                     "problem",
-                    "groups",
+                    "variants",
                     "share",
                     "runs",
                     "records",
@@ -347,7 +367,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                         "description": "no events: 0 in every record; constant: one value in all records of a run; "
                         f"tied: one value in more than {TIED:.0%} of the records, in the mean over a variant's runs",
                     },
-                    "groups": {"type": "array", "items": {"type": "string"}},
+                    "variants": {"type": "array", "items": {"type": "string"}},
                     "share": {
                         "type": "number",
                         "description": "Of records that hold the most frequent value",
@@ -361,7 +381,7 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
         },
         "hardware_metrics": {"type": "array", "items": {"type": "string"}},
         "runs": {"type": "object", "description": "Number of runs done, reused from before, and failed"},
-        "failures": {"type": "array", "description": "Variant (as `group`), replicate and reason of each failed run"},
+        "failures": {"type": "array", "description": "Variant, replicate and reason of each failed run"},
         "variants": {
             "type": "object",
             "additionalProperties": {

@@ -23,6 +23,7 @@ from common.quantities import NUMBER, parse_count
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
 from instrumenter.spec.software_metrics import MetricSpec
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import DEFAULT_DELTA
@@ -178,6 +179,24 @@ class Noise(StrictModel):
     interrupt_lines: int = Field(32, ge=1, description="Lines that one burst brings into each cache. Default: 32")
 
 
+class Alignment(StrictModel):
+    """How runs are aligned, for verdicts across runs, `measure merge` and the ground truth alike."""
+
+    step_penalty: float = Field(
+        DEFAULT_ALIGNMENT.step_penalty,
+        ge=0,
+        description="Cost, in variances of each metric, of a step that advances one trace only. "
+        f"Default: {DEFAULT_ALIGNMENT.step_penalty:g}",
+    )
+    band: float = Field(
+        DEFAULT_ALIGNMENT.band,
+        gt=0,
+        le=1,
+        description="Half-width of the band within which alignments start, as a fraction of the longer trace; it "
+        f"widens where an alignment touches its edge. Default: {DEFAULT_ALIGNMENT.band:g}",
+    )
+
+
 class Limits(StrictModel):
     """When to give up a run."""
 
@@ -264,7 +283,7 @@ class Campaign(StrictModel):
         gt=0,
         description=f"Change of z = atanh(rho) that still counts as none. Default: {DEFAULT_DELTA}",
     )
-    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of a false alarm over all pairs. Default: 0.05")
+    alpha: float = Field(0.05, gt=0, lt=0.5, description="Chance of any false alarm in the campaign. Default: 0.05")
     variance_runs: int = Field(
         0,
         ge=0,
@@ -278,6 +297,12 @@ class Campaign(StrictModel):
         le=20,
         description="Planned looks at the results: the campaign may be extended by more baselines and replicates so "
         "often, less one, and each look is judged at alpha / looks. Default: 1",
+    )
+    alignment: Alignment = Field(default_factory=lambda: Alignment.model_validate({}))
+    explain: bool = Field(
+        False,
+        description="After the verdicts, say why perturbed and changed variants are so and try remedies, as `measure "
+        "explain` does; the report then says what to do. Makes more runs. Default: false",
     )
     outer: bool = Field(True, description="Also align runs with baselines and compare across them. Default: true")
     ground_truth: bool = Field(
@@ -344,6 +369,11 @@ class Campaign(StrictModel):
     def alpha_of_a_look(self) -> float:
         """Level of the tests of one look."""
         return self.alpha / self.looks
+
+    @property
+    def alignment_setting(self) -> AlignmentSetting:
+        """How runs are aligned."""
+        return AlignmentSetting(self.alignment.step_penalty, self.alignment.band)
 
     @property
     def has_controls(self) -> bool:

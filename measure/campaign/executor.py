@@ -6,6 +6,7 @@ import concurrent.futures
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from measure.campaign.plan import content_keys
 from measure.campaign.run_types import Run, RunSpec
@@ -32,7 +33,7 @@ class Outcome:
     warnings: tuple[str, ...]
 
 
-def _execute(spec: RunSpec) -> Run | str:
+def make_run(spec: RunSpec) -> Run | str:
     """In a worker: the run, or the reason of its failure."""
     from measure.targets import target_named
 
@@ -59,7 +60,7 @@ class Workers:
         self.count = count or os.cpu_count() or 1
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
@@ -78,7 +79,7 @@ class Workers:
 
     def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
         """Make a run; the future's result is the run, or the reason of its failure."""
-        return self._started().submit(_execute, spec)
+        return self._started().submit(make_run, spec)
 
     def _started(self) -> concurrent.futures.ProcessPoolExecutor:
         if self._pool is None:

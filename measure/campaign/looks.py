@@ -19,7 +19,7 @@ from typing import Any
 
 from measure.campaign.campaign_file import Campaign
 
-_DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "seed", "looks", "controls")
+_DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +19,7 @@ import numpy as np
 
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
+from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
 from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
@@ -153,6 +154,7 @@ def make_plan(
                 limit_instructions=campaign.limits.instructions,
                 target=target,
                 layout_seed=layout.seed,
+                sampled=sampled_counters(campaign.software_metrics, tuple(build.counters)),
             )
         )
     if target == "emulated":
@@ -205,9 +207,15 @@ def _with_probes(
         mine = [counter.metric for counter in spec.counters if counter.metric in probed]
         if mine:
             plain = replace(spec, binary=str(builds[BASELINE, layout.number].elf_path))
-            spec = replace(spec, intervention=unseen.intervention(spec, plain, mine))
+            unread = tuple(mine) if spec.sampling_mode == "signal" else ()
+            spec = replace(spec, unread=unread, intervention=unseen.intervention(spec, plain, mine))
         found.append(spec)
     return found
+
+
+def sampled_counters(specs: Mapping[str, MetricSpec], counted: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Those of the metrics ``counted`` that count every Nth event, with N."""
+    return tuple((metric, n) for metric in counted if (n := specs[metric].sampled) is not None)
 
 
 def _probed(campaign: Campaign) -> set[str]:

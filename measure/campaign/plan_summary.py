@@ -14,7 +14,6 @@ from measure.campaign.plan_file import FILE_NAME
 from measure.campaign.power import Spread, assumed_spread, measured_spread, plan_text
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.campaign.store import Store
-from measure.perturbation.perturbation import comparisons
 from measure.stats.correlation import fisher_z, spearman
 
 SUMMARY_NAME = "summary.json"
@@ -33,8 +32,7 @@ def describe_plan(plan: Plan, store: Store) -> str:
     assert history is not None
     spread = _spread(plan, store) or assumed_spread(campaign)
     variants = list(campaign.variant_sets())
-    level = campaign.alpha_of_a_look / comparisons(len(variants), campaign.outer)
-    text = plan_text(campaign, level, spread, variants)
+    text = plan_text(campaign, campaign.alpha_of_a_look, spread, variants)
     return " ".join([f"Plan {history.text(campaign)}: {text}", *history.warnings(campaign)])
 
 

@@ -1,8 +1,10 @@
 """What change of z a campaign can find, said before its runs are made.
 
-The formula is that of a t test at the level of Bonferroni's correction over all pairs of metrics. The test itself (the
-largest statistic of all pairs under permutations or flips of signs) is never less powerful than that, up to its
-granularity, so the stated change is found with at least the stated probability when z is about normal.
+In pairs, all comparisons are tested together: the threshold is that of made-up campaigns of as many pairs and variants,
+whose differences are normal and share the baselines' noise, with pairs of metrics that are independent (the most
+demanding case). Unpaired, the formula is that of a t test at the level of Bonferroni's correction over all pairs of
+metrics; the test itself (the largest statistic of all pairs under permutations) is never less powerful than that, up to
+its granularity. So the stated change is found with at least the stated probability when z is about normal.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from scipy import stats
 
 from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
 from measure.campaign.variance import SOURCES
+from measure.perturbation.perturbation import comparisons
+from measure.perturbation.significance import FOUND_ERRORS
+from measure.stats.permutation import critical_value, extremes, paired_differences, ratios, sign_flips
 
 POWER = 0.8
 ASSUMED_SPREAD = 0.06
@@ -25,6 +30,7 @@ of experiments/campaign_design/real_runs.csv; the median is 0.035)."""
 ASSUMED_RATIO = 2.0
 """Assumed variance of an unpaired difference over that of a paired one: the median there."""
 _FEWEST_MEASURED = FEWEST_PAIRS
+_MADE_UP_CAMPAIGNS, _FLIPS = 20, 1024
 
 
 @dataclass(frozen=True)
@@ -61,26 +67,47 @@ def measured_spread(z: Mapping[str, Mapping[int, NDArray[np.float64]]], baseline
     return Spread(float(np.sqrt(np.median(values))), count) if len(values) else None
 
 
-def detectable_change(campaign: Campaign, alpha: float, spread: Spread) -> float:
-    """The change of z of a pair with ``spread`` that is significant in `POWER` of such campaigns; inf if none is."""
+def detectable_change(campaign: Campaign, alpha: float, spread: Spread, n_variants: int = 1) -> float:
+    """The change of z of a pair with ``spread`` that is significant in `POWER` of such campaigns; inf if none is.
+
+    ``alpha``: the chance of a false alarm that all comparisons of the campaign share.
+    """
     metrics = len(campaign.hardware_metrics)
-    level = alpha / (metrics * (metrics - 1))  # two-sided, over all pairs
     if campaign.pairs:
-        count, freedom = campaign.pairs, campaign.pairs - 1
-        error = spread.difference / math.sqrt(count)
-        smallest = 2.0 ** (1 - count)
+        if 2.0 ** (1 - campaign.pairs) > alpha:
+            return math.inf
+        freedom, error = campaign.pairs - 1, spread.difference / math.sqrt(campaign.pairs)
+        critical = joint_threshold(campaign.pairs, metrics, n_variants, campaign.outer, alpha)
     else:
         b, r = campaign.baselines, campaign.replicates
-        freedom = b + r - 2
-        error = spread.difference * math.sqrt((1 / b + 1 / r) / 2)
-        smallest = 1 / math.comb(b + r, r)
-    if freedom < 1 or smallest > alpha:
-        return math.inf
-    return float((stats.t.isf(level, freedom) + stats.t.isf(1 - POWER, freedom)) * error)
+        level = alpha / comparisons(n_variants, campaign.outer)
+        freedom, error = b + r - 2, spread.difference * math.sqrt((1 / b + 1 / r) / 2)
+        if freedom < 1 or 1 / math.comb(b + r, r) > level:
+            return math.inf
+        critical = float(stats.t.isf(level / (metrics * (metrics - 1)), freedom))  # two-sided, over all pairs
+    return float((critical + stats.t.isf(1 - POWER, freedom)) * error)
+
+
+def joint_threshold(n_pairs: int, n_metrics: int, n_variants: int, outer: bool, alpha: float) -> float:
+    """Standard errors from which a change is significant where all variants are tested together, within runs and
+    (``outer``) across them: the mean over made-up campaigns in which one pair of metrics changed."""
+    rng = np.random.default_rng(0)
+    signs = sign_flips(n_pairs, _FLIPS, 0).labels
+    within = n_metrics * (n_metrics - 1) // 2
+    columns = within + (n_metrics if outer else 0)
+    losses_only = np.tile(np.arange(columns) >= within, n_variants)
+    found = []
+    for _ in range(_MADE_UP_CAMPAIGNS):
+        baseline = rng.normal(size=(n_pairs, 1, columns))
+        changes = (rng.normal(size=(n_pairs, n_variants, columns)) - baseline).reshape(n_pairs, -1)
+        changes[:, 0] += FOUND_ERRORS * math.sqrt(2 / n_pairs)
+        statistics = ratios(*paired_differences(changes, signs))
+        found.append(critical_value(extremes(statistics, losses_only=losses_only).largest, alpha))
+    return float(np.mean(found))
 
 
 def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequence[str]) -> str:
-    """The design in a sentence: runs, controls, and the change that it can find."""
+    """The design in a sentence: runs, controls, and the change that it can find. ``alpha``: of all its comparisons."""
     extra = campaign.replicates if campaign.has_controls else 0
     noise = len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
     total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
@@ -88,7 +115,7 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
-    change = detectable_change(campaign, alpha, spread)
+    change = detectable_change(campaign, alpha, spread, len(variants))
     source = f"measured in {spread.measured} runs" if spread.measured else "assumed"
     if math.isinf(change):
         return f"{runs}, compared {how}: too few for any p below {alpha:g}."

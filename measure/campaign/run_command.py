@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from common.yaml_document import YamlDocument
-from measure.campaign.analysis import analyse, summary
+from measure.campaign.advice import shown_path
+from measure.campaign.analysis import analyse, summary, with_explanation
 from measure.campaign.campaign_file import Campaign, load_campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
+from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -20,6 +24,8 @@ from measure.campaign.plan_summary import continue_history, describe_plan
 from measure.campaign.run_types import RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
+from measure.cluster.choice import workers_on
+from measure.console.browser import open_in_browser
 from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
@@ -32,6 +38,9 @@ from measure.verdict_files.options import NO_OPTIONS, VerdictOptions
 from measure.verdict_files.pair_tables import write_pairs
 from measure.verdict_files.verdict_summary import write_verdicts
 from measure.verdict_files.verdict_table import table_of
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 @dataclass(frozen=True)
@@ -75,43 +84,53 @@ def _failure_text(failures: Sequence[Failure]) -> str:
 
 
 def run_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated",
-    settings: Sequence[str] = (), verdicts: VerdictOptions = NO_OPTIONS,
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None,
+    scheduler: str | Client | None = None, target: str = "emulated", settings: Sequence[str] = (),
+    verdicts: VerdictOptions = NO_OPTIONS,
 ) -> int:  # fmt: skip
     """`make_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
 
     Raises `MeasureError` at the end when some runs failed.
     """
     verdicts.check_places()
-    finished = make_campaign(path, out, console, workers=workers, target=target, settings=settings)
+    finished = make_campaign(path, out, console, workers=workers, scheduler=scheduler, target=target, settings=settings)
     return _tell(finished, console, verdicts)
 
 
 def report_campaign(
     results: Path, out: Path | None, console: Console, settings: Sequence[str] = (),
-    verdicts: VerdictOptions = NO_OPTIONS,
+    verdicts: VerdictOptions = NO_OPTIONS, *, open_page: bool = False,
 ) -> int:  # fmt: skip
     """`read_campaign`, print the result, and deliver its ``verdicts``; the command's exit status.
 
-    Raises `MeasureError` at the end when some runs failed.
+    ``open_page``: open the report in the browser. Raises `MeasureError` at the end when some runs failed.
     """
     verdicts.check_places()
-    return _tell(read_campaign(results, out, console, settings), console, verdicts)
+    finished = read_campaign(results, out, console, settings)
+    if open_page:
+        open_in_browser((finished.directory / "report.html").absolute().as_uri())
+    return _tell(finished, console, verdicts)
 
 
 def make_campaign(
-    path: Path, out: Path | None, console: Console, *, workers: int | None = None, target: str = "emulated",
-    settings: Sequence[str] = (),
+    path: Path, out: Path | None, console: Console, *, workers: int | None = None,
+    scheduler: str | Client | None = None, target: str = "emulated", settings: Sequence[str] = (),
 ) -> Finished:  # fmt: skip
     """Run the campaign of ``path``, or go on where it stopped, and write its report; into results/NAME without ``out``.
 
-    ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`). Raises
-    `CampaignError` for what is wrong with the file, and `RunError` when so many runs failed that nothing can be said.
+    ``console``: shows progress; results are not printed; ``settings``: changes of the file (`load_campaign`).
+    ``workers``: processes of this machine, or ``scheduler``: a Dask cluster (see
+    `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what is wrong with the file, and `RunError` when
+    so many runs failed that nothing can be said.
     """
     campaign, document = load_campaign(path, settings)
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
-    with Workers(workers) as makers:
+
+    def open_workers() -> AbstractContextManager[Workers]:
+        return workers_on(scheduler, workers, console.print)
+
+    with open_workers() as makers:
         first_use = Preparation(makers, target, campaign.machine)
         plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:
@@ -126,7 +145,7 @@ def make_campaign(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
     first_use.wait()
-    return _finish(result, outcome, directory, console)
+    return _finish(result, outcome, directory, console, open_workers if target == "emulated" else None)
 
 
 def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
@@ -176,8 +195,12 @@ def _plan(
         raise CampaignError(f"{document.where('program')}: {error}") from None
 
 
-def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: Console) -> Finished:
-    """Analyse the runs, and write the summary and the report."""
+def _finish(
+    result: CampaignResult, outcome: Outcome, directory: Path, console: Console,
+    open_workers: Callable[[], AbstractContextManager[Workers]] | None = None,
+) -> Finished:  # fmt: skip
+    """Analyse the runs, and write the summary and the report. ``open_workers``: makes the runs of the explanation that
+    the campaign asks for, if it is not there; None: it is not made."""
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
@@ -186,13 +209,34 @@ def _finish(result: CampaignResult, outcome: Outcome, directory: Path, console: 
         data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
         if result.truth is not None:
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
+    explained = stored_sentences(directory, result.plan)
+    if open_workers is not None and result.plan.campaign.explain and explained is None:
+        explained = _explain(result.plan, data, directory, console, open_workers)
+    data = with_explanation(data, result.plan, outcome, explained or {})
+    with Status(console, "drawing the report"):
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
         write_text_atomically(directory / "summary.json", text)
         write_pairs(data, directory)
         write_verdicts(data, directory)
-        status.update("drawing the report")
-        write_text_atomically(directory / "report.html", render(data))
+        write_text_atomically(directory / "report.html", render(data, shown_path(str(directory))))
     return Finished(result, outcome, data, directory)
+
+
+def _explain(
+    plan: Plan, data: ReportData, directory: Path, console: Console,
+    open_workers: Callable[[], AbstractContextManager[Workers]],
+) -> dict[str, tuple[str, ...]]:  # fmt: skip
+    """Explain the variants whose relations are broken. What fails becomes the sentence on each of them."""
+    from measure.explanation.explain_campaign import explain_judged
+    from measure.explanation.explain_variant import Judged
+
+    judged = {one.name: Judged(one.inner, one.outer_held_out) for one in data.variants}
+    try:
+        with open_workers() as makers:
+            explain_judged(plan, judged, directory, console, workers=makers)
+    except MeasureError as error:
+        return {name: (f"the explanation failed: {error}",) for name, one in judged.items() if one.broken}
+    return stored_sentences(directory, plan) or {}
 
 
 def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int:

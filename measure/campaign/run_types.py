@@ -15,6 +15,14 @@ SCHEMA_VERSION = 1
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
 
 
+def standard_error(period: int) -> float:
+    """Standard error [events] of a record's count when N = ``period`` is added at every Nth event.
+
+    A record begins and ends anywhere between two additions: two uniform errors of variance N^2 / 12.
+    """
+    return float(period / np.sqrt(6))
+
+
 class CounterPlace(NamedTuple):
     """Where the counter of a software metric is in guest memory: ``offset_bytes`` after ``symbol``."""
 
@@ -83,6 +91,8 @@ class RunSpec:
     ``layout_seed``: order of functions and data in which ``binary`` is linked for this run; None: as it was built;
     ``redrawn``: "memory" (page frames, initial cache state) or "phase" (of the timer): drawn anew, while all other
     noise is that of the seed;
+    ``unread``: counters that the machine reads, in place of a sampler in the guest; ``sampled``: counters that add N at
+    every Nth event, with N;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run.
@@ -112,6 +122,8 @@ class RunSpec:
     layout_seed: int | None = None
     intervention: Intervention | None = None
     redrawn: str = ""
+    unread: tuple[str, ...] = ()
+    sampled: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -141,7 +153,7 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name"):
             del fields[key]
-        for key in ("probes", "extra_columns", "layout_seed", "intervention", "redrawn"):
+        for key in ("probes", "extra_columns", "layout_seed", "intervention", "redrawn", "unread", "sampled"):
             if fields[key] in (None, (), ""):  # keeps the keys of runs from before these fields were added
                 del fields[key]
         return fields

@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from common.atomic_files import filling, remove_leftovers
-from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.campaign.run_types import Run, RunSpec, Trace, standard_error
 from measure.errors import CampaignError, StoreError
 
 _FORMATS = ("perturbation-trace-1", "perturbation-trace-2")
+LOCK_NAME, LEDGER_NAME = ".lock", "ledger.sqlite"
 _LEDGER = """
 create table if not exists runs (
     key text primary key, variant text, replicate integer, state text, reason text,
@@ -88,6 +89,11 @@ def _try_to_write(directory: Path, wanted: Path) -> None:
         ) from None
 
 
+def trace_name(key: str) -> str:
+    """Name of the file of a run's trace."""
+    return f"{key}.parquet"
+
+
 class Store:
     """The results of one campaign. Raises `StoreError` when another process has the directory open."""
 
@@ -95,7 +101,7 @@ class Store:
         self.directory = directory
         try:
             (directory / "traces").mkdir(parents=True, exist_ok=True)
-            self._lock = (directory / ".lock").open("w")
+            self._lock = (directory / LOCK_NAME).open("w")
         except OSError as error:
             raise StoreError(f"{directory} cannot be used for results: {error.strerror}") from None
         try:
@@ -106,7 +112,7 @@ class Store:
                 f"another process is working in {directory}: wait for it, or choose another directory with --out"
             ) from None
         try:
-            self._ledger = sqlite3.connect(directory / "ledger.sqlite", isolation_level=None)
+            self._ledger = sqlite3.connect(directory / LEDGER_NAME, isolation_level=None)
             self._ledger.execute(_LEDGER)
         except sqlite3.Error as error:
             self._lock.close()
@@ -128,7 +134,7 @@ class Store:
 
     def trace_path(self, key: str) -> Path:
         """Path of the trace of a run."""
-        return self.directory / "traces" / f"{key}.parquet"
+        return self.directory / "traces" / trace_name(key)
 
     def save(self, key: str, run: Run) -> None:
         """Store a finished run."""
@@ -152,7 +158,7 @@ class Store:
         if not path.exists():
             return None, None
         try:
-            run = _read_parquet(path, spec)
+            run = read_run(path, spec)
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             return None, f"The trace {path} is damaged ({reason})"
@@ -174,13 +180,14 @@ def _write_parquet(path: Path, run: Run) -> None:
         "format": _FORMATS[-1], "metrics": list(trace.metrics), "spec": asdict(run.spec),
         "total_instructions": run.total_instructions, "total_cycles": run.total_cycles,
         "seconds": run.seconds, "stdout_tail": run.stdout_tail,
+        "standard_error": {metric: standard_error(period) for metric, period in run.spec.sampled},
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"perturbation": json.dumps(about)})
     pq.write_table(table, path, write_page_checksum=True)
 
 
-def _read_parquet(path: Path, spec: RunSpec) -> Run:
-    """Read a run back. Raises OSError, ValueError, KeyError or TypeError for a damaged or foreign file."""
+def read_run(path: Path, spec: RunSpec) -> Run:
+    """Read a run from its file. Raises OSError, ValueError, KeyError or TypeError for a damaged or foreign file."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(path, page_checksum_verification=True)

@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
@@ -29,6 +30,18 @@ def worker_pool(
     return ProcessPoolExecutor(count, _Context(), _prepare_worker, (prepare, arguments))
 
 
+@contextmanager
+def main_module_hidden() -> Iterator[None]:
+    """A context in which processes are started without the caller's script."""
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
 class _Process(SpawnProcess):
     """A fresh process that does not run the caller's script again.
 
@@ -38,13 +51,8 @@ class _Process(SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        with _starting:
-            main = sys.modules["__main__"]
-            sys.modules["__main__"] = types.ModuleType("__main__")
-            try:
-                return SpawnProcess._Popen(process_obj)
-            finally:
-                sys.modules["__main__"] = main
+        with main_module_hidden():
+            return SpawnProcess._Popen(process_obj)
 
 
 class _Context(SpawnContext):

@@ -11,6 +11,7 @@ import click
 
 from common.startup import starting
 from emulator.guest_options import Guest, guest_options
+from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 
 if TYPE_CHECKING:
@@ -135,13 +136,16 @@ def cycleclose(
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME in the current directory.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@scheduler_option
 @settings_option("campaign")
-def check_sampling(campaign: Path, out: Path | None, workers: int | None, settings: tuple[str, ...]) -> None:
+def check_sampling(
+    campaign: Path, out: Path | None, workers: int | None, scheduler: str | None, settings: tuple[str, ...]
+) -> None:
     """Check whether cycle-close sampling perturbs the metrics that it reports.
 
-    CAMPAIGN.yaml names sampling configurations (`ways:`). Each is compared with full simulations by the statistics
-    that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent. Resumes by
-    itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
+    CAMPAIGN.yaml names sampling configurations (`configurations:`). Each is compared with full simulations by the
+    statistics that compare instrumented with plain programs, so that *equivalent* means shown to be equivalent.
+    Resumes by itself; leaves DIR/summary.json, DIR/report.html and DIR/traces/*.parquet.
 
     \b
       measure check-sampling configs/campaigns/sampling.yaml
@@ -149,6 +153,7 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None, settin
     console = _console()
     from measure.campaign.executor import execute_plan
     from measure.campaign.store import Store, write_text_atomically
+    from measure.cluster.choice import workers_on
     from measure.console.progress import RunsBar, Status
     from measure.cycle_close.sampling_check import analyse_check, load_check, plan_check, summary_of
     from measure.cycle_close.sampling_check_page import print_check, render_check
@@ -161,9 +166,13 @@ def check_sampling(campaign: Path, out: Path | None, workers: int | None, settin
     except ProgramError as error:
         raise CampaignError(f"{document.where('program')}: {error}") from None
     directory = out or Path("results") / check.name
-    with Store(directory) as store, RunsBar(console) as bar:
+    with (
+        workers_on(scheduler, workers, console.print) as makers,
+        Store(directory) as store,
+        RunsBar(console) as bar,
+    ):
         outcome = execute_plan(
-            plan.specs, store, keys=plan.keys, workers=workers, started=bar.start, progress=bar.advance
+            plan.specs, store, keys=plan.keys, workers=makers, started=bar.start, progress=bar.advance
         )
     if outcome.failures:
         first = outcome.failures[0]

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import Campaign, Count, Sampling, StrictModel, load_campaign_as
@@ -30,7 +30,7 @@ from measure.perturbation.perturbation import inner_perturbation, outer_perturba
 from measure.stats.correlation import spearman
 
 SIMULATED = "simulated_millionths"
-SUMMARY_FORMAT = "perturbation-check-1"
+SUMMARY_FORMAT = "perturbation-check-2"
 _ADVICE = (
     "Do not reason about these metrics from such traces; simulate more: roll_back or samples leave nothing unsampled, "
     "warm_up: lines and a lower threshold bring estimates closer."
@@ -97,10 +97,15 @@ class SamplingConfiguration(StrictModel):
 
 
 class SamplingCheck(Campaign):
-    """A campaign whose variants are sampling configurations; the key ``ways`` has them by name."""
+    """A campaign whose variants are sampling configurations: the key ``configurations`` has them by name.
 
-    ways: dict[str, SamplingConfiguration] = Field(
-        default={}, description="Sampling configurations to compare with full simulation"
+    Files of older versions call it ``ways``.
+    """
+
+    configurations: dict[str, SamplingConfiguration] = Field(
+        default={},
+        validation_alias=AliasChoices("configurations", "ways"),
+        description="Sampling configurations to compare with full simulation",
     )
     sweep: dict[str, list[str | int | float]] = Field(
         default={},
@@ -111,19 +116,20 @@ class SamplingCheck(Campaign):
 
     @model_validator(mode="after")
     def _something_to_check(self) -> Self:
-        if not self.ways and not self.sweep:
-            raise ValueError("'ways' is missing: expected sampling configurations, or a sweep")
+        if not self.configurations and not self.sweep:
+            raise ValueError("'configurations' is missing: expected sampling configurations, or a sweep")
         for configuration in self.all_configurations().values():
             length, _ = self.sampling.interval
             if configuration.every % length:
                 raise ValueError(
-                    f"got intervals of {configuration.every} instructions in 'ways', expected multiples of {length}"
+                    f"got intervals of {configuration.every} instructions in 'configurations', "
+                    f"expected multiples of {length}"
                 )
         return self
 
     def all_configurations(self) -> dict[str, SamplingConfiguration]:
         """The configurations by name, those of the sweep last."""
-        configurations = dict(self.ways)
+        configurations = dict(self.configurations)
         for setting, values in self.sweep.items():
             for value in values:
                 names = ("warm_references", "warm_branches") if setting == "warm" else (setting,)
@@ -297,7 +303,7 @@ def summary_of(check: SamplingCheck, results: Sequence[SamplingResult], outcome:
         "interval_instructions": check.sampling.interval[0],
         "runs": {"done": len(outcome.runs), "reused": outcome.reused, "failed": len(outcome.failures)},
         "equivalent_from": equivalent_from(check, results),
-        "ways": {
+        "configurations": {
             one.name: {
                 "verdict": one.verdict,
                 "settings": one.configuration.model_dump(),

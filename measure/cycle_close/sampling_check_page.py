@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +15,13 @@ from measure.cycle_close.sampling_check import (
     equivalent_from,
 )
 from measure.perturbation.analysis_types import Perturbation
+from measure.report import page
 from measure.report.style import (
     INK,
     MUTED,
     VERDICT_MARKERS,
     VERDICT_STYLES,
     VERDICTS,
-    as_data_uri,
     new_figure,
     short,
 )
@@ -29,16 +29,7 @@ from measure.report.style import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STYLE = """
-body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1c2733; max-width: 1060px; margin: 2em auto;
-  padding: 0 1em; }
-h1 { font-size: 1.5em; margin-bottom: .1em; } h2 { font-size: 1.1em; margin-top: 2em; }
-p.lead { color: #5b6875; margin-top: 0; }
-table { border-collapse: collapse; width: 100%; } th, td { padding: .35em .7em; text-align: right; }
-th { border-bottom: 2px solid #5b6875; font-weight: 600; } td { border-bottom: 1px solid #d5dbe1; }
-th:first-child, td:first-child, td.text, th.text { text-align: left; }
-img { max-width: 100%; } .scroll { overflow-x: auto; }
-"""
+_FOLDER = Path(__file__).parent
 
 
 def describe(configuration: SamplingConfiguration) -> str:
@@ -78,10 +69,6 @@ def swept(check: SamplingCheck, results: Sequence[SamplingResult]) -> list[str]:
         across = "not even at the last value" if both is None else f"from {both} on"
         sentences.append(f"{name}: equivalent within a run from {inner} on; across runs, too, {across}.")
     return sentences
-
-
-def _coloured(found: Perturbation) -> str:
-    return f'<span style="color:{VERDICTS[found.verdict]}">{found.verdict}, {worst(found):.2f}</span>'
 
 
 def worst(found: Perturbation) -> float:
@@ -139,35 +126,28 @@ def _figure(check: SamplingCheck, results: Sequence[SamplingResult]) -> Any:
 
 def render_check(check: SamplingCheck, results: Sequence[SamplingResult]) -> str:
     """The page as text, self-contained."""
-    rows = []
-    for one in results:
-        colour = VERDICTS[one.verdict]
-        rows.append(
-            f"<tr><td>{escape(one.name)}</td><td class=text>{escape(describe(one.configuration))}</td>"
-            f'<td class=text style="color:{colour};font-weight:600">{one.verdict}</td>'
-            f"<td>{100 * one.simulated:.2f}%</td><td>{one.speedup:.1f}</td>"
-            f"<td>{_coloured(one.inner)}</td><td>{_coloured(one.outer)}</td></tr>"
-        )
-    findings = "".join(
-        f"<li><b>{escape(one.name)}</b>, {where}: {escape(finding)}</li>"
+    kinds = {"within a run": "inner", "across runs": "outer"}
+    changes = page.drawn(
+        _figure(check, results),
+        ("configuration", "relation", "a", "b", "change_of_z", "low", "high", "verdict"),
+        [
+            (one.name, where, pair.a, pair.b, pair.delta_z, *pair.ci, pair.verdict)
+            for one in results
+            for where, kind in kinds.items()
+            for pair in getattr(one, kind).pairs
+        ],
+        name="changes", text="Changes of z by sampling configuration",
+        caption="Every pair of metrics with its interval, a line a pair. A configuration whose lines all lie in the "
+        "shaded zone says of the metrics what full simulation says.",
+    )  # fmt: skip
+    findings = [
+        (one.name, where, finding)
         for one in results
-        for where, found in (("within a run", one.inner), ("across runs", one.outer))
-        for finding in found.findings[:3]
-    )
-    metrics = ", ".join(short(metric) for metric in check.hardware_metrics)
-    picture = as_data_uri(_figure(check, results))
-    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<title>{escape(check.name)}: sampling check</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>
-<h1>{escape(headline(results))}</h1>
-<p class="lead">{escape(check.name)}: cycle-close traces of {check.sampling.interval[0]:,} instructions an interval,
-{check.replicates} of each configuration, against {check.baselines} full simulations. Metrics: {escape(metrics)}.</p>
-{"".join(f"<p>{escape(one)}</p>" for one in swept(check, results))}
-<div class="scroll"><table><tr><th>configuration</th><th class=text>settings</th><th class=text>verdict</th>
-<th>simulated</th><th>times faster</th>
-<th>within a run, largest change of z</th><th>across runs</th></tr>{"".join(rows)}</table></div>
-<p>A change of z up to {check.delta:g} counts as none. <i>Equivalent</i> means that every pair's interval lies within
-it; <i>perturbed</i>, that some pair's interval lies beyond it, at {100 * check.alpha:g}% over all pairs together.</p>
-<h2>Every pair of metrics</h2><img alt="Changes of z by sampling configuration" src="{picture}">
-<h2>Findings</h2><ul>{findings}</ul></body></html>
-"""
+        for where, kind in kinds.items()
+        for finding in getattr(one, kind).findings[:3]
+    ]
+    return page.render_page(
+        "sampling_check.html.jinja", _FOLDER, check=check, results=results, changes=changes, findings=findings,
+        headline=headline(results), swept=swept(check, results), describe=describe, worst=worst,
+        metrics=", ".join(short(metric) for metric in check.hardware_metrics),
+    )  # fmt: skip

@@ -1,42 +1,17 @@
-"""``measure explain``: from a campaign's results to explanations, a page and a campaign file of the best remedy."""
+"""``measure explain``: from a directory of results to explanations."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from measure.campaign.analysis import inner_of_variants
-from measure.campaign.campaign_file import Campaign, load_campaign
-from measure.campaign.executor import Workers
+from measure.campaign.analysis import verdicts_of_variants
 from measure.campaign.run_command import load_results
-from measure.campaign.store import Store, write_text_atomically
-from measure.console.progress import Status
 from measure.errors import CampaignError
-from measure.explanation.explain_variant import broken_relations, explain_variant
-from measure.explanation.explanation_types import Explanation
-from measure.explanation.page import render_page
-from measure.explanation.paired_runs import PairedRuns
-from measure.explanation.remedy_file import write_remedy
-from measure.explanation.summary import as_json
-
-DEFAULT_PAIRS = 6
-DEFAULT_MINUTES = 3.0
-FOLDER = "explain"
-
-
-@dataclass(frozen=True)
-class Explained:
-    """Explanations of a campaign's variants. ``directory``: with explain.html, explain.json and, by variant, the
-    campaign file of the best remedy; ``fine``: variants without a perturbed relation within a run, and their
-    verdicts."""
-
-    explanations: tuple[Explanation, ...]
-    fine: dict[str, str]
-    directory: Path
+from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
+from measure.explanation.explain_variant import Judged
 
 
 def explain_results(
@@ -50,7 +25,7 @@ def explain_results(
 ) -> Explained:
     """Explain the campaign whose results are in ``results``; further runs go to its folder ``explain``.
 
-    ``variants``: those to explain, default: all with a perturbed relation within a run. ``minutes``: for all of them
+    ``variants``: those to explain, default: all with a perturbed relation. ``minutes``: for all of them
     together, after which no further order of metrics is tried. Raises `CampaignError` for what the campaign does not
     have.
     """
@@ -66,34 +41,9 @@ def explain_results(
         raise CampaignError(
             f"{results}: its campaign file {plan.campaign_file} is gone; `measure explain` needs it and the sources"
         )
-    document = load_campaign(Path(plan.campaign_file))[1]
-    inner = inner_of_variants(plan, outcome)
-    broken = {name: one for name, one in inner.items() if broken_relations(one) and (not variants or name in variants)}
-    fine: dict[str, str] = {name: one.verdict for name, one in inner.items() if not broken_relations(one)}
-    directory = results / FOLDER
-    explanations = []
-    with Workers(workers) as makers, Store(directory) as store, Status(console, "preparing") as status:
-        makers.prepare("emulated", plan.machine_text)
-        paired = PairedRuns(
-            plan, document, store, makers, pairs, lambda text: console.print(text, style="dim")
-        )  # fmt: skip
-        for name, perturbation in broken.items():
-            explanations.append(
-                explain_variant(paired, name, perturbation, directory, 60 * minutes / len(broken), status.update)
-            )
-    found = Explained(tuple(explanations), fine, directory)
-    _write(found, plan.campaign, directory)
-    return found
-
-
-def _write(found: Explained, campaign: Campaign, directory: Path) -> None:
-    """Write page, data, and the campaign file of each best remedy that helps."""
-    for one in found.explanations:
-        if one.remedies and one.remedies[0].campaign:
-            write_remedy(campaign, one.variant, one.remedies[0], directory / f"{one.variant}.yaml")
-    text = json.dumps(as_json(found.explanations, found.fine), indent=1, allow_nan=False)
-    write_text_atomically(directory / "explain.json", text)
-    write_text_atomically(directory / "explain.html", render_page(campaign.name, found.explanations, found.fine))
+    judged = {name: Judged(*found) for name, found in verdicts_of_variants(plan, outcome).items()}
+    wanted = {name: one for name, one in judged.items() if not variants or name in variants}
+    return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=workers)
 
 
 def run_explain(

@@ -18,6 +18,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import RUNTIME
+from instrumenter.rewrite.counter_layout import COUNTDOWN
 from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec
 from measure.errors import MeasureError
@@ -61,14 +62,27 @@ def function_ranges(image: ElfImage) -> list[tuple[int, int]]:
 
 
 def counter_ranges(image: ElfImage, spec: RunSpec) -> list[tuple[int, int]]:
-    """Half-open ranges of addresses of the counters. Raises `MeasureError` if a symbol is missing."""
+    """Half-open ranges of addresses of the counters, and of the countdowns of sampled ones. Raises `MeasureError` if a
+    symbol is missing."""
     places = []
+    sampled = dict(spec.sampled)
     for metric, symbol, offset in spec.counters:
-        found = image.find_symbol(symbol)
-        if found is None:
-            raise MeasureError(f"the program has no symbol {symbol}: the counter of {metric} cannot be found")
-        places.append(found.address + offset)
+        for name in (symbol, COUNTDOWN) if metric in sampled else (symbol,):
+            found = image.find_symbol(name)
+            if found is None:
+                raise MeasureError(f"the program has no symbol {name}: the counter of {metric} cannot be found")
+            places.append(found.address + offset)
     return [(place, place + _COUNTER_BYTES) for place in places]
+
+
+class _NoEvents:
+    """A performance-monitoring unit for a sampler in the guest, where nothing is timed: nothing counts."""
+
+    def read_csr(self, number: int) -> int | None:
+        return 0
+
+    def write_control(self, value: int) -> None:
+        pass
 
 
 def find_counter_code(spec: RunSpec) -> CounterCode:
@@ -87,7 +101,7 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
     )
     with Machine(
         program_of(spec), spec.arguments, files=files, layout=layout, consumers=[accesses, counter], seed=spec.seed,
-        timer_phase=phase, limit_instructions=spec.limit_instructions, background=False,
+        counters=_NoEvents(), timer_phase=phase, limit_instructions=spec.limit_instructions, background=False,
     ) as machine:  # fmt: skip
         ending = machine.run()
         if ending.status:

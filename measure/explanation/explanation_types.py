@@ -68,14 +68,18 @@ class Change:
     def share(self, part: Part) -> Estimate:
         """The part's share of the whole change over all relations together, as a fraction; signed: a part that works
         against the change has a negative share."""
-        weights = direction(self.whole)
-        return estimate(np.nansum(part.values * weights, axis=1))
+        return self.share_of(part.values)
+
+    def share_of(self, values: NDArray[np.float64]) -> Estimate:
+        """`share` for changes of z that are no part, (n_pairs, n_relations)."""
+        return estimate(np.nansum(values * direction(self.whole), axis=1))
 
 
 def direction(whole: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights of relations, (n_relations,), that project a change on the mean direction of ``whole``: the projection of
     the mean of ``whole`` is 1. Zeros when nothing changes."""
-    mean = np.nan_to_num(np.nanmean(whole, axis=0)) if whole.size else np.zeros(whole.shape[1])
+    defined = np.isfinite(whole)
+    mean = np.where(defined, whole, 0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1)
     total = np.abs(mean).sum()
     return np.asarray(np.sign(mean) / total if total > 0 else np.zeros_like(mean))
 
@@ -150,10 +154,12 @@ class Remedy:
 class Explanation:
     """Why the relations of one variant are perturbed, and what helps.
 
-    ``campaign``, ``variant``, ``verdict``: what is explained, and its verdict within a run; ``relations``: pairs of
-    metrics; ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
+    ``campaign``, ``variant``, ``verdict``: what is explained, and its verdict; ``where``: relations are broken within a
+    run, across runs, or both; ``relations``: pairs of metrics, a metric twice for a relation across runs;
+    ``baseline_z``, ``run_z``: (n_pairs, n_relations), of the paired runs;
     ``metrics``: parts by software metric; ``effects``: of each metric left out and alone; ``sites``: of the first
-    metric; ``mechanisms``: parts by mechanism; ``decisions``: of the compiler; ``remedies``: the best first;
+    metric; ``mechanisms``: parts by mechanism; ``cuts``: see `measure.explanation.mechanisms.Mechanisms`;
+    ``decisions``: of the compiler; ``remedies``: the best first;
     ``refused``: remedies that could not be tried, and why; ``counter_lines``: lines with counters' instructions, with
     the executions of these in a run; ``own_instructions_percent``: instructions of the instrumented program without its
     counters', over those of the plain one; ``runs``, ``seconds``: made for the explanation.
@@ -163,12 +169,14 @@ class Explanation:
     variant: str
     relations: tuple[tuple[str, str], ...]
     verdict: str
+    where: str
     baseline_z: NDArray[np.float64]
     run_z: NDArray[np.float64]
     metrics: Change
     effects: tuple[MetricEffect, ...]
     sites: tuple[SiteEffect, ...]
     mechanisms: Change
+    cuts: NDArray[np.float64] | None
     decisions: tuple[Decision, ...]
     remedies: tuple[Remedy, ...]
     refused: tuple[str, ...]

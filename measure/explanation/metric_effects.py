@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.explanation.explanation_types import Change, MetricEffect, Part, SiteEffect, direction, ordered
-from measure.explanation.paired_runs import PairedRuns, ProgramChoice
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations
 
 MOST_EXACT_METRICS = 4  # 16 sets
 MOST_SITES = 6
@@ -26,19 +27,19 @@ _INTERACTION = 0.1  # of the whole change, from which an interaction is said
 
 
 class MetricEffects:
-    """Effects of the metrics of ``choice`` on the relations with the indices ``kept`` (of `PairedRuns.relations`)."""
+    """Effects of the metrics of ``choice`` on ``relations``."""
 
-    def __init__(self, paired: PairedRuns, choice: ProgramChoice, kept: Sequence[int]) -> None:
-        self._paired, self._choice, self._kept = paired, choice, list(kept)
+    def __init__(self, paired: PairedRuns, choice: ProgramChoice, relations: Relations) -> None:
+        self._paired, self._choice, self._relations = paired, choice, relations
         self._z: dict[frozenset[str], NDArray[np.float64]] = {}
 
     def values(self, sets: Sequence[frozenset[str]]) -> list[NDArray[np.float64]]:
         """z of the relations when each of ``sets`` is collected, (n_pairs, n_relations)."""
         missing = [one for one in dict.fromkeys(sets) if one not in self._z]
         choices = {one: self.choice_of(one) for one in missing}
-        made = self._paired.runs(list(choices.values()))
+        made = self._paired.runs([*choices.values(), PLAIN])
         for one, choice in choices.items():
-            self._z[one] = self._paired.z(made[choice])[:, self._kept]
+            self._z[one] = self._relations.values(made[choice], made[PLAIN])
         return [self._z[one] for one in sets]
 
     def choice_of(self, metrics: frozenset[str]) -> ProgramChoice:
@@ -114,10 +115,10 @@ class MetricEffects:
         if len(places) < 2 or spec.line is not None:
             return tuple(SiteEffect(metric, place, self._alone(metric)) for place in places[:1])
         choices = {place: self._at(metric, spec, place) for place in places}
-        made = self._paired.runs(list(choices.values()))
+        made = self._paired.runs([*choices.values(), PLAIN])
         (none,) = self.values([frozenset()])
         found = [
-            SiteEffect(metric, place, self._paired.z(made[choice])[:, self._kept] - none)
+            SiteEffect(metric, place, self._relations.values(made[choice], made[PLAIN]) - none)
             for place, choice in choices.items()
         ]
         weights = direction(self._alone(metric))

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate
+from measure.explanation.relations import Relation
 from measure.explanation.summary import rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
+from measure.report import page
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
 
 _MOST_RELATIONS = 4  # with a waterfall
@@ -20,23 +22,16 @@ _TOWARDS, _AGAINST = "#d55e00", "#0072b2"
 
 def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> str:
     """The page as text."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.globals.update(
-        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
-        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, colour=_colour,
-    )  # fmt: skip
     figures = {
         one.variant: [_waterfalls(one, n) for n in range(min(len(one.relations), _MOST_RELATIONS))]
         for one in explanations
     }
-    return environment.get_template("page.html.jinja").render(
-        campaign=campaign, explanations=explanations, fine=fine, figures=figures
-    )
+    return page.render_page(
+        "page.html.jinja", Path(__file__).parent,
+        campaign=campaign, explanations=explanations, fine=fine, figures=figures,
+        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
+        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, relation=_relation,
+    )  # fmt: skip
 
 
 def _effect(values: NDArray[np.float64], relation: int) -> str:
@@ -45,8 +40,10 @@ def _effect(values: NDArray[np.float64], relation: int) -> str:
     return f"{found.mean:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
 
 
-def _colour(verdict: str) -> str:
-    return VERDICTS.get(verdict, VERDICTS["inconclusive"])
+def _relation(relation: Relation) -> str:
+    """The relation with short names of metrics."""
+    a, b = (short(metric) for metric in relation)
+    return f"{a} across runs" if a == b else f"{a} – {b}"
 
 
 def _waterfalls(one: Explanation, relation: int) -> str:

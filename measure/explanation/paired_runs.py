@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
@@ -17,12 +16,12 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import Builds, shifted_layouts
 from measure.campaign.campaign_file import Campaign
 from measure.campaign.executor import Workers, execute_plan
-from measure.campaign.plan import Plan
+from measure.campaign.plan import Plan, sampled_counters
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
 from measure.explanation.unseen_counters import UnseenCounters
-from measure.stats.correlation import Correlations, fisher_z, spearman
+from measure.stats.correlation import Correlations, spearman
 
 _MOST_LAYOUTS = 3  # of each program; building takes longer than running
 _STREAM = 18  # of random numbers, beside those of the campaign
@@ -49,8 +48,9 @@ class ProgramChoice:
     def changed(self, campaign: Campaign) -> Campaign:
         """The campaign with this choice's settings, without variants."""
         changes: dict[str, Any] = {"variants": {}, "cumulative": None}
-        if self.specs:
-            changes["software_metrics"] = campaign.software_metrics | dict(self.specs)
+        metrics = campaign.software_metrics | dict(self.specs)
+        metrics |= {name: metrics[name].model_copy(update={"method": "probe"}) for name in self.unseen}
+        changes["software_metrics"] = metrics
         for key in ("placement", "volatile"):
             if getattr(self, key) is not None:
                 changes[key] = getattr(self, key)
@@ -91,9 +91,6 @@ class PairedRuns:
         self._made: dict[RunSpec, Run] = {}
         self.unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
-        first, second = np.triu_indices(len(self.hardware), 1)
-        self._pairs = first, second
-        self.relations = [(self.hardware[a], self.hardware[b]) for a, b in zip(first, second, strict=True)]
 
     @property
     def n_runs(self) -> int:
@@ -151,11 +148,15 @@ class PairedRuns:
             layout_seed=None,  # interventions refer to addresses of the program as it was built
             counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             sampling_mode=choice.sampling or self.campaign.sampling.mode,
+            sampled=sampled_counters(self.campaign.software_metrics | dict(choice.specs), tuple(build.counters)),
             intervention=intervention,
         )
         if choice.unseen:
             plain = self.spec(replace(choice, metrics=(), specs=(), unseen=()), pair)
-            spec = replace(spec, intervention=self.unseen.intervention(spec, plain, choice.unseen))
+            unread = choice.unseen if spec.sampling_mode == "signal" else ()
+            spec = replace(
+                spec, unread=unread, intervention=self.unseen.intervention(spec, plain, choice.unseen)
+            )  # fmt: skip
         return spec
 
     def make(self, specs: Sequence[RunSpec]) -> list[Run]:
@@ -181,7 +182,3 @@ class PairedRuns:
     def correlations(self, runs: Sequence[Run]) -> list[Correlations]:
         """Correlations of the hardware metrics of each run."""
         return [spearman(run.trace.columns(self.hardware), self.hardware) for run in runs]
-
-    def z(self, runs: Sequence[Run]) -> NDArray[np.float64]:
-        """Fisher's z of each of `relations`, (n_runs, n_relations)."""
-        return np.array([fisher_z(one.rho[self._pairs]) for one in self.correlations(runs)])

@@ -33,7 +33,7 @@ def write_remedy(campaign: Campaign, variant: str, remedy: Remedy, path: Path) -
 
     header = (
         f"# {campaign.name}, variant {variant}, with the remedy that `measure explain` found best:\n"
-        f"# {remedy.name} ({remedy.verdict} within a run).\n"
+        f"# {remedy.name} ({remedy.verdict}).\n"
     )
     text = yaml.safe_dump(remedy_campaign(campaign, variant, remedy), sort_keys=False, allow_unicode=True)
     write_text_atomically(path, header + text)

@@ -16,10 +16,11 @@ _CAUSE = 0.1  # share of the change from which a mechanism is called a cause
 _MOST_DECISIONS = 3
 
 
-def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str]) -> dict[str, Any]:
-    """The content of explain.json; numbers that are not known are null."""
+def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str], plan: str) -> dict[str, Any]:
+    """The content of explain.json; numbers that are not known are null. ``plan``: hash of the explained runs."""
     return {
         "schema": SCHEMA,
+        "plan": plan,
         "variants": {one.variant: _variant(one) for one in explanations},
         "without_a_perturbed_relation": dict(fine),
     }
@@ -28,12 +29,14 @@ def as_json(explanations: Sequence[Explanation], fine: Mapping[str, str]) -> dic
 def _variant(one: Explanation) -> dict[str, Any]:
     return {
         "verdict": one.verdict,
+        "where": one.where,
         "pairs": one.n_pairs,
         "runs": one.runs,
         "seconds": round(one.seconds, 1),
         "relations": [
             {
                 "metrics": list(relation),
+                "across_runs": relation[0] == relation[1],
                 "baseline_rho": _number(rho(one.baseline_z[:, n])),
                 "run_rho": _number(rho(one.run_z[:, n])),
                 "by_metric": {part.name: _interval(part.of(n)) for part in one.metrics.parts},
@@ -43,6 +46,7 @@ def _variant(one: Explanation) -> dict[str, Any]:
         ],
         "metrics": _shares(one.metrics),
         "mechanisms": _shares(one.mechanisms),
+        "goes_with_cuts_by_progress": None if one.cuts is None else _interval(one.mechanisms.share_of(one.cuts)),
         "sites": [{"metric": s.metric, "place": s.place, "change_of_z": _means(s.values)} for s in one.sites],
         "interactions": [*one.metrics.interactions, *one.mechanisms.interactions],
         "compiler_decisions": [vars(decision) for decision in one.decisions],
@@ -105,6 +109,13 @@ def sentences(one: Explanation) -> list[str]:
         share = one.mechanisms.share(part)
         if share.mean >= _CAUSE and not share.low <= 0:
             found.append(f"{share_text(share)} of it by {part.name}: {part.about}.")
+    if one.cuts is not None:
+        moved = one.mechanisms.share_of(one.cuts)
+        if moved.mean >= _CAUSE and moved.low > 0:
+            found.append(
+                f"{share_text(moved)} of the change goes when nothing but the ends of records is moved, to where the "
+                "plain run has them: that much is a matter of where the trace is cut, whatever moves the cuts."
+            )
     inlining = [decision.text for decision in one.decisions if decision.kind == "inlining"]
     if inlining:
         found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
@@ -113,7 +124,11 @@ def sentences(one: Explanation) -> list[str]:
     helping = [remedy for remedy in one.remedies if remedy.verdict == "equivalent"]
     if helping:
         best = helping[0]
-        found.append(f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it.")
+        file = f"; explain/{one.variant}.yaml is the campaign with it" if best.campaign else ""
+        found.append(
+            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, at "
+            f"{best.cycles_percent:+.1f}% cycles over the plain program{file}."
+        )
     elif one.remedies:
         best = one.remedies[0]
         found.append(

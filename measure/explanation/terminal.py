@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from measure.explanation.explanation_types import Change, Explanation
+from measure.explanation.relations import relation_text
 from measure.explanation.summary import rho, sentences, share_text
 from measure.perturbation.wording import percent
 
@@ -20,7 +21,9 @@ _MOST_PARTS = 8
 def print_explained(console: Console, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> None:
     """Print tables that fit 80 columns."""
     for one in explanations:
-        console.print(f"{escape(one.campaign)}, {escape(one.variant)}: why it is {one.verdict}", style="bold")
+        console.print(
+            f"{escape(one.campaign)}, {escape(one.variant)}: why it is {one.verdict} {one.where}", style="bold"
+        )
         for sentence in sentences(one):
             console.print(f"- {escape(sentence)}", highlight=False)
         console.print(_relations(one))
@@ -35,7 +38,7 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             console.print(f"- not tried: {escape(refusal)}", highlight=False)
         console.print(f"{one.n_pairs} pairs of runs; {one.runs} runs in {one.seconds:.0f} s", style="dim")
     for name, verdict in fine.items():
-        console.print(f"{escape(name)}: {verdict} within a run, nothing to explain", style="dim")
+        console.print(f"{escape(name)}: {verdict}, nothing to explain", style="dim")
 
 
 def _relations(one: Explanation) -> Table:
@@ -43,11 +46,12 @@ def _relations(one: Explanation) -> Table:
     table.add_column("pair", overflow="fold")
     for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "first metric", "first mechanism"):
         table.add_column(heading, justify="right", no_wrap=heading.startswith(("rho", "change")))
-    for n, (a, b) in enumerate(one.relations):
+    for n, relation in enumerate(one.relations):
         change = float((one.run_z - one.baseline_z)[:, n].mean())
         largest = [max(c.parts, key=lambda p: abs(p.of(n).mean)) for c in (one.metrics, one.mechanisms)]
         table.add_row(
-            escape(f"{a} - {b}"), f"{rho(one.baseline_z[:, n]):.2f}", f"{rho(one.run_z[:, n]):.2f}", f"{change:+.2f}",
+            escape(relation_text(relation)),
+            f"{rho(one.baseline_z[:, n]):.2f}", f"{rho(one.run_z[:, n]):.2f}", f"{change:+.2f}",
             *(f"{escape(part.name)}\n{part.of(n).mean:+.2f}" for part in largest),
         )  # fmt: skip
     return table

@@ -46,7 +46,7 @@ class UnseenCounters:
         """The intervention for ``spec`` under which the counters of ``metrics`` are unseen; ``plain``: a run of the
         plain program in the same code layout."""
         code = self.code(spec, metrics)
-        free = Intervention(instructions=code.instructions, free=True)
+        free = Intervention(instructions=code.instructions, free=True, uncached=True)
         if any(counter.metric not in metrics for counter in spec.counters):
             return free
         moves = layout_moves(Path(spec.binary), Path(plain.binary), code.instructions)

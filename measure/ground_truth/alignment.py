@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import BASELINE, Run
 from measure.merging.program_progress import EventCurve, progress_boundaries
 from measure.merging.truth import (
-    STEP_PENALTY,
     Algorithm,
     aligned_positions,
     alignment_error,
@@ -37,8 +37,10 @@ Pairs = Sequence[tuple[Run, Run, EventCurve]]
 """A baseline, the run to align to it, and the curve of their program."""
 
 
-def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: EventCurve) -> AlignmentTruth:
-    """Errors by group, algorithm and channels, and the chosen channels.
+def assess_alignment(
+    baselines: Sequence[Run], runs: Sequence[Run], curve: EventCurve, setting: AlignmentSetting = DEFAULT_ALIGNMENT
+) -> AlignmentTruth:
+    """Errors by group, algorithm and channels, and the chosen channels. ``setting``: of the algorithm "penalty".
 
     Needs at least two baselines whose reference events were counted.
     """
@@ -47,7 +49,7 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
     by_group = {BASELINE: list(baselines[1 : 1 + RUNS_PER_GROUP])}
     by_group |= {group: _first_runs(runs, group, RUNS_PER_GROUP) for group in groups}
     compared = [run for group in by_group.values() for run in group]
-    table = alignment_error(reference, compared, curve=curve)
+    table = alignment_error(reference, compared, curve=curve, alignment=setting)
     errors = []
     for (group, algorithm, channels), part in table.groupby(
         ["group", "algorithm", "channels"], sort=False
@@ -64,9 +66,9 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
     hardware = reference.spec.hardware_metrics
     choices = []
     for algorithm in ALGORITHMS_WITH_CHOICE:
-        steps = choose_channels(training, hardware, algorithm)
+        steps = choose_channels(training, hardware, algorithm, setting)
         chosen = steps[-1][0]
-        chosen_error, all_error = (typical_error(test, channels, algorithm) for channels in (chosen, hardware))
+        chosen_error, all_error = (typical_error(test, channels, algorithm, setting) for channels in (chosen, hardware))
         choices.append(ChannelChoice(algorithm, chosen, steps, chosen_error, all_error))
     widths = np.concatenate([truth_resolution(reference, run, curve) for run in compared])
     return AlignmentTruth(
@@ -82,19 +84,19 @@ def assess_alignment(baselines: Sequence[Run], runs: Sequence[Run], curve: Event
 
 
 def typical_error(
-    pairs: Pairs, channels: Sequence[str], algorithm: Algorithm, step_penalty: float = STEP_PENALTY
+    pairs: Pairs, channels: Sequence[str], algorithm: Algorithm, setting: AlignmentSetting = DEFAULT_ALIGNMENT
 ) -> float:
     """Geometric mean over ``pairs`` of the mean absolute error in records, so that hard pairs do not dominate."""
     errors = []
     for reference, run, curve in pairs:
         truth = true_positions(reference, run, curve)
-        aligned = aligned_positions(reference, run, channels, algorithm, step_penalty)
+        aligned = aligned_positions(reference, run, channels, algorithm, setting)
         errors.append(np.abs(aligned - truth)[within_baseline(reference, truth)].mean())
     return float(np.exp(np.mean(np.log(np.maximum(errors, _SMALLEST_ERROR)))))
 
 
 def choose_channels(
-    pairs: Pairs, metrics: Sequence[str], algorithm: Algorithm
+    pairs: Pairs, metrics: Sequence[str], algorithm: Algorithm, setting: AlignmentSetting = DEFAULT_ALIGNMENT
 ) -> tuple[tuple[tuple[str, ...], float], ...]:
     """Greedy choice. One entry per added channel: the channels so far and their `typical_error`. Ends when no channel
     lowers it."""
@@ -102,7 +104,7 @@ def choose_channels(
     chosen: tuple[str, ...] = ()
     while len(chosen) < len(metrics):
         tried = [
-            ((*chosen, metric), typical_error(pairs, (*chosen, metric), algorithm))
+            ((*chosen, metric), typical_error(pairs, (*chosen, metric), algorithm, setting))
             for metric in metrics
             if metric not in chosen
         ]

@@ -37,8 +37,6 @@ RUNS_READ = 3
 """Runs of each group on which values derived from reference events are compared with counted ones."""
 WORTH_CHOOSING = 0.9
 """Fewer channels are recommended when their error is at most this fraction of the error on all channels."""
-_JSON_KEYS = {"reference_events": "anchors"}
-"""Keys of summary.json that differ from the names of `GroundTruth`'s fields."""
 
 
 def assess(prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], None] = lambda what: None) -> GroundTruth:
@@ -79,7 +77,7 @@ def assess(prepared: Prepared, runs: Sequence[Run], progress: Callable[[str], No
         MetricSource(metric, prepared.refused.get(metric, ""), *errors[metric]) for metric in campaign.software_metrics
     )
     progress("ground truth: errors of alignments")
-    alignment = assess_alignment(baselines, instrumented, calibration.curve)
+    alignment = assess_alignment(baselines, instrumented, calibration.curve, campaign.alignment_setting)
     checked = controls(instrumented)
     return GroundTruth(
         sampler=sampler,
@@ -277,7 +275,7 @@ def plain(truth: GroundTruth | None) -> dict[str, Any]:
     """The entry of summary.json: plain JSON types, nan as null; empty without a ground truth."""
     if truth is None:
         return {}
-    found = {_JSON_KEYS.get(name, name): value for name, value in asdict(truth).items()}
+    found = asdict(truth)
     if truth.sampler is not None:
         for key in ("instructions_percent", "cycles_percent"):
             found["sampler"][key] = float(found["sampler"][key].mean())

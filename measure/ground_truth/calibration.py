@@ -35,7 +35,7 @@ OBSERVATIONS = 50_000
 """Observations in a run: about 16 in each record of a trace of 3000 records."""
 SHORTEST_STEP_INSTRUCTIONS = 200
 ORDER_KINDS = 8
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _key(specs: Sequence[RunSpec], binaries: Sequence[str]) -> str:
 def _save(result: Calibration, path: Path) -> None:
     with path.open("wb") as file:
         np.savez_compressed(
-            file, anchors=np.array(result.reference_events), rejected=np.array(result.rejected, np.str_),
+            file, reference_events=np.array(result.reference_events), rejected=np.array(result.rejected, np.str_),
             metrics=np.array(result.metrics, np.str_), curve_events=result.curve.events,
             curve_instructions=result.curve.instructions, software_progress=result.software_progress,
             software=result.software, facts=np.array([result.total_events, result.out_of_order]),
@@ -239,7 +239,7 @@ def load_calibration(path: Path) -> Calibration:
     with np.load(path) as kept:
         total, out_of_order = kept["facts"]
         reference_events, rejected, metrics = (
-            tuple(str(name) for name in kept[field]) for field in ("anchors", "rejected", "metrics")
+            tuple(str(name) for name in kept[field]) for field in ("reference_events", "rejected", "metrics")
         )
         curve = EventCurve(kept["curve_events"], kept["curve_instructions"])
         return Calibration(

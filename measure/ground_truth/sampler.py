@@ -50,7 +50,8 @@ def assess_sampler(campaign: Campaign, ideal: Sequence[Run], by_signal: Sequence
     if campaign.outer:
         outer = outer_perturbation(
             before, after, hardware,
-            held_out=True, delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
+            held_out=True, alignment=campaign.alignment_setting,
+            delta=campaign.delta, alpha=campaign.alpha, seed=campaign.seed,
         )  # fmt: skip
 
     def percent(attribute: str) -> Any:

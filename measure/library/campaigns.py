@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run, standard_error
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -16,6 +16,7 @@ from measure.library.progress import console_for
 
 if TYPE_CHECKING:
     import pandas as pd
+    from distributed import Client
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +49,8 @@ class Result(Comparison):
         ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0.
 
         Columns are ``begin_cycles``, ``end_cycles``, ``begin_instructions``, ``end_instructions``, then a column a
-        metric. The frame's ``attrs`` have ``units`` by column, ``variant`` and ``replicate``.
+        metric. The frame's ``attrs`` have ``units`` by column, ``variant``, ``replicate``, and ``standard_error`` of
+        each count of a metric that is estimated (``sampled:``), in events.
 
         Raises `MeasureError` for a run that does not exist.
         """
@@ -60,7 +62,8 @@ class Result(Comparison):
         table = pd.DataFrame(columns, index=pd.Index(run.trace.boundaries_cycles[:-1] / self.clock_hz, name="seconds"))
         units = {name: name.split("_")[1] for name in BOUNDARY_COLUMNS}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
-        table.attrs = {"units": units, "variant": variant, "replicate": replicate}
+        errors = {metric: standard_error(period) for metric, period in run.spec.sampled}
+        table.attrs = {"units": units, "variant": variant, "replicate": replicate, "standard_error": errors}
         return table
 
     @property
@@ -90,14 +93,16 @@ def run(
     *,
     out: Path | str | None = None,
     workers: int | None = None,
+    client: Client | str | None = None,
     settings: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Result:
     """Run a campaign, or go on where it stopped, as `measure run` does.
 
     ``campaign``: the YAML file; ``out``: directory of the results, results/NAME by default; ``workers``: runs at once,
-    one a processor by default; ``settings``: changes of the file's values, each as of `--set`, such as
-    ``"program.args.0=small"``; ``progress``: show it, by default in a terminal or notebook only.
+    one a processor by default; ``client``: a Dask client or the address of a scheduler, to make the runs there;
+    ``settings``: changes of the file's values, each as of `--set`, such as ``"program.args.0=small"``; ``progress``:
+    show it, by default in a terminal or notebook only.
 
     Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
     `MeasureError` when so many runs failed that nothing can be said.
@@ -110,9 +115,13 @@ def run(
     ```
     """
     finished = make_campaign(
-        Path(campaign), Path(out) if out is not None else None, console_for(progress), workers=workers,
+        Path(campaign),
+        Path(out) if out is not None else None,
+        console_for(progress),
+        workers=workers,
+        scheduler=client,
         settings=settings,
-    )  # fmt: skip
+    )
     return _result(finished)
 
 

@@ -65,10 +65,10 @@ class Comparison:
         """One row for each variant and comparison.
 
         Columns: ``variant``, ``comparison`` (inner, outer_joint, outer_held_out), ``verdict`` (perturbed, changed,
-        inconclusive, equivalent, not assessable), ``p`` (familywise over all pairs, nan where undefined),
-        ``baselines``, ``runs``, ``exploratory``, ``more_runs`` (that would probably settle an inconclusive verdict,
-        NA if unknown), and the mean overhead of the variant, ``instructions_percent`` and ``cycles_percent`` (nan
-        where unknown).
+        inconclusive, equivalent, not assessable), ``p`` (familywise over all pairs, in a paired campaign over those of
+        all variants; nan where undefined), ``baselines``, ``runs``, ``exploratory``, ``more_runs`` (that would probably
+        settle an inconclusive verdict, NA if unknown), and the mean overhead of the variant, ``instructions_percent``
+        and ``cycles_percent`` (nan where unknown).
         """
         import pandas as pd
 

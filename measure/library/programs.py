@@ -15,6 +15,7 @@ from measure.library.progress import console_for
 
 if TYPE_CHECKING:
     import pandas as pd
+    from distributed import Client
 
     from measure.partitioning.result import PartitionResult
 
@@ -192,14 +193,16 @@ def partition(
     minutes: float | None = None,
     out: Path | str | None = None,
     workers: int | None = None,
+    client: Client | str | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> PartitionResult:
     """Search the fewest runs that collect all software metrics of a campaign without perturbing one another.
 
     ``campaign``: the YAML file; ``minutes``: limit for everything, validation included; ``out``: directory of the
-    results, results/NAME-partition by default; ``workers``: runs at once, one a processor by default; ``progress``:
-    show it, by default in a terminal or notebook only; ``options``: further fields of
+    results, results/NAME-partition by default; ``workers``: runs at once, one a processor by default; ``client``: a
+    Dask client or the address of a scheduler, to make the runs there; ``progress``: show it, by
+    default in a terminal or notebook only; ``options``: further fields of
     `measure.partitioning.command.Request`, such as ``resume=False`` or ``counters=4``.
 
     Writes what `measure partition` writes. `PartitionResult.groups` has each group with its status,
@@ -216,7 +219,7 @@ def partition(
     from measure.partitioning.command import Request, search_partition
 
     try:
-        request = Request(Path(campaign), _path(out), minutes, workers=workers, **options)
+        request = Request(Path(campaign), _path(out), minutes, workers=workers, scheduler=client, **options)
     except TypeError as error:
         raise CampaignError(f"{error}: expected fields of {Request.__module__}.Request") from None
     return search_partition(request, console_for(progress)).outcome

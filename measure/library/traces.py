@@ -10,11 +10,12 @@ import numpy as np
 
 from measure.alignment.dtw import Alignment, Method
 from measure.alignment.dtw import align as align_channels
+from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.errors import MeasureError
 from measure.foreign.table import is_boundary
 from measure.library.campaigns import Result
 from measure.merging.command import load_all
-from measure.merging.merge_runs import STEP_PENALTY, AlignBy, Scale, merge_runs
+from measure.merging.merge_runs import AlignBy, Scale, merge_runs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ def align(
     metrics: Sequence[str] = (),
     method: Method = "auto",
     band: float | None = None,
-    step_penalty: float = STEP_PENALTY,
+    step_penalty: float = DEFAULT_ALIGNMENT.step_penalty,
 ) -> Alignment:
     """How the records of ``b`` correspond to those of ``a``, by dynamic time warping.
 
@@ -71,6 +72,7 @@ def merge(
     align_by: AlignBy = "dtw",
     channels: Sequence[str] | None = None,
     scale: Scale = "zscore",
+    step_penalty: float | None = None,
     band: float | None = None,
 ) -> pd.DataFrame:
     """One trace with every metric of a campaign's runs, on the records of one baseline; counts are conserved.
@@ -78,8 +80,8 @@ def merge(
     ``results``: of `run`, or one or several directories of results; ``baseline``: number of the baseline whose records
     are used, the first by default; ``align_by``: "dtw" on ``channels``, or "progress" for campaigns with ground truth;
     ``channels``: by default all common hardware metrics; ``scale``: "zscore" for events as they are, "rank" for their
-    ranks, which single spikes do not dominate; ``band``: half-width of the alignment's window, as a fraction of the
-    longer trace, no window by default.
+    ranks, which single spikes do not dominate; ``step_penalty``, ``band``: of the alignment, by default the campaign's,
+    for which its verdicts across runs hold.
 
     The frame's ``attrs`` have each metric's run, total and quality of alignment, and ``warnings``. Raises
     `MeasureError` for runs that do not belong together.
@@ -99,7 +101,7 @@ def merge(
         directories = [Path(directory) for directory in results]
     loaded = load_all(directories)
     merged = merge_runs(
-        loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale, band=band,
-        curve=loaded.curve, verdicts=loaded.verdicts,
+        loaded.baseline(baseline), loaded.runs, align=align_by, channels=channels, scale=scale,
+        alignment=loaded.aligned_with(step_penalty, band), curve=loaded.curve, verdicts=loaded.verdicts,
     )  # fmt: skip
     return merged.table()

@@ -22,13 +22,16 @@ import click
               "which counters do not change.")  # fmt: skip
 @click.option("--scale", type=click.Choice(["zscore", "rank"]), default="zscore", show_default=True,
               help="How metrics are made comparable; ranks are not governed by single spikes.")  # fmt: skip
-@click.option("--step-penalty", type=click.FloatRange(0), default=3.0, show_default=True, metavar="P",
+@click.option("--step-penalty", type=click.FloatRange(0), metavar="P",
               help="Cost, in variances of each metric, of a step of the warping that advances one trace only; 0 as in "
-              "the textbook, which follows noise.")  # fmt: skip
+              "the textbook, which follows noise. Default: the campaign's, for which its verdicts hold.")  # fmt: skip
+@click.option("--band", type=click.FloatRange(0, 1, min_open=True), metavar="B",
+              help="Half-width of the band in which alignments start, as a fraction of the longer trace. Default: the "
+              "campaign's.")  # fmt: skip
 @click.option("--channel", "channels", multiple=True, metavar="METRIC",
               help="Align on this hardware metric; may be repeated. Default: all that are shared.")  # fmt: skip
 def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: int | None, align: Any, scale: Any,
-          step_penalty: float, channels: tuple[str, ...]) -> None:  # fmt: skip
+          step_penalty: float | None, band: float | None, channels: tuple[str, ...]) -> None:  # fmt: skip
     """Merge the runs in DIR into one trace with every metric.
 
     DIR is what `measure run` left: runs of several variants, each with other software metrics. They are aligned to one
@@ -56,11 +59,12 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     chosen = kind or format_of(path)
     results = load_all(directories)
     check_file_place(path)
+    alignment = results.aligned_with(step_penalty, band)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
-        step_penalty=step_penalty, curve=results.curve, verdicts=results.verdicts,
+        alignment=alignment, curve=results.curve, verdicts=results.verdicts,
     )  # fmt: skip
     write_merged(merged, path, chosen, results.clock_hz)
     console = Console(highlight=False)
-    print_merged(console, merged, results.warnings)
+    print_merged(console, merged, (*results.warnings, *results.differing(alignment)))
     console.print(f"Merged trace: {path}", style="dim")

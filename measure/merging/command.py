@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign import run_command
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
@@ -21,7 +22,8 @@ from measure.merging.program_progress import EventCurve
 @dataclass(frozen=True)
 class Results:
     """The runs of a result directory. ``warnings``: damaged or missing traces; ``verdicts``: by variant, where known;
-    ``curve``: progress over reference events, if the campaign has its ground truth."""
+    ``curve``: progress over reference events, if the campaign has its ground truth; ``alignment``: of the verdicts
+    across runs."""
 
     baselines: tuple[Run, ...]
     runs: tuple[Run, ...]
@@ -29,6 +31,7 @@ class Results:
     warnings: tuple[str, ...]
     verdicts: dict[str, str]
     curve: EventCurve | None = None
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT
 
     def baseline(self, replicate: int | None = None) -> Run:
         """The baseline of that number, by default the first. Raises `CampaignError` when there is none."""
@@ -37,6 +40,22 @@ class Results:
                 return run
         numbers = ", ".join(str(run.spec.replicate) for run in self.baselines)
         raise CampaignError(f"there is no baseline {replicate}: expected one of {numbers}")
+
+    def aligned_with(self, step_penalty: float | None, band: float | None) -> AlignmentSetting:
+        """The campaign's alignment, with what is given in place of its own."""
+        own = self.alignment
+        return AlignmentSetting(
+            own.step_penalty if step_penalty is None else step_penalty, own.band if band is None else band
+        )  # fmt: skip
+
+    def differing(self, used: AlignmentSetting) -> tuple[str, ...]:
+        """A warning if the verdicts across runs are about another alignment than the one ``used``."""
+        if used == self.alignment:
+            return ()
+        return (
+            f"Aligned with {used}; the campaign's verdicts across runs hold for {self.alignment}: set `alignment:` in "
+            "the campaign file and run `measure report` to judge this alignment.",
+        )
 
 
 def load_results(directory: Path) -> Results:
@@ -57,7 +76,8 @@ def load_results(directory: Path) -> Results:
             f"{directory} has no {lacking} that can be read{damage}: expected at least one; `measure run` makes them"
         )
     curve = result.truth.calibration.curve if result.truth else None
-    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve)
+    return Results(baselines, runs, plan.clock_hz, tuple(warnings), _verdicts(directory), curve,
+                   plan.campaign.alignment_setting)  # fmt: skip
 
 
 def load_all(directories: Sequence[Path]) -> Results:
@@ -79,7 +99,9 @@ def load_all(directories: Sequence[Path]) -> Results:
             runs.append(replace(run, spec=replace(run.spec, variant=f"{place}:{run.spec.variant}")))
         verdicts |= {f"{place}:{variant}": verdict for variant, verdict in results.verdicts.items()}
         warnings += results.warnings
-    return Results(first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve)
+    return Results(
+        first.baselines, tuple(runs), first.clock_hz, tuple(warnings), verdicts, first.curve, first.alignment
+    )
 
 
 def _verdicts(directory: Path) -> dict[str, str]:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.alignment.dtw import Method, align_normalised, normalised_channels
+from measure.alignment.dtw import normalised_channels
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
 from measure.merging.program_progress import EventCurve, progress_boundaries, reference_events_at_boundaries
@@ -32,12 +33,6 @@ UNKNOWN = "unknown"
 """Verdict of a variant that was not compared with the baselines."""
 STRETCHED = 3.0
 """Warn of a baseline record that is made of this many or more of a run's records, or of the inverse or fewer."""
-STEP_PENALTY = 3.0
-"""Cost, for each channel, of a step that advances one trace only, in variances like the distances.
-
-Exact warping without it follows noise and errs by two to five times as much (`experiments/ground_truth`: this value
-errs least over the programs; a third or three times as much hardly matters).
-"""
 _TRUST = {"equivalent": 0, "not assessable": 1, "inconclusive": 1, UNKNOWN: 1, "changed": 2, "perturbed": 3}
 _DOUBTS = {
     "perturbed": "collecting this variant perturbs the program; do not relate them to the other metrics",
@@ -188,9 +183,7 @@ def merge_runs(
     align: AlignBy = "dtw",
     channels: Sequence[str] | None = None,
     scale: Scale = "zscore",
-    method: Method = "auto",
-    band: float | None = None,
-    step_penalty: float = STEP_PENALTY,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     curve: EventCurve | None = None,
     verdicts: Mapping[str, str] | None = None,
 ) -> Merged:
@@ -198,7 +191,7 @@ def merge_runs(
 
     A metric that several runs have is taken from a run whose variant is equivalent, if there is one, and among those
     from the run that aligns best. ``verdicts``: by variant, as in summary.json. ``align``: by dynamic time warping on
-    ``channels`` (default: the hardware metrics that both have; the other arguments as in `align_run`), or by
+    ``channels`` (default: the hardware metrics that both have) as ``alignment`` says, or by
     progress: instructions of the program itself. Raises `MergeError` for runs that do not belong together.
     """
     baseline_metrics = set(_metrics(baseline))
@@ -212,9 +205,7 @@ def merge_runs(
             align=align,
             channels=channels,
             scale=scale,
-            method=method,
-            band=band,
-            step_penalty=step_penalty,
+            alignment=alignment,
             curve=curve,
         )
         for run in candidates
@@ -246,25 +237,23 @@ def align_run(
     align: AlignBy = "dtw",
     channels: Sequence[str] | None = None,
     scale: Scale = "zscore",
-    method: Method = "auto",
-    band: float | None = None,
-    step_penalty: float = STEP_PENALTY,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     curve: EventCurve | None = None,
 ) -> AlignedRun:
     """``run`` on the time base of ``baseline``.
 
     ``scale``: channels as they are, or their ranks, which single spikes do not dominate; both are brought to
-    mean 0 and standard deviation 1. ``method``, ``band``: see `measure.alignment.dtw.align`. ``step_penalty``: for each
-    channel. ``curve``: of the program; gives exact progress where reference events were counted in both runs, else
-    progress is estimated. Raises `MergeError`.
+    mean 0 and standard deviation 1. ``alignment``: that of the verdicts across runs, by default.
+    ``curve``: of the program; gives exact progress where reference events were counted in both runs, else progress is
+    estimated. Raises `MergeError`.
     """
     _check_belong_together(baseline, run)
     names = _channels(baseline, run, channels)
     first, second = (normalised_channels(_scaled(one, names, scale), _name(one)) for one in (baseline, run))
     cost = float("nan")
     if align == "dtw":
-        alignment = align_normalised(first, second, method=method, band=band, step_penalty=step_penalty * len(names))
-        spread, cost = spread_of_path(alignment.path), alignment.cost
+        found = alignment.align(first, second)
+        spread, cost = spread_of_path(found.path), found.cost
     else:
         spread = spread_of_progress(*(_progress(one, baseline, curve) for one in (baseline, run)))
     gap = first[:, spread.rows] - second[:, spread.columns]

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.alignment.dtw import align_normalised, normalised_channels
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.campaign.run_types import Run
-from measure.merging.merge_runs import STEP_PENALTY, MergeError
+from measure.merging.merge_runs import MergeError
 from measure.merging.program_progress import (
     PROGRESS,
     EventCurve,
@@ -82,15 +83,17 @@ def alignment_error(
     channel_sets: Mapping[str, Sequence[str]] | None = None,
     algorithms: Sequence[Algorithm] = get_args(Algorithm),
     curve: EventCurve | None = None,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
 ) -> pd.DataFrame:
     """Errors of aligning each of ``runs`` to ``baseline``; a row per run, channel set and algorithm.
 
     ``channel_sets``: name to hardware metrics; default: ``all``, and each metric alone. ``algorithms``: exact
-    dynamic time warping, the same in a band of 5%, from coarse to fine, or with `STEP_PENALTY`, the straight line
-    between the traces' ends, or record by record. The last two use no channels. ``curve``: see `true_positions`.
+    dynamic time warping, the same in a band of 5%, from coarse to fine, or with a step penalty (``alignment``, as in
+    `merge`), the straight line between the traces' ends, or record by record. The last two use no channels.
+    ``curve``: see `true_positions`.
     Columns: group, replicate, channels, algorithm; mean, median, p95 and largest absolute error in records; bias
-    (mean error; positive: placed too late); truth (anchors or estimate); instructions_per_event. Only records that
-    lie within the baseline count. Raises `MergeError`.
+    (mean error; positive: placed too late); truth (reference events or estimate); instructions_per_event. Only records
+    that lie within the baseline count. Raises `MergeError`.
     """
     import pandas as pd
 
@@ -104,7 +107,7 @@ def alignment_error(
     for run in runs:
         truth = true_positions(baseline, run, curve)
         inside = within_baseline(baseline, truth)
-        source = "anchors" if curve is not None and has_reference_events(baseline, run) else "estimate"
+        source = "reference events" if curve is not None and has_reference_events(baseline, run) else "estimate"
         if not inside.any():
             raise MergeError(
                 f"{run.spec.variant}/{run.spec.replicate} has no record within the baseline's progress: "
@@ -113,7 +116,7 @@ def alignment_error(
         for algorithm in algorithms:
             sets = channel_sets if algorithm in BY_CHANNELS else {"": ()}
             for name, channels in sets.items():
-                error = (aligned_positions(baseline, run, channels, algorithm) - truth)[inside]
+                error = (aligned_positions(baseline, run, channels, algorithm, alignment) - truth)[inside]
                 size = np.abs(error)
                 rows.append(
                     {
@@ -128,11 +131,15 @@ def alignment_error(
 
 
 def aligned_positions(
-    baseline: Run, run: Run, channels: Sequence[str], algorithm: Algorithm, step_penalty: float = STEP_PENALTY
+    baseline: Run,
+    run: Run,
+    channels: Sequence[str],
+    algorithm: Algorithm,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
 ) -> NDArray[np.float64]:
     """Position of the middle of each record of ``run`` by ``algorithm``, in records of ``baseline``, ``(m,)``.
 
-    ``step_penalty``: for the algorithm "penalty".
+    ``alignment``: for the algorithm "penalty".
     """
     n, m = baseline.trace.n_records, run.trace.n_records
     if algorithm == "none":
@@ -140,10 +147,11 @@ def aligned_positions(
     if algorithm == "linear":
         return np.linspace(0, n - 1, m)
     first, second = (normalised_channels(one.trace.columns(tuple(channels))) for one in (baseline, run))
-    alignment = align_normalised(
-        first, second,
-        method=algorithm if algorithm in ("band", "multiresolution") else "auto",
-        band=BAND if algorithm == "band" else None,
-        step_penalty=step_penalty * len(channels) if algorithm == "penalty" else 0.0,
-    )  # fmt: skip
-    return spread_of_path(alignment.path).positions()
+    if algorithm == "penalty":
+        found = alignment.align(first, second)
+    else:
+        found = align_normalised(
+            first, second, method="auto" if algorithm == "full" else algorithm,
+            band=BAND if algorithm == "band" else None,
+        )  # fmt: skip
+    return spread_of_path(found.path).positions()

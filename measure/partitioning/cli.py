@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ The fewest runs that collect all software metrics of a campaign:
 @click.option("--shared", metavar="M,M", default="",
               help="Metrics that every run counts, to align on. Default: all that need no counter.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@scheduler_option
 @click.option("--memory", type=click.Path(path_type=Path), metavar="FILE",
               help="File with the verdicts of all campaigns. Default: in the user's cache directory.")  # fmt: skip
 @settings_option("campaign")
@@ -55,6 +57,7 @@ def partition(
     counters: int | None,
     shared: str,
     workers: int | None,
+    scheduler: str | None,
     memory: Path | None,
     settings: tuple[str, ...],
     target: str,
@@ -73,7 +76,7 @@ def partition(
     request = Request(
         campaign=campaign, out=out, minutes=minutes, exact=exact, resume=resume, most_replicates=most_replicates,
         accept=accept, counters=counters, shared=tuple(filter(None, shared.split(","))), workers=workers,
-        memory=memory, target=target, settings=settings,
+        scheduler=scheduler, memory=memory, target=target, settings=settings,
     )  # fmt: skip
     if status := run_partition(request, Console(highlight=False)):
         raise SystemExit(status)

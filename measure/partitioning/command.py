@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.store import Store, write_text_atomically
+from measure.cluster.choice import workers_on
 from measure.console.progress import Status
 from measure.errors import CampaignError
 from measure.partitioning.budget import Budget
@@ -25,6 +25,7 @@ from measure.partitioning.timed_search import Session, SessionOracles, SessionRe
 from measure.partitioning.verdict_memory import Memory, RememberingOracle, default_path
 
 if TYPE_CHECKING:
+    from distributed import Client
     from rich.console import Console
 
     from common.yaml_document import YamlDocument
@@ -49,6 +50,7 @@ class Request:
     counters: int | None = None
     shared: tuple[str, ...] = ()
     workers: int | None = None
+    scheduler: str | Client | None = None
     memory: Path | None = None
     target: str = "emulated"
     settings: tuple[str, ...] = ()
@@ -96,7 +98,8 @@ def search_partition(request: Request, console: Console) -> Searched:
     settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
     with ExitStack() as stack:
         store = stack.enter_context(Store(directory))
-        setup = _SearchSetup(request, searched, document, store, settings, console)
+        makers = stack.enter_context(workers_on(request.scheduler, request.workers, console.print))
+        setup = _SearchSetup(request, searched, document, store, settings, console, makers)
         stack.callback(setup.close)
         session = setup.search(budget)
     outcome = _outcome(session.result(), campaign, settings, hardware, setup.runs_made)
@@ -134,11 +137,11 @@ class _SearchSetup:
         store: Store,
         settings: Settings,
         console: Console,
+        workers: Workers,
     ) -> None:
         self._request, self._campaign, self._settings = request, campaign, settings
         self._document, self._store, self._console = document, store, console
-        self._at_once = request.workers or os.cpu_count() or 1
-        self._workers = Workers(self._at_once)
+        self._at_once, self._workers = workers.count, workers
         self._oracles: list[CampaignOracle] = []
         self._memories: list[Memory] = []
 
@@ -148,7 +151,6 @@ class _SearchSetup:
         return sum(oracle.runs_made for oracle in self._oracles)
 
     def close(self) -> None:
-        self._workers.close()
         for memory in self._memories:
             memory.close()
 

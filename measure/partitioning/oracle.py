@@ -260,7 +260,7 @@ class CampaignOracle:
         if campaign.outer and hopeful:
             perturbations.append(
                 outer_perturbation(
-                    self._values, values, hardware, held_out=True,
+                    self._values, values, hardware, held_out=True, alignment=campaign.alignment_setting,
                     delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
                 )
             )  # fmt: skip

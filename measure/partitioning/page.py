@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from measure.partitioning.result import PartitionResult
-from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure
+from measure.report import page
+from measure.report.style import INK, MUTED, VERDICTS, new_figure
 
 _MOST_METRICS_DRAWN = 60
 _COLOURS = {
@@ -18,65 +19,44 @@ _COLOURS = {
 }
 _STATUS_COLOURS = {"validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "not tested": MUTED}
 _WORDS = {"good": "good", "bad": "perturbs", "undecided": "undecided"}
-_STYLE = """
-body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1c2733; max-width: 1060px; margin: 2em auto;
-  padding: 0 1em; }
-h1 { font-size: 1.5em; margin-bottom: .1em; } h2 { font-size: 1.1em; margin-top: 2em; }
-p.lead { color: #5b6875; margin-top: 0; }
-table { border-collapse: collapse; width: 100%; } th, td { padding: .35em .7em; text-align: left;
-  vertical-align: top; border-bottom: 1px solid #d5dbe1; }
-th { border-bottom: 2px solid #5b6875; } .scroll { overflow-x: auto; }
-.good { color: #1f7a55; font-weight: 600; } .bad { color: #b3401f; font-weight: 600; }
-img { max-width: 100%; }
-.undecided { color: #8a6d1b; font-weight: 600; }
-"""
+_FOLDER = Path(__file__).parent
 
 
 def render_page(outcome: PartitionResult) -> str:
     """The report as one self-contained page."""
-    chosen = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in outcome.rows())
-    rejected = "".join(
-        f"<tr><td>{escape(', '.join(outcome.names(group)))}</td>"
-        f'<td class="{verdict.state}">{verdict.state}</td><td>{escape(verdict.reason)}</td></tr>'
-        for group, verdict in outcome.rejected()
-    )
-    sets = "".join(f"<li>{escape(', '.join(one))}</li>" for one in outcome.hardware)
-    sentences = "".join(f"<li>{escape(one)}</li>" for one in outcome.sentences())
-    return f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<title>{escape(outcome.name)}: partition</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>
-<h1>{escape(outcome.headline)}</h1>
-<p class="lead">Software metrics that can be collected together without changing how the hardware metrics relate,
-within runs and across aligned ones.</p>
-<ul>{sentences}</ul>
-{_pictures(outcome)}
-<h2>The groups</h2><div class="scroll"><table><tr><th>group</th><th>software metrics</th>
-<th>verdict, closest to the limit</th><th>on fresh runs</th></tr>{chosen}</table></div>
-<h2>Hardware metrics</h2><ul>{sets}</ul>
-<h2>Groups that were rejected, and why</h2><div class="scroll"><table><tr><th>software metrics</th><th>verdict</th>
-<th>which pair, by how much</th></tr>{rejected}</table></div></body></html>
-"""
+    return page.render_page("partition.html.jinja", _FOLDER, outcome=outcome, pictures=_pictures(outcome))
 
 
-def _pictures(outcome: PartitionResult) -> str:
-    """The pictures with their captions, as far as there are data for them."""
+def _pictures(outcome: PartitionResult) -> list[page.Figure]:
+    """The pictures, as far as there are data for them."""
     pictures = []
     if outcome.groups and len(outcome.metrics) <= _MOST_METRICS_DRAWN:
-        words = "Which metrics are collected together; green: validated on fresh runs, yellow: not, grey: not tested."
-        pictures.append((membership(outcome), words))
+        pictures.append(
+            page.drawn(
+                membership(outcome),
+                ("metric", "group", "status"),
+                [(outcome.metrics[n], one.name, one.status) for one in outcome.groups for n in sorted(one.group)],
+                name="groups", text="Which metrics are collected together",
+                caption="Which metrics are collected together, a column a group. Green: validated on fresh runs; "
+                "yellow: not validated; grey: not tested. Fewer columns are fewer runs.",
+            )
+        )  # fmt: skip
     if any(np.isfinite(verdict.change) for verdict in outcome.tested.values()):
         pictures.append(
-            (
+            page.drawn(
                 tested_groups(outcome),
-                "Every group that was tested. Groups are not monotone: more metrics may perturb less, so each verdict "
-                "says something about its own group only.",
+                ("metrics", "largest_change_of_z", "verdict", "software_metrics"),
+                [
+                    (len(group), verdict.change, verdict.state, ", ".join(outcome.names(group)))
+                    for group, verdict in outcome.tested.items()
+                ],
+                name="tested-groups", text="Largest change of each group that was tested",
+                caption="Every group that was tested; those below the edge of the shaded zone change too little to "
+                "count. Groups are not monotone: more metrics may perturb less, so each verdict says something about "
+                "its own group only.",
             )
-        )
-    return "".join(
-        f'<figure><img alt="{escape(words)}" src="{as_data_uri(figure)}">'
-        f"<figcaption>{escape(words)}</figcaption></figure>"
-        for figure, words in pictures
-    )
+        )  # fmt: skip
+    return pictures
 
 
 def membership(outcome: PartitionResult) -> Any:

@@ -34,6 +34,11 @@ SHORT_TRACE_RECORDS = 50
 """With fewer records correlations are noisy, and a finding says so."""
 
 
+def share_of(alpha: float, together: int, comparisons: int) -> float:
+    """The share of ``alpha`` of ``together`` comparisons that are tested together, of all that share it."""
+    return alpha * (together / comparisons)
+
+
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict on several comparisons: the gravest of them, "not assessable" without any.
 
@@ -98,8 +103,9 @@ class Perturbation:
       cannot be shown. A pair that is not assessable does not change the verdict on the others, but is said beside it.
 
     ``pairs``: worst first. ``p_value``: max-T familywise, nan if the baselines do not vary. ``delta``: largest change
-    of z that counts as none; ``alpha``: level of the tests, which all comparisons share; ``comparisons``: their number,
-    so that each has ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared;
+    of z that counts as none; ``alpha``: level of the tests, which all comparisons share; ``comparisons``: their number;
+    ``together``: how many of them were tested together with this one, so that familywise means over the pairs of all of
+    these, at ``level``. ``n_baseline``, ``n_runs``: baselines and instrumented runs that were compared;
     ``paired``: in pairs. ``n_references``: baselines that only served to align to, not part of the test (outer).
     ``exploratory``: too few runs for a dependable verdict. ``extra_runs_needed``: number of additional baselines *and*
     of additional instrumented runs that would probably (80%) settle an open verdict; None when it is settled or no
@@ -119,12 +125,13 @@ class Perturbation:
     extra_runs_needed: int | None
     findings: tuple[str, ...]
     comparisons: int = 1
+    together: int = 1
     paired: bool = False
 
     @property
     def level(self) -> float:
-        """Level of significance of this comparison: its share of alpha."""
-        return self.alpha / self.comparisons
+        """Level of significance, over all pairs of the comparisons that were tested together: their share of alpha."""
+        return share_of(self.alpha, self.together, self.comparisons)
 
     def of(self, verdict: Verdict) -> tuple[Pair, ...]:
         """The pairs whose verdict is ``verdict``."""

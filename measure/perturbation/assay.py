@@ -30,7 +30,7 @@ def assay(baselines: Sequence[PreparedRun], how: Comparison) -> Assay:
 
     Held out, even where ``how`` aligns on all metrics: an alignment on the metric itself makes any two runs alike.
     """
-    held_out = Comparison(True, how.band, how.duplicates)
+    held_out = Comparison(True, how.alignment, how.duplicates)
     pairs = list(zip(baselines, [*baselines[1:], *baselines[:1]], strict=True))[:MOST_PAIRS]
     # Backwards, alignments would leave any band and cost most of all; they find no more likeness outside of it.
     if len(baselines) < FEWEST_PAIRS or len(how.duplicates) < 2:

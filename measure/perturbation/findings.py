@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from measure.perturbation.analysis_types import FEWEST_BASELINES, Pair, Perturbation
-from measure.perturbation.wording import p_number, p_text
+from measure.perturbation.wording import over_all, p_number, p_text
 
 SHOWN_PAIRS = 3
 INNER_ADVICE = "Do not reason about these pairs within such a run; spread the software metrics over several runs."
@@ -75,18 +75,18 @@ def _changes(result: Perturbation) -> list[str]:
 
 def _change(pair: Pair, result: Perturbation) -> str:
     if not _defined(pair.delta_z):
-        return f"{pair.name}: {pair.note} ({p_text(pair.p_adjusted)} over all pairs)"
+        return f"{pair.name}: {pair.note} ({p_text(pair.p_adjusted)} {over_all(result)})"
     low, high = pair.simultaneous
     if not _defined(low):
         interval = "no interval"
     elif result.kind == "inner":
-        interval = f"interval over all pairs {low:+.2f} to {high:+.2f}"
+        interval = f"interval {over_all(result)} {low:+.2f} to {high:+.2f}"
     else:
-        interval = f"at most {high:+.2f}"
+        interval = f"at most {high:+.2f} {over_all(result)}"
     return (
         f"{pair.name}: rho went from {pair.baseline_rho:.2f} to {pair.run_rho:.2f} "
         f"(change of z {pair.delta_z:+.2f}, {interval}, "
-        f"{p_text(pair.p_adjusted)} over all pairs)" + (f"; {pair.note}" if pair.note else "")
+        f"{p_text(pair.p_adjusted)})" + (f"; {pair.note}" if pair.note else "")
     )
 
 
@@ -142,7 +142,7 @@ def _spreads(result: Perturbation) -> list[str]:
         return []
     shown = ", ".join(
         f"{pair.name} (standard deviation of z {pair.baseline_z_sd:.3f} to {pair.run_z_sd:.3f}, "
-        f"{p_text(pair.p_spread)} over all pairs)"
+        f"{p_text(pair.p_spread)} {over_all(result)})"
         for pair in spread[:SHOWN_PAIRS]
     )
     more = len(spread) - SHOWN_PAIRS

@@ -26,7 +26,8 @@ class OpenVerdict:
 
     ``estimates``: of the pairs that can be assessed; ``n_baseline``, ``n_runs``: runs compared so far; ``delta``,
     ``alpha``, ``losses_only``: as in the verdict; ``level``: of its significance; ``critical``: half-width of
-    simultaneous intervals in standard errors; ``size_open``: a change is shown and only its size is open.
+    simultaneous intervals in standard errors; ``size_open``: a change is shown and only its size is open; ``n_tested``:
+    pairs that are tested together.
     """
 
     estimates: Sequence[Difference]
@@ -38,6 +39,7 @@ class OpenVerdict:
     critical: float
     losses_only: bool
     size_open: bool
+    n_tested: int
 
 
 def extra_runs(verdict: OpenVerdict) -> int | None:
@@ -101,7 +103,7 @@ def _above(margin: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np
 
 def _bonferroni(verdict: OpenVerdict) -> float:
     """A critical value where the runs of now allow none."""
-    tail = verdict.level / (1 if verdict.losses_only else 2) / len(verdict.estimates)
+    tail = verdict.level / (1 if verdict.losses_only else 2) / verdict.n_tested
     return float(t_quantile(max(2, verdict.n_baseline - 1), 1 - tail))
 
 

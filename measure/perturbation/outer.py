@@ -23,7 +23,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measure.alignment.dtw import DEFAULT_BAND
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.perturbation.analysis_types import (
     DEFAULT_DELTA,
     DEFAULT_PERMUTATIONS,
@@ -72,7 +72,7 @@ def outer_perturbation(
     alpha: float = 0.05,
     comparisons: int = 1,
     paired: bool = False,
-    band: float = DEFAULT_BAND,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
     max_reference_runs: int | None = None,
     n_permutations: int = DEFAULT_PERMUTATIONS,
     seed: int,
@@ -84,11 +84,11 @@ def outer_perturbation(
     Each trace is ``(n_i, m)``, one column a metric; lengths may differ. ``held_out`` False aligns on all
     metrics (as in the paper); True aligns each metric on the others, m alignments a pair of runs. ``aligned``: record i
     of one trace corresponds to record i of every other, as with intervals of equal progress, and nothing is warped.
-    ``band``: half-width within which alignments start, as a fraction of the longer trace; it widens where a path
-    touches its edge. ``max_reference_runs``: align with only so many baselines, which then are not part of the test;
-    default: all pairs of runs up to 45 runs; beyond that 12 references, or fewer so that 19 baselines are tested, but
-    never fewer than 4. Only a loss of similarity is a perturbation: a rise is reported as a finding. ``comparisons``:
-    how many share ``alpha``. ``memo`` keeps alignments for the next analysis with the same baselines.
+    ``alignment``: a verdict holds for traces that are merged with the same one. ``max_reference_runs``: align with only
+    so many baselines, which then are not part of the test; default: all pairs of runs up to 45 runs; beyond that 12
+    references, or fewer so that 19 baselines are tested, but never fewer than 4. Only a loss of similarity is a
+    perturbation: a rise is reported as a finding. ``comparisons``: how many share ``alpha``. ``memo`` keeps alignments
+    for the next analysis with the same baselines.
 
     ``paired``: run i shares its noise with baseline i, and what is judged is how much less like the other baselines the
     run is than its baseline, by flipping signs (fewer than 6 pairs allow no two-sided p-value below 5%). Baselines
@@ -98,7 +98,34 @@ def outer_perturbation(
     record), shapes that do not fit the metrics, fewer than 4 records, fewer than two metrics to hold one
     out, or for aligned traces of different lengths.
     """
-    check_levels(delta, alpha, comparisons)
+    evidence = outer_evidence(
+        baseline, runs, metrics, held_out=held_out, aligned=aligned, delta=delta, alpha=alpha, paired=paired,
+        alignment=alignment, max_reference_runs=max_reference_runs, n_permutations=n_permutations, seed=seed,
+        progress=progress, memo=memo,
+    )  # fmt: skip
+    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
+
+
+def outer_evidence(
+    baseline: Sequence[ArrayLike],
+    runs: Sequence[ArrayLike],
+    metrics: Sequence[str],
+    *,
+    held_out: bool,
+    aligned: bool = False,
+    delta: float = DEFAULT_DELTA,
+    alpha: float = 0.05,
+    paired: bool = False,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
+    max_reference_runs: int | None = None,
+    n_permutations: int = DEFAULT_PERMUTATIONS,
+    seed: int = 0,
+    flips: Labellings | None = None,
+    progress: Progress | None = None,
+    memo: Memo | None = None,
+) -> Evidence:
+    """What `outer_perturbation` judges. ``flips``: of these pairs' signs, in place of those drawn with ``seed``."""
+    check_levels(delta, alpha)
     check_pairs(len(baseline), len(runs), paired)
     prepared = [prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
     prepared += [prepare(values, metrics, f"run {i}") for i, values in enumerate(runs)]
@@ -118,12 +145,15 @@ def outer_perturbation(
     else:
         cells = list(combinations(range(len(prepared)), 2))
     memo = {} if memo is None else memo
-    how = Comparison(held_out, 0.0 if aligned else band, near_duplicates(prepared[: len(baseline)]))
+    how = Comparison(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
     found = _similarities(prepared, cells, how, progress, memo)
-    compared = _compared(found, len(baseline), len(runs), references, paired, n_permutations, seed)
+    if flips is None:
+        n_tested = len(runs) if paired else len(baseline) - len(references)
+        flips = _labels(n_tested, len(runs), paired, n_permutations, seed)
+    compared = _compared(found, len(baseline), len(runs), references, paired, flips)
     n_baseline = len(compared.baseline_z)
     constant = np.array([one.constant for one in prepared])
-    evidence = Evidence(
+    return Evidence(
         kind="outer-held-out" if held_out else "outer-joint",
         names=[(metric, metric) for metric in metrics],
         baseline_z=compared.baseline_z,
@@ -140,7 +170,6 @@ def outer_perturbation(
         findings=_findings(prepared, len(baseline), references, how, metrics),
         paired=paired,
     )
-    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
 
 
 @dataclass(frozen=True)
@@ -160,8 +189,7 @@ def _compared(
     n_runs: int,
     references: frozenset[int],
     paired: bool,
-    n_permutations: int,
-    seed: int,
+    labels: Labellings,
 ) -> _Compared:
     """Each run's mean similarity to baselines: to the references if there are any, else to all other baselines.
 
@@ -171,22 +199,19 @@ def _compared(
         tested = [k for k in range(len(similarity)) if k not in references]
         z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
         baseline_z, run_z = z[: len(tested) - n_runs], z[len(tested) - n_runs :]
-        if paired:  # the references are baselines without a partner
-            return _Compared(baseline_z[:n_runs], run_z, sign_flips(n_runs, n_permutations, seed), None, 1.0)
-        return _Compared(baseline_z, run_z, labellings(len(baseline_z), n_runs, n_permutations, seed), None, 1.0)
+        # In pairs, the references are baselines without a partner.
+        return _Compared(baseline_z[:n_runs] if paired else baseline_z, run_z, labels, None, 1.0)
     if paired:
         without_own = similarity.copy()
         own = np.arange(n_runs)
         without_own[n_baseline + own, own] = np.nan
-        signs = sign_flips(n_runs, n_permutations, seed)
         return _Compared(
             _mean_defined(similarity[:n_runs, :n_baseline]),
             _mean_defined(without_own[n_baseline:, :n_baseline]),
-            signs,
-            paired_cross_differences(similarity, signs.labels),
+            labels,
+            paired_cross_differences(similarity, labels.labels),
             1.0,
         )
-    labels = labellings(n_baseline, n_runs, n_permutations, seed)
     # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
     scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
     return _Compared(
@@ -196,6 +221,13 @@ def _compared(
         cross_differences(similarity, labels.labels),
         scale,
     )
+
+
+def _labels(n_baseline: int, n_runs: int, paired: bool, n_permutations: int, seed: int) -> Labellings:
+    """The labellings of the runs that are tested."""
+    if paired:
+        return sign_flips(n_runs, n_permutations, seed)
+    return labellings(n_baseline, n_runs, n_permutations, seed)
 
 
 def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paired: bool) -> frozenset[int]:
@@ -250,7 +282,7 @@ def _similarities(
 
 def _assay(baselines: Sequence[PreparedRun], how: Comparison, memo: Memo) -> NDArray[np.float64]:
     """The assay of ``baselines``, from ``memo`` if it has it."""
-    key = (f"assay {how.band} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
+    key = (f"assay {how.alignment} {how.duplicates}", b"".join(one.digest for one in baselines), b"")
     if key not in memo:
         memo[key] = assay(baselines, how)
     return memo[key]

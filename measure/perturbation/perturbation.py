@@ -34,7 +34,7 @@ from measure.perturbation.similarity import outer_z
 from measure.perturbation.uninformative_metrics import TIED
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.stats.correlation import RHO_CEILING, Correlations, fisher_z
-from measure.stats.permutation import labellings, sign_flips
+from measure.stats.permutation import Labellings, labellings, sign_flips
 
 MOST_AT_CEILING = 0.1
 """A pair whose |rho| is at `RHO_CEILING` or beyond in more than this fraction of baselines or runs is not assessable:
@@ -57,10 +57,10 @@ __all__ = [
 def comparisons(n_variants: int, outer: bool) -> int:
     """How many comparisons share one chance of a false alarm: those within and, if ``outer``, across runs.
 
-    The comparison across runs that are aligned on all metrics makes no verdict and is not counted. The chance is
-    divided equally (Bonferroni). Exchanging the runs of all variants together would take the dependence between
-    variants into account, but puts the runs of a perturbed variant among those that stand for no change in the
-    others.
+    The comparison across runs that are aligned on all metrics makes no verdict and is not counted. Comparisons in pairs
+    are tested together (`Family`). The others have equal shares (Bonferroni): exchanging the runs of all variants
+    together would take the dependence between variants into account, but puts the runs of a perturbed variant among
+    those that stand for no change in the others.
     """
     return max(1, n_variants) * (2 if outer else 1)
 
@@ -93,8 +93,25 @@ def inner_perturbation(
     Raises ValueError when there is no baseline or no run, when the metrics differ, when there is no pair, for fewer
     baselines than runs that are to be paired, or for alpha or delta outside (0, 0.5) and (0, inf).
     """
-    metrics = _common_metrics(baseline, runs)
     check_levels(delta, alpha, comparisons)
+    evidence = inner_evidence(
+        baseline, runs, concerning=concerning, paired=paired, n_permutations=n_permutations, seed=seed
+    )  # fmt: skip
+    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
+
+
+def inner_evidence(
+    baseline: Sequence[Correlations],
+    runs: Sequence[Correlations],
+    *,
+    concerning: Sequence[str] | None = None,
+    paired: bool = False,
+    n_permutations: int = DEFAULT_PERMUTATIONS,
+    seed: int = 0,
+    flips: Labellings | None = None,
+) -> Evidence:
+    """What `inner_perturbation` judges. ``flips``: of these pairs' signs, in place of those drawn with ``seed``."""
+    metrics = _common_metrics(baseline, runs)
     check_pairs(len(baseline), len(runs), paired)
     if paired:
         baseline = baseline[: len(runs)]
@@ -108,13 +125,15 @@ def inner_perturbation(
     everything = [*baseline, *runs]
     rho = np.array([one.rho[first, second] for one in everything])
     z = fisher_z(rho)
-    affordable = min(n_permutations, MOST_STATISTICS // len(couples))
-    if paired:
+    affordable = affordable_permutations(len(couples), n_permutations)
+    if flips is not None:
+        labels = flips
+    elif paired:
         labels = sign_flips(len(runs), affordable, seed)
     else:
         labels = labellings(len(baseline), len(runs), affordable, seed)
     ties = np.maximum(*(np.mean([one.tie_fraction for one in group], axis=0) for group in (baseline, runs)))
-    evidence = Evidence(
+    return Evidence(
         kind="inner",
         names=[(metrics[i], metrics[j]) for i, j in couples],
         baseline_z=z[: len(baseline)],
@@ -131,7 +150,11 @@ def inner_perturbation(
         findings=_findings(metrics, concerned, baseline, runs),
         paired=paired,
     )
-    return judge(evidence, delta=delta, alpha=alpha, comparisons=comparisons)
+
+
+def affordable_permutations(n_pairs: int, wanted: int = DEFAULT_PERMUTATIONS) -> int:
+    """Labellings, at most ``wanted``, whose table of statistics of ``n_pairs`` pairs fits in memory."""
+    return min(wanted, MOST_STATISTICS // n_pairs)
 
 
 def _common_metrics(baseline: Sequence[Correlations], runs: Sequence[Correlations]) -> tuple[str, ...]:

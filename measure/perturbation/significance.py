@@ -1,19 +1,22 @@
-"""Tests the pairs of one comparison: familywise p-values, simultaneous intervals, and changes of spread.
+"""Tests the pairs of comparisons: familywise p-values, simultaneous intervals, and changes of spread.
 
-`measure.perturbation.verdict` turns them into verdicts.
+`pair_statistics` computes what one comparison contributes, `significance` decides over all comparisons that are tested
+together. `measure.perturbation.verdict` turns the result into verdicts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from measure.stats.permutation import (
+    Extremes,
     Labellings,
     critical_value,
-    max_t,
+    extremes,
     mean_differences,
     paired_differences,
     ratios,
@@ -26,18 +29,22 @@ FLAG_FLOOR = 0.25
 MOSTLY = 0.5
 """A pair became (un)defined if that is so in at least this fraction more or fewer of the runs than of the baselines."""
 
+FOUND_ERRORS = 4.5
+"""Standard errors by which a change that is found exceeds delta: about a critical value, and a quantile of noise."""
+
 FEWEST_FOR_SPREAD = 3
 """Runs in each group without which a change of spread is not tested."""
 
 
 @dataclass(frozen=True)
 class Significance:
-    """The tests of P pairs.
+    """The tests of P pairs; familywise: over all pairs of all comparisons that were tested together.
 
     ``statistic``: change of z in standard errors; ``p_adjusted``: of it, familywise; ``p_raw``: by itself.
     ``appeared``: the pair became defined or undefined in half of the runs or more, ``p_appeared``: of that,
     familywise in the same family (1 where it was never undefined). ``errors``: standard errors; ``critical``:
-    half-width, in standard errors, of intervals that all hold together. ``p_spread``: familywise, that runs vary no
+    half-width, in standard errors, of intervals that all hold together; ``critical_found``: the same in a campaign in
+    which one pair changed by so much that it is found. ``p_spread``: familywise, that runs vary no
     more than baselines (nan: not tested).
     """
 
@@ -48,10 +55,32 @@ class Significance:
     p_appeared: NDArray[np.float64]
     errors: NDArray[np.float64]
     critical: float
+    critical_found: float
     p_spread: NDArray[np.float64]
 
 
-def compare_pairs(
+@dataclass(frozen=True)
+class PairStatistics:
+    """The statistics of one comparison's P pairs under all k labellings.
+
+    ``changes``: of the P pairs, then of those that are sometimes undefined, whose numbers are ``sometimes``.
+    ``beyond``: ``(k,)`` the largest statistic of the pairs when the runs are moved by their change, but by no more
+    than delta; ``beyond_found``: the same if one pair changed by so much that it is found. ``spread``: of changes of
+    spread, None: not tested. ``appeared``, ``errors``: as in `Significance`. ``welch``: ``(P,)`` p-values that take a
+    spread of each group for granted, None in pairs.
+    """
+
+    changes: Extremes
+    sometimes: NDArray[np.intp]
+    beyond: NDArray[np.float64]
+    beyond_found: NDArray[np.float64]
+    spread: Extremes | None
+    appeared: NDArray[np.bool_]
+    errors: NDArray[np.float64]
+    welch: NDArray[np.float64] | None
+
+
+def pair_statistics(
     baseline: NDArray[np.float64],
     runs: NDArray[np.float64],
     undefined: NDArray[np.bool_],
@@ -61,17 +90,11 @@ def compare_pairs(
     paired: bool,
     losses_only: bool,
     delta: float,
-    level: float,
-) -> Significance:
-    """Test ``runs`` ``(R, P)`` against ``baseline`` ``(B, P)`` at ``level`` over all pairs together.
+) -> PairStatistics:
+    """The statistics of ``runs`` ``(R, P)`` against ``baseline`` ``(B, P)``.
 
     ``undefined``: ``(B + R, P)``. ``statistics``: ``(k, P)`` by labelling, in place of those of ``runs`` and
     ``baseline``. ``paired``: B = R, and run i belongs to baseline i.
-
-    Where the spread between runs changed, p-values are at least those of Welch's t over all pairs by Bonferroni,
-    which take a spread of each group for granted. Simultaneous intervals invert the test: the runs are moved by their
-    change, but by no more than ``delta``, so that what is judged beyond delta is compared with runs that differ by
-    exactly delta.
     """
     n_baseline, n_pairs = baseline.shape
 
@@ -90,45 +113,96 @@ def compare_pairs(
     else:
         flagged = mean_differences(flags, labels.labels, floor=FLAG_FLOOR)
     losses = np.repeat([losses_only, False], [n_pairs, len(sometimes)])
-    test = max_t(np.hstack([plain, ratios(*flagged)]), losses_only=losses)
     more = np.abs(undefined[n_baseline:].mean(axis=0) - undefined[:n_baseline].mean(axis=0))
-    p_appeared = np.ones(n_pairs)
-    p_appeared[sometimes] = test.p_adjusted[n_pairs:]
     moved = np.maximum(change, -delta) if losses_only else np.clip(change, -delta, delta)
-    shifted = ratios(*tested(moved))
-    p_spread = _spread(baseline, runs, labels, paired)
-    p_adjusted = test.p_adjusted[:n_pairs]
-    if not paired and (p_spread <= level).any():
-        # The runs are not exchangeable with the baselines, whatever their means: no p-value rests on that any more.
-        p_adjusted = np.maximum(p_adjusted, _welch(baseline, runs, losses_only))
-    return Significance(
-        statistic=test.statistic[:n_pairs],
-        p_adjusted=p_adjusted,
-        p_raw=test.p_raw[:n_pairs],
+    beyond = extremes(ratios(*tested(moved)), losses_only=losses[:n_pairs]).largest
+    return PairStatistics(
+        changes=extremes(np.hstack([plain, ratios(*flagged)]), losses_only=losses),
+        sometimes=sometimes,
+        beyond=beyond,
+        beyond_found=np.maximum(beyond, _found(baseline, runs, labels, paired, error)),
+        spread=_spread(baseline, runs, labels, paired),
         appeared=more >= MOSTLY,
-        p_appeared=p_appeared,
         errors=error,
-        critical=critical_value(shifted, level, losses_only=losses[:n_pairs]),
+        welch=None if paired else _welch(baseline, runs, losses_only),
+    )
+
+
+def significance(one: PairStatistics, together: Sequence[PairStatistics], level: float) -> Significance:
+    """Test the pairs of ``one`` at ``level`` over all pairs of the comparisons ``together``, ``one`` among them.
+
+    Their labellings correspond: row by row, the same runs or pairs change their roles. Where the spread between runs
+    changed, p-values of unpaired runs are at least those of Welch's t over the comparison's pairs by Bonferroni.
+    Simultaneous intervals invert the test: the runs are moved by their change, but by no more than delta, so that what
+    is judged beyond delta is compared with runs that differ by exactly delta.
+    """
+    n_pairs = len(one.errors)
+    adjusted = one.changes.p_adjusted(_largest([each.changes.largest for each in together]))
+    p_adjusted, p_appeared = adjusted[:n_pairs], np.ones(n_pairs)
+    p_appeared[one.sometimes] = adjusted[n_pairs:]
+    p_spread = np.full(n_pairs, np.nan)
+    if one.spread is not None:
+        p_spread = one.spread.p_adjusted(_largest([each.spread.largest for each in together if each.spread]))
+    if one.welch is not None and (p_spread <= level).any():
+        # The runs are not exchangeable with the baselines, whatever their means: no p-value rests on that any more.
+        p_adjusted = np.maximum(p_adjusted, one.welch)
+    return Significance(
+        statistic=one.changes.statistic[:n_pairs],
+        p_adjusted=p_adjusted,
+        p_raw=one.changes.p_raw[:n_pairs],
+        appeared=one.appeared,
+        p_appeared=p_appeared,
+        errors=one.errors,
+        critical=critical_value(_largest([each.beyond for each in together]), level),
+        critical_found=critical_value(_largest([one.beyond_found, *(each.beyond for each in together)]), level),
         p_spread=p_spread,
     )
 
 
+def _found(
+    baseline: NDArray[np.float64],
+    runs: NDArray[np.float64],
+    labels: Labellings,
+    paired: bool,
+    errors: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The statistic, in each labelling, of a pair that changed by so much beyond delta that it is found, ``(k,)``.
+
+    That of the pair with the median error, as if what is left of its change were `FOUND_ERRORS` standard errors.
+    """
+    usable = np.flatnonzero(errors > 0)
+    if not len(usable):
+        return np.zeros(len(labels.labels))
+    one = usable[np.argsort(errors[usable], kind="stable")[len(usable) // 2]]
+    before, after = baseline[:, [one]], runs[:, [one]]
+    change = np.nanmean(after - before) if paired else np.nanmean(after) - np.nanmean(before)
+    after = after - change + FOUND_ERRORS * errors[one]
+    if paired:
+        return np.abs(ratios(*paired_differences(after - before, labels.labels))[:, 0])
+    return np.abs(ratios(*mean_differences(np.vstack([before, after]), labels.labels))[:, 0])
+
+
+def _largest(of_each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The largest of several comparisons in each labelling, ``(k,)``."""
+    return np.asarray(np.max(of_each, axis=0))
+
+
 def _spread(
     baseline: NDArray[np.float64], runs: NDArray[np.float64], labels: Labellings, paired: bool
-) -> NDArray[np.float64]:
-    """Familywise p-values ``(P,)`` that runs scatter no more than baselines do.
+) -> Extremes | None:
+    """The statistics of the hypothesis that runs scatter no more than baselines do; None: too few runs.
 
     One-sided: a handful of runs often agree by chance. In pairs: of the differences of their distances from the mean
     of each group, whose signs are flipped.
     """
     if min(len(baseline), len(runs)) < FEWEST_FOR_SPREAD:
-        return np.full(baseline.shape[1], np.nan)
+        return None
     if paired:
         before, after = (_distances(group) for group in (baseline, runs))
         found = ratios(*paired_differences(before - after, labels.labels))
     else:
         found = -spread_differences(np.vstack([baseline, runs]), labels.labels)
-    return max_t(found, losses_only=np.ones(found.shape[1], np.bool_)).p_adjusted
+    return extremes(found, losses_only=np.ones(found.shape[1], np.bool_))
 
 
 def _welch(baseline: NDArray[np.float64], runs: NDArray[np.float64], losses_only: bool) -> NDArray[np.float64]:

@@ -9,8 +9,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from measure.alignment.dtw import DEFAULT_BAND, align_normalised, mean_over_runs, normalised_channels
-from measure.alignment.held_out import held_out_paths
+from measure.alignment.dtw import mean_over_runs, normalised_channels
+from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
 from measure.stats.correlation import MIN_RECORDS, finite_table, fisher_z, standard_ranks
 
 NEAR_DUPLICATE = 0.9
@@ -36,18 +36,18 @@ class PreparedRun:
 class Comparison:
     """How runs are compared.
 
-    ``held_out``: each metric is aligned on the others, else on all. ``band``: half-width of the alignment's band; 0:
-    records correspond as they are. ``duplicates``: for each metric its near-duplicates, left out with it.
+    ``held_out``: each metric is aligned on the others, else on all. ``alignment``: None: records correspond as they
+    are. ``duplicates``: for each metric its near-duplicates, left out with it.
     """
 
     held_out: bool
-    band: float
+    alignment: AlignmentSetting | None
     duplicates: tuple[tuple[int, ...], ...]
 
     @property
     def key(self) -> str:
         """Text that is the same for comparisons with the same result."""
-        return f"{self.held_out} {self.band} {self.duplicates if self.held_out else ''}"
+        return f"{self.held_out} {self.alignment} {self.duplicates if self.held_out else ''}"
 
 
 def outer_z(
@@ -56,7 +56,7 @@ def outer_z(
     metrics: Sequence[str],
     *,
     held_out: bool,
-    band: float = DEFAULT_BAND,
+    alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
 ) -> NDArray[np.float64]:
     """Fisher's z ``(m,)`` of each metric of ``reference`` ``(n, m)`` with itself in ``other`` ``(k, m)``,
     aligned.
@@ -67,7 +67,7 @@ def outer_z(
     """
     check_held_out(metrics, held_out)
     first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
-    return similarity(first, second, Comparison(held_out, band, ((),) * len(metrics)))
+    return similarity(first, second, Comparison(held_out, alignment, ((),) * len(metrics)))
 
 
 def check_held_out(metrics: Sequence[str], held_out: bool) -> None:
@@ -115,10 +115,10 @@ def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, wide
         first, second = second, first
     result = np.full(len(first.values), np.nan)
     defined = np.flatnonzero(~(first.constant | second.constant))
-    if not how.band:
+    if how.alignment is None:
         result[defined] = fisher_z((first.ranks[defined] * second.ranks[defined]).sum(axis=1))
         return result
-    paths = _paths(first, second, how, widen)
+    paths = _paths(first, second, how, how.alignment, widen)
     for metric in defined.tolist():
         if metric not in paths:
             continue
@@ -133,16 +133,35 @@ def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, wide
     return result
 
 
-def _paths(first: PreparedRun, second: PreparedRun, how: Comparison, widen: bool) -> dict[int, NDArray[np.int64]]:
+def alignment_paths(
+    reference: ArrayLike, other: ArrayLike, metrics: Sequence[str], *, held_out: bool,
+    duplicates: tuple[tuple[int, ...], ...], alignment: AlignmentSetting = DEFAULT_ALIGNMENT,
+) -> dict[int, NDArray[np.int64]]:  # fmt: skip
+    """The alignment ``(k, 2)``, records of ``reference`` and of ``other``, by which each metric is compared.
+
+    By index of the metric; one that cannot be aligned is missing. ``duplicates``: as of `Comparison`. Raises ValueError
+    for tables that cannot be aligned.
+    """
+    check_held_out(metrics, held_out)
+    first, second = prepare(reference, metrics, "reference"), prepare(other, metrics, "other trace")
+    how = Comparison(held_out, alignment, duplicates)
+    if second.digest < first.digest:
+        return {metric: path[:, ::-1] for metric, path in _paths(second, first, how, alignment, True).items()}
+    return _paths(first, second, how, alignment, True)
+
+
+def _paths(
+    first: PreparedRun, second: PreparedRun, how: Comparison, alignment: AlignmentSetting, widen: bool
+) -> dict[int, NDArray[np.int64]]:
     """The alignment for each metric that can be aligned."""
     n_metrics = len(first.values)
     if not how.held_out:
-        joint = align_normalised(first.channels, second.channels, method="band", band=how.band).path
+        joint = alignment.align(first.channels, second.channels).path
         return dict.fromkeys(range(n_metrics), joint)
     single = [metric for metric in range(n_metrics) if not how.duplicates[metric]]
     found = {}
     if single:
-        paths = held_out_paths(first.channels, second.channels, band=how.band, channels=single, widen=widen)
+        paths = alignment.held_out(first.channels, second.channels, single, widen=widen)
         found = dict(zip(single, paths, strict=True))
     for metric in range(n_metrics):
         left_out = how.duplicates[metric]
@@ -150,5 +169,5 @@ def _paths(first: PreparedRun, second: PreparedRun, how: Comparison, widen: bool
         if left_out and kept:
             # One channel more, of zeros in both traces, is the one to leave out.
             both = [np.vstack([run.channels[kept], np.zeros_like(run.channels[:1])]) for run in (first, second)]
-            found[metric] = held_out_paths(*both, band=how.band, channels=[len(kept)], widen=widen)[0]
+            found[metric] = alignment.held_out(both[0], both[1], [len(kept)], widen=widen)[0]
     return found

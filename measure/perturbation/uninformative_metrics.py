@@ -29,7 +29,7 @@ _GRAVEST: dict[Problem, int] = {"no events": 0, "constant": 1, "tied": 2}
 
 @dataclass(frozen=True)
 class MetricFinding:
-    """A metric about which the runs of ``groups`` show little.
+    """A metric about which the runs of ``variants`` show little.
 
     ``problem``: *no events* (0 in every record of every run), *constant* (one value in every record of every run),
     *tied* (see `TIED`); ``share``: fraction of records with a run's most frequent value, mean over the runs of the
@@ -39,7 +39,7 @@ class MetricFinding:
     metric: str
     kind: Kind
     problem: Problem
-    groups: tuple[str, ...]
+    variants: tuple[str, ...]
     share: float
     runs: int
     records: int
@@ -53,7 +53,7 @@ class MetricFinding:
     @property
     def text(self) -> str:
         """The finding as a sentence."""
-        where = f"in {self.runs} run{'' if self.runs == 1 else 's'} of {', '.join(self.groups)}"
+        where = f"in {self.runs} run{'' if self.runs == 1 else 's'} of {', '.join(self.variants)}"
         what = f"{self.metric} ({self.kind} metric)"
         if self.problem == "no events":
             return f"{what} counted no event {where}: no verdict says anything about it."

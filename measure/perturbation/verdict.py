@@ -21,12 +21,17 @@ from measure.perturbation.analysis_types import (
     Perturbation,
     Verdict,
     gravest,
+    share_of,
 )
+from measure.perturbation.detectable import errors_beyond_delta
 from measure.perturbation.findings import findings
 from measure.perturbation.missing_runs import OpenVerdict, extra_runs
-from measure.perturbation.significance import Significance, compare_pairs
-from measure.stats.intervals import Difference, detectable_change, difference, paired_difference
+from measure.perturbation.significance import PairStatistics, Significance, pair_statistics, significance
+from measure.stats.intervals import Difference, difference, paired_difference
 from measure.stats.permutation import Labellings, false_discovery_rates
+
+NAN = float("nan")
+"""Always this object, so that equal results compare equal."""
 
 
 @dataclass(frozen=True)
@@ -74,57 +79,111 @@ def check_pairs(n_baseline: int, n_runs: int, paired: bool) -> None:
 
 
 def judge(evidence: Evidence, *, delta: float, alpha: float, comparisons: int = 1) -> Perturbation:
-    """Decide on each pair and on all pairs together.
+    """Decide on each pair and on all pairs of one comparison that is tested by itself.
 
     ``comparisons``: how many share the chance ``alpha`` of any false alarm (Bonferroni).
     """
-    n_baseline, n_runs = len(evidence.baseline_z), len(evidence.run_z)
-    level = alpha / comparisons
-    kept = np.flatnonzero(~evidence.undefined.all(axis=0))
-    no_scale = evidence.identical or n_baseline < 2 or (evidence.paired and n_runs < 2)
-    test = _test(evidence, kept, delta, level)
-    rates = false_discovery_rates(np.full(len(kept), np.nan) if no_scale else test.p_raw)
-    pairs, estimates = [], []
-    for index, p in enumerate(kept.tolist()):
-        estimate = _estimate(evidence, p, alpha, no_scale)
-        pair = _pair(evidence, p, estimate, float(rates[index]))
-        if not no_scale:
-            pair = _tested(pair, evidence, p, estimate, test, index, delta)
-            pair = replace(pair, verdict=_pair_verdict(pair, evidence, p, test, index, delta, level))
-        elif evidence.not_assessable[p]:
-            pair = replace(pair, verdict="not assessable")
-        pairs.append(pair)
-        estimates.append(estimate)
-    overall = overall_verdict([pair.verdict for pair in pairs])
-    extra = None
-    if overall in ("inconclusive", "changed") and not no_scale:
-        assessable = [one for one, pair in zip(estimates, pairs, strict=True) if pair.verdict != "not assessable"]
-        extra = extra_runs(
-            OpenVerdict(
-                assessable, n_baseline, n_runs, delta, alpha, level, test.critical, evidence.losses_only,
-                overall == "changed",
-            )
-        )  # fmt: skip
-    few = evidence.labels.smallest_p > level or (n_baseline < FEWEST_BASELINES and not evidence.paired)
-    order = {verdict: n for n, verdict in enumerate(VERDICTS)}
-    result = Perturbation(
-        kind=evidence.kind,
-        verdict=overall,
-        pairs=tuple(sorted(pairs, key=lambda pair: (order[pair.verdict], -_badness(pair, evidence.losses_only)))),
-        p_value=min((pair.p_adjusted for pair in pairs), default=float("nan")),
-        delta=delta,
-        alpha=alpha,
-        n_baseline=n_baseline,
-        n_runs=n_runs,
-        n_references=evidence.n_references,
-        exploratory=few or (n_runs == 1 and overall == "equivalent"),
-        extra_runs_needed=extra,
-        findings=(),
-        comparisons=comparisons,
-        paired=evidence.paired,
-    )
-    sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
-    return replace(result, findings=(*sentences, *evidence.findings))
+    return Family([evidence], delta=delta, alpha=alpha, comparisons=comparisons).judgements()[0]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A comparison. ``kept``: the pairs that are defined in some run; ``statistics``: theirs, None without a scale of
+    noise."""
+
+    evidence: Evidence
+    kept: NDArray[np.intp]
+    statistics: PairStatistics | None
+
+
+class Family:
+    """Comparisons that are tested together: the largest statistic over all pairs of all of them decides (max-T).
+
+    So correlated comparisons, such as those of several variants with the same baselines, cost less than by dividing
+    alpha by their number. Their labellings must correspond, row by row: in row n the same pairs of runs are flipped in
+    every comparison, which keeps the dependence between them in the null distribution. Flips are exact for each
+    comparison; over several variants that share baselines they are if the differences are jointly symmetric, and else
+    approximate as in the wild bootstrap (Wu 1986; Romano and Wolf 2005 for families).
+
+    ``comparisons``: how many share ``alpha``; those outside of the family have equal shares of it. Raises ValueError
+    for comparisons with different numbers of labellings.
+    """
+
+    def __init__(
+        self, evidence: Sequence[Evidence], *, delta: float, alpha: float, comparisons: int | None = None
+    ) -> None:
+        self._delta, self._alpha = delta, alpha
+        self._comparisons = len(evidence) if comparisons is None else comparisons
+        counts = {len(one.labels.labels) for one in evidence}
+        if len(counts) > 1:
+            raise ValueError(f"comparisons with {min(counts)} and {max(counts)} labellings: expected the same in all")
+        self._members = [self._member(one) for one in evidence]
+
+    def judgements(self) -> list[Perturbation]:
+        """The result of each comparison, in the order of the evidence."""
+        return [self._judged(one, self._members) for one in self._members]
+
+    def beside(self, evidence: Evidence) -> Perturbation:
+        """The result of a comparison that is tested as strictly as if it were in the family, but costs it nothing."""
+        one = self._member(evidence)
+        return self._judged(one, [*self._members, one])
+
+    def _member(self, evidence: Evidence) -> _Member:
+        kept = np.flatnonzero(~evidence.undefined.all(axis=0))
+        statistics = None if _no_scale(evidence) else _statistics(evidence, kept, self._delta)
+        return _Member(evidence, kept, statistics)
+
+    def _judged(self, one: _Member, members: Sequence[_Member]) -> Perturbation:
+        evidence, delta, alpha = one.evidence, self._delta, self._alpha
+        n_baseline, n_runs = len(evidence.baseline_z), len(evidence.run_z)
+        together = len(self._members)
+        level = share_of(alpha, together, self._comparisons)
+        tested = [member.statistics for member in members if member.statistics is not None]
+        test = significance(one.statistics, tested, level) if one.statistics is not None else None
+        rates = false_discovery_rates(np.full(len(one.kept), np.nan) if test is None else test.p_raw)
+        beyond_delta = _errors_beyond_delta(evidence, one.kept, test)
+        pairs, estimates = [], []
+        for index, p in enumerate(one.kept.tolist()):
+            estimate = _estimate(evidence, p, alpha, test is None)
+            pair = _pair(evidence, p, estimate, float(rates[index]))
+            if test is not None:
+                pair = _tested(pair, evidence, estimate, test, index, delta + beyond_delta * float(test.errors[index]))
+                pair = replace(pair, verdict=_pair_verdict(pair, evidence, p, test, index, delta, level))
+            elif evidence.not_assessable[p]:
+                pair = replace(pair, verdict="not assessable")
+            pairs.append(pair)
+            estimates.append(estimate)
+        overall = overall_verdict([pair.verdict for pair in pairs])
+        extra = None
+        if overall in ("inconclusive", "changed") and test is not None:
+            assessable = [one for one, pair in zip(estimates, pairs, strict=True) if pair.verdict != "not assessable"]
+            extra = extra_runs(
+                OpenVerdict(
+                    assessable, n_baseline, n_runs, delta, alpha, level, test.critical, evidence.losses_only,
+                    overall == "changed", sum(len(each.errors) for each in tested),
+                )
+            )  # fmt: skip
+        few = evidence.labels.smallest_p > level or (n_baseline < FEWEST_BASELINES and not evidence.paired)
+        order = {verdict: n for n, verdict in enumerate(VERDICTS)}
+        result = Perturbation(
+            kind=evidence.kind,
+            verdict=overall,
+            pairs=tuple(sorted(pairs, key=lambda pair: (order[pair.verdict], -_badness(pair, evidence.losses_only)))),
+            p_value=min((pair.p_adjusted for pair in pairs), default=float("nan")),
+            delta=delta,
+            alpha=alpha,
+            n_baseline=n_baseline,
+            n_runs=n_runs,
+            n_references=evidence.n_references,
+            exploratory=few or (n_runs == 1 and overall == "equivalent"),
+            extra_runs_needed=extra,
+            findings=(),
+            comparisons=self._comparisons,
+            together=together,
+            paired=evidence.paired,
+        )
+        sentences = findings(result, identical=evidence.identical, smallest_p=evidence.labels.smallest_p)
+        return replace(result, findings=(*sentences, *evidence.findings))
 
 
 def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
@@ -136,13 +195,18 @@ def overall_verdict(verdicts: Sequence[Verdict]) -> Verdict:
     return "not assessable" if overall == "equivalent" and 2 * unknown > len(verdicts) else overall
 
 
-def _test(evidence: Evidence, kept: NDArray[np.intp], delta: float, level: float) -> Significance:
+def _no_scale(evidence: Evidence) -> bool:
+    """Whether changes cannot be related to noise: baselines that do not differ, or too few of them."""
+    return evidence.identical or len(evidence.baseline_z) < 2 or (evidence.paired and len(evidence.run_z) < 2)
+
+
+def _statistics(evidence: Evidence, kept: NDArray[np.intp], delta: float) -> PairStatistics:
     baseline = evidence.baseline_z[:, kept]
     scale = evidence.interval_scale
     if scale != 1.0 and np.isfinite(scale):
         centre = np.array([_mean(column) for column in baseline.T])
         baseline = centre + (baseline - centre) * scale
-    return compare_pairs(
+    return pair_statistics(
         baseline,
         evidence.run_z[:, kept],
         evidence.undefined[:, kept],
@@ -151,8 +215,15 @@ def _test(evidence: Evidence, kept: NDArray[np.intp], delta: float, level: float
         paired=evidence.paired,
         losses_only=evidence.losses_only,
         delta=delta,
-        level=level,
     )
+
+
+def _errors_beyond_delta(evidence: Evidence, kept: NDArray[np.intp], test: Significance | None) -> float:
+    """Standard errors by which a detectable change exceeds delta; nan if it is not known."""
+    if test is None or evidence.kind != "inner":
+        return NAN  # across runs, power also depends on how well a changed trace aligns
+    baseline, runs = evidence.baseline_z[:, kept], evidence.run_z[:, kept]
+    return errors_beyond_delta(baseline, runs, evidence.paired, test.critical_found)
 
 
 def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair:
@@ -184,9 +255,9 @@ def _pair(evidence: Evidence, p: int, estimate: Difference, rate: float) -> Pair
 
 
 def _tested(
-    pair: Pair, evidence: Evidence, p: int, estimate: Difference, test: Significance, index: int, delta: float
+    pair: Pair, evidence: Evidence, estimate: Difference, test: Significance, index: int, detectable: float
 ) -> Pair:
-    """``pair`` with its test and its simultaneous interval."""
+    """``pair`` with its test, its simultaneous interval, and the change that would be ``detectable`` if it has one."""
     error, by_flag = float(test.errors[index]), test.appeared[index]
     p_adjusted = float(test.p_adjusted[index])
     half = test.critical * error if error > 0 else 0.0
@@ -196,17 +267,13 @@ def _tested(
         simultaneous = (-float("inf"), pair.delta_z + half)
     else:
         simultaneous = (pair.delta_z - half, pair.delta_z + half)
-    detectable = float("nan")
-    if evidence.kind == "inner":  # across runs, power also depends on how well a changed trace aligns
-        sizes = len(evidence.baseline_z), len(evidence.run_z)
-        detectable = detectable_change(estimate, *sizes, delta=delta, critical=test.critical, error=error)
     return replace(
         pair,
         simultaneous=simultaneous,
         statistic=float(test.statistic[index]),
         p_adjusted=min(p_adjusted, float(test.p_appeared[index])) if by_flag else p_adjusted,
         p_spread=float(test.p_spread[index]),
-        detectable_dz=detectable,
+        detectable_dz=detectable if error > 0 and np.isfinite(estimate.low) and np.isfinite(detectable) else NAN,
     )
 
 

@@ -24,6 +24,12 @@ def p_text(p: float) -> str:
     return f"p {p_number(p)}" if p < _SMALLEST_P else f"p = {p_number(p)}"
 
 
+def over_all(perturbation: Perturbation) -> str:
+    """Over what p-values and simultaneous intervals hold together: the comparison's pairs, or those of all that were
+    tested together."""
+    return "over all pairs of the campaign" if perturbation.together > 1 else "over all pairs"
+
+
 def percent(value: float) -> str:
     """A change in percent; "unknown" for nan, which traces of other tools may have."""
     return f"{value:+.2f}%" if math.isfinite(value) else UNKNOWN

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation
-from measure.report.model import ReportData, Signals, VariantReport
+from measure.perturbation.wording import over_all
+from measure.report.model import ReportData, VariantReport
 from measure.report.style import (
-    BASELINE,
     INK,
     LINES,
     MARKERS,
     MUTED,
     RULE,
-    VARIANTS,
     VERDICT_MARKERS,
     VERDICTS,
     new_figure,
@@ -29,7 +28,7 @@ from measure.report.style import (
 )
 
 MOST_PAIRS_SHOWN = 6
-MOST_RECORDS_DRAWN = 1200
+MOST_METRICS_SHOWN = 8
 
 
 def mean_rho(rho: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,9 +37,14 @@ def mean_rho(rho: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.tanh(z.mean(axis=0))
 
 
+def shown_changes(perturbation: Perturbation, most: int = 28) -> list[Pair]:
+    """The ``most`` worst pairs whose change is defined."""
+    return [pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)][:most]
+
+
 def changes(perturbation: Perturbation, most: int = 28) -> Any:
     """The change of z of the ``most`` worst pairs with its interval; the zone that counts as no change is shaded."""
-    pairs = [pair for pair in perturbation.pairs if np.isfinite(pair.delta_z)][:most]
+    pairs = shown_changes(perturbation, most)
     figure, axes = new_figure(7.4, 1.1 + 0.24 * max(len(pairs), 1))
     axes.axvspan(-perturbation.delta, perturbation.delta, color="#e8f1ec", zorder=0)
     axes.axvline(0, color=MUTED, linewidth=0.8)
@@ -58,13 +62,13 @@ def changes(perturbation: Perturbation, most: int = 28) -> Any:
     level = round(100 * (1 - 2 * perturbation.alpha))
     axes.set_xlabel(
         f"change of z = atanh(rho), instrumented minus baseline\nthick: its {level}% interval, "
-        f"thin: {100 * (1 - perturbation.level):.3g}% over all pairs"
+        f"thin: {100 * (1 - perturbation.level):.3g}% {over_all(perturbation)}"
     )
     for verdict in dict.fromkeys(pair.verdict for pair in pairs):
         axes.plot([], [], VERDICT_MARKERS[verdict], color=VERDICTS[verdict], markersize=5, label=verdict)
     if pairs:
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)
-    axes.set_title(f"Shaded: |change| up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
+    axes.set_title(f"Shaded: up to {perturbation.delta:g} counts as none", color=MUTED, fontsize=8.5,
                    fontweight="normal")  # fmt: skip
     return figure
 
@@ -144,11 +148,23 @@ def across_runs(data: ReportData) -> Any:
     return figure
 
 
+def across_runs_data(data: ReportData) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of `across_runs`: a row a run."""
+    pairs = _shown_pairs(data)
+    groups = [("baseline", data.baseline_rho), *((variant.name, variant.rho) for variant in data.variants)]
+    rows = [[name, n, *(one[i, j] for i, j in pairs)] for name, rho in groups for n, one in enumerate(rho)]
+    return ["variant", "run", *_pair_columns(data, pairs)], rows
+
+
+def _pair_columns(data: ReportData, pairs: Sequence[tuple[int, int]]) -> list[str]:
+    return [f"{short(data.hardware_metrics[i])} - {short(data.hardware_metrics[j])}" for i, j in pairs]
+
+
 def inner_against_overhead(data: ReportData) -> Any:
     """The paper's Figures 4 and 6: correlation within a run against the overhead of its instrumentation."""
     pairs = _shown_pairs(data)
     figure, axes = new_figure(10.5, 3.9)
-    ordered = sorted(data.variants, key=lambda variant: float(variant.instructions_percent.mean()))
+    ordered = _by_overhead(data.variants)
     x = [0.0, *(float(variant.instructions_percent.mean()) for variant in ordered)]
     for n, (i, j) in enumerate(pairs):
         groups = [data.baseline_rho[:, i, j], *(variant.rho[:, i, j] for variant in ordered)]
@@ -164,22 +180,39 @@ def inner_against_overhead(data: ReportData) -> Any:
     return figure
 
 
+def inner_against_overhead_data(data: ReportData) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of `inner_against_overhead`: a row the baselines and each variant, mean and sd of each pair."""
+    pairs = _shown_pairs(data)
+    names = [f"{name}, {what}" for name in _pair_columns(data, pairs) for what in ("mean", "sd")]
+    rows: list[list[object]] = []
+    groups = [("baseline", 0.0, data.baseline_rho)]
+    groups += [(one.name, float(one.instructions_percent.mean()), one.rho) for one in _by_overhead(data.variants)]
+    for name, overhead, rho in groups:
+        numbers = [float(value) for i, j in pairs for value in (np.mean(rho[:, i, j]), np.std(rho[:, i, j]))]
+        rows.append([name, overhead, *numbers])
+    return ["variant", "overhead_percent", *names], rows
+
+
+def _by_overhead(variants: Sequence[VariantReport]) -> list[VariantReport]:
+    return sorted(variants, key=lambda variant: float(variant.instructions_percent.mean()))
+
+
 def outer_against_overhead(data: ReportData) -> Any:
-    """The paper's Figures 7 and 8: each metric with itself across aligned runs, against overhead."""
-    ordered = sorted(
-        (variant for variant in data.variants if variant.outer_held_out is not None),
-        key=lambda variant: float(variant.instructions_percent.mean()),
-    )
+    """The paper's Figures 7 and 8: each metric with itself across aligned runs, against overhead.
+
+    Of many metrics, those that changed most.
+    """
+    ordered = _aligned(data)
     figure, axes = new_figure(10.5, 3.9, 1, 2, sharey=True)
     x = [0.0, *(float(variant.instructions_percent.mean()) for variant in ordered)]
     kinds = (("outer_joint", "Aligned on all metrics (as in the paper)"),
              ("outer_held_out", "Aligned on the other metrics only"))  # fmt: skip
-    for axis, (attribute, title) in zip(axes, kinds, strict=True):
-        for n, metric in enumerate(data.hardware_metrics):
-            by_variant = [_own_pair(getattr(variant, attribute), metric) for variant in ordered]
-            if not by_variant or any(pair is None for pair in by_variant):
+    metrics = _shown_metrics(data, ordered)
+    for axis, (kind, title) in zip(axes, kinds, strict=True):
+        for n, metric in enumerate(metrics):
+            heights = _own_rho(ordered, kind, metric)
+            if heights is None:
                 continue
-            heights = [by_variant[0].baseline_rho, *(pair.run_rho for pair in by_variant)]  # type: ignore[union-attr]
             axis.plot(x, heights, color=LINES[n % len(LINES)], marker=MARKERS[n % len(MARKERS)], markersize=4.5,
                       linewidth=1.2, label=short(metric))  # fmt: skip
         _name_variants(axis, ordered)
@@ -190,10 +223,45 @@ def outer_against_overhead(data: ReportData) -> Any:
     return figure
 
 
-def _own_pair(perturbation: Perturbation | None, metric: str) -> Pair | None:
-    if perturbation is None:
-        return None
-    return next((pair for pair in perturbation.pairs if pair.a == metric), None)
+def outer_against_overhead_data(data: ReportData) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of `outer_against_overhead`: a row each alignment and metric, rho of baselines and variants."""
+    ordered = _aligned(data)
+    rows: list[list[object]] = [
+        [how, metric, *heights]
+        for kind, how in (("outer_joint", "on all metrics"), ("outer_held_out", "on the other metrics"))
+        for metric in _shown_metrics(data, ordered)
+        if (heights := _own_rho(ordered, kind, metric)) is not None
+    ]
+    return ["aligned", "metric", "baseline", *(variant.name for variant in ordered)], rows
+
+
+def _aligned(data: ReportData) -> list[VariantReport]:
+    """The variants that were compared across runs, by overhead."""
+    return _by_overhead([variant for variant in data.variants if variant.outer_held_out is not None])
+
+
+def _shown_metrics(data: ReportData, variants: Sequence[VariantReport]) -> list[str]:
+    """The metrics whose similarity across runs changed most, in the order of the report."""
+    largest = dict.fromkeys(data.hardware_metrics, 0.0)
+    for variant in variants:
+        for pair in variant.outer_held_out.pairs if variant.outer_held_out else ():
+            if np.isfinite(pair.delta_z):
+                largest[pair.a] = max(largest[pair.a], abs(pair.delta_z))
+    kept = sorted(largest, key=lambda metric: -largest[metric])[:MOST_METRICS_SHOWN]
+    return [metric for metric in data.hardware_metrics if metric in kept]
+
+
+def _own_rho(variants: Sequence[VariantReport], kind: str, metric: str) -> list[float] | None:
+    """Correlation of a metric with itself among baselines, then in each variant; None where one has not got it."""
+    found = []
+    for variant in variants:
+        perturbation: Perturbation | None = getattr(variant, kind)
+        pairs = perturbation.pairs if perturbation is not None else ()
+        pair = next((pair for pair in pairs if pair.a == metric), None)
+        if pair is None:
+            return None
+        found.append(pair)
+    return [found[0].baseline_rho, *(pair.run_rho for pair in found)] if found else None
 
 
 def _name_variants(axes: Any, variants: Sequence[VariantReport]) -> None:
@@ -202,78 +270,3 @@ def _name_variants(axes: Any, variants: Sequence[VariantReport]) -> None:
         x = float(variant.instructions_percent.mean())
         axes.axvline(x, color=RULE, linewidth=1.2, zorder=0)
         axes.text(x, top, f" {variant.name}", ha="left", va="bottom", color=MUTED, fontsize=8)
-
-
-def good_and_perturbed(data: ReportData, variant: VariantReport, pair: Pair) -> Any:
-    """The paper's Figure 5: the two signals of a pair in a baseline and in an instrumented run, and the
-    software metrics collected in the latter."""
-    software = [name for name in variant.example.metrics if name in variant.software_metrics][:3]
-    rows = [pair.a, pair.b, *software]
-    figure, axes = new_figure(10.5, 1.35 * len(rows) + 0.6, len(rows), 2, sharex="col", sharey="row", squeeze=False)
-    for column, (signals, title) in enumerate(
-        ((data.baseline_example, f"Baseline: rho = {pair.baseline_rho:.2f}"),
-         (variant.example, f"{variant.name}: rho = {pair.run_rho:.2f}"))
-    ):  # fmt: skip
-        for row, metric in enumerate(rows):
-            axis = axes[row][column]
-            if metric in signals.metrics:
-                _draw_signal(axis, signals, metric, VARIANTS[0] if row < 2 else VARIANTS[2])
-            else:
-                axis.text(0.5, 0.5, "not measured", ha="center", va="center", color=MUTED, transform=axis.transAxes)
-                axis.grid(False)
-            if column == 0:
-                axis.set_ylabel(short(metric), fontsize=8.5)
-            if row == 0:
-                axis.set_title(title)
-        axes[-1][column].set_xlabel(f"record ({data.interval} each)")
-    for metric, row_axes in zip(rows, axes, strict=True):
-        runs = [signals for signals in (data.baseline_example, variant.example) if metric in signals.metrics]
-        row_axes[0].set_ylim(*_middle_range(np.concatenate([signals.series(metric) for signals in runs])))
-    return figure
-
-
-def _middle_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Limits that show the bulk of ``values``: a start-up phase or a single spike may run out of the picture."""
-    low, high = np.percentile(values, [10, 90])
-    margin = 0.8 * (high - low) or 1.0
-    return max(0.0, float(low - margin)), float(high + margin)
-
-
-def _draw_signal(axis: Any, signals: Signals, metric: str, colour: str) -> None:
-    """A signal thin, and its moving median strong."""
-    series = signals.series(metric)
-    step = max(1, len(series) // MOST_RECORDS_DRAWN)
-    records = np.arange(0, len(series), step)
-    axis.plot(records, series[::step], color=colour, alpha=0.35, linewidth=0.6)
-    width = max(3, len(series) // 60) | 1
-    if len(series) > 2 * width:
-        windows = np.lib.stride_tricks.sliding_window_view(series, width)[::step]
-        middle = np.arange(len(windows)) * step + width // 2
-        axis.plot(middle, np.median(windows, axis=1), color=colour, linewidth=1.4)
-    axis.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
-
-
-def traces(data: ReportData) -> Any:
-    """Every hardware metric over time in one baseline and one run of each variant."""
-    metrics = data.hardware_metrics
-    columns = 2
-    rows = -(-len(metrics) // columns)
-    figure, axes = new_figure(10.5, 1.25 * rows + 0.6, rows, columns, squeeze=False)
-    runs = [(data.baseline_example, "baseline", BASELINE)]
-    runs += [(variant.example, variant.name, VARIANTS[n % len(VARIANTS)]) for n, variant in enumerate(data.variants)]
-    for n, metric in enumerate(metrics):
-        axis = axes[n // columns][n % columns]
-        for signals, label, colour in runs:
-            series = signals.series(metric)
-            width = max(1, len(series) // 400)
-            usable = series[: len(series) // width * width].reshape(-1, width).mean(axis=1)
-            axis.plot(np.arange(len(usable)) * width, usable, color=colour, linewidth=0.8, alpha=0.85, label=label)
-        axis.set_ylabel(short(metric), fontsize=8)
-        axis.ticklabel_format(axis="y", style="sci", scilimits=(-2, 4))
-        axis.set_ylim(bottom=0)
-    for axis in axes.flat[len(metrics) :]:
-        axis.set_axis_off()
-    for column in range(columns):
-        axes[-1][column].set_xlabel(f"record ({data.interval} each)")
-    axes[0][0].legend(loc="upper left", ncols=len(runs), bbox_to_anchor=(0, 1.42))
-    return figure

@@ -70,6 +70,17 @@ def software_changes(truth: GroundTruth) -> Any:
     return figure
 
 
+def software_changes_data(truth: GroundTruth) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of `software_changes`: a row a pair."""
+    rows: list[list[object]] = [
+        [one.variant, kind, pair.a, pair.b, pair.delta_z, pair.verdict]
+        for one in truth.software
+        for kind, pairs in zip(KINDS, pairs_by_kind(one), strict=True)
+        for pair in pairs
+    ]
+    return ["variant", "kind", "a", "b", "change_of_z", "verdict"], rows
+
+
 def alignment_errors(truth: GroundTruth) -> Any:
     """Mean error of each algorithm, on all channels and on each alone, by group of runs."""
     groups = [group for group, _ in truth.alignment.estimate_error]
@@ -82,7 +93,7 @@ def alignment_errors(truth: GroundTruth) -> Any:
             single = [
                 one.mean
                 for one in truth.alignment.errors
-                if one.group == group and one.algorithm == algorithm and one.channels not in ("all", "")
+                if one.variant == group and one.algorithm == algorithm and one.channels not in ("all", "")
             ]
             axes.plot([x + place] * len(single), single, "_", color=colour, markersize=7, alpha=0.7)
         means = [truth.alignment.error(group, algorithm) for algorithm in algorithms]
@@ -95,6 +106,15 @@ def alignment_errors(truth: GroundTruth) -> Any:
     axes.grid(axis="x", visible=False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure
+
+
+def alignment_errors_data(truth: GroundTruth) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of `alignment_errors`, errors in records."""
+    rows: list[list[object]] = [
+        [one.variant, one.algorithm, one.channels, one.runs, one.mean, one.median, one.p95, one.largest]
+        for one in truth.alignment.errors
+    ]
+    return ["variant", "algorithm", "channels", "runs", "mean", "median", "p95", "largest"], rows
 
 
 def software_rows(truth: GroundTruth, variants: Sequence[VariantReport] = ()) -> list[dict[str, Any]]:

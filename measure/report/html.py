@@ -2,71 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.uninformative_metrics import TIED
-from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
+from measure.perturbation.wording import in_words, over_all, p_number, pair_in_words, percent
 from measure.report import figures
 from measure.report import ground_truth_section as ground_truth
 from measure.report.model import ReportData, VariantReport
-from measure.report.style import as_data_uri, short
+from measure.report.next_steps import headline, next_steps
+from measure.report.page import Figure, drawn, render_page, verdict_class
+from measure.report.page_data import page_data, pair_name, pair_rows
 
 if TYPE_CHECKING:
-    import jinja2
+    from markupsafe import Markup
+
+STATIC_ROWS = 200
+"""Largest number of pairs in a table that is there without the script."""
 
 
-def page_environment(*folders: Path) -> jinja2.Environment:
-    """Reads templates from ``folders``, and from this one, which has the style sheet of all pages."""
-    import jinja2
-
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-
-
-def render(data: ReportData) -> str:
-    """The page as text."""
-    environment = page_environment()
-    environment.globals.update(
-        percent=percent, in_words=in_words, spread=_spread, verdict_class=verdict_class,
-        verdict_cell=_verdict_cell, pair_table=_pair_table,
+def render(data: ReportData, results: str = "") -> str:
+    """The page as text. ``results``: directory of the results, for commands to copy; empty if unknown."""
+    steps = next_steps(data, results)
+    told = {step.finding for step in steps}
+    return render_page(
+        "page.html.jinja", data=data, tied=f"{TIED:.0%}",
+        steps=steps, headline=headline(data), findings=[one for one in data.findings if one not in told],
+        interactive=page_data(data), rows=pair_rows(data, STATIC_ROWS), all_pairs=_all_pairs(data),
+        changes={variant.name: _changes(variant) for variant in data.variants},
+        figures=_figures(data),
+        percent=percent, in_words=in_words, spread=_spread, verdict_cell=_verdict_cell, pair_table=_pair_table,
         number=_number, source_error=ground_truth.source_error, alignment_rows=ground_truth.alignment_rows,
         software_rows=partial(ground_truth.software_rows, variants=data.variants),
         truth_kinds=ground_truth.KINDS, truth_names=ground_truth.ALGORITHMS,
         truth_algorithms=list(ground_truth.ALGORITHMS.values()),
     )  # fmt: skip
-    drawn: dict[str, Any] = {variant.name: _figures_of(data, variant) for variant in data.variants}
-    drawn["across_runs"] = as_data_uri(figures.across_runs(data))
-    overheads_known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
-    drawn["inner"] = as_data_uri(figures.inner_against_overhead(data)) if overheads_known else None
-    with_outer = overheads_known and any(variant.outer_held_out is not None for variant in data.variants)
-    drawn["outer"] = as_data_uri(figures.outer_against_overhead(data)) if with_outer else None
-    drawn["traces"] = as_data_uri(figures.traces(data))
-    if data.ground_truth is not None:
-        drawn["truth: software"] = as_data_uri(ground_truth.software_changes(data.ground_truth))
-        drawn["truth: alignment"] = as_data_uri(ground_truth.alignment_errors(data.ground_truth))
-    return environment.get_template("page.html.jinja").render(data=data, figures=drawn, tied=f"{TIED:.0%}")
 
 
-def _figures_of(data: ReportData, variant: VariantReport) -> dict[str, str | None]:
-    defined = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
-    worst = max(defined, key=lambda pair: abs(pair.delta_z), default=None)
-    return {
-        "changes": as_data_uri(figures.changes(variant.inner)),
-        "heat_maps": as_data_uri(figures.heat_maps(data, variant)),
-        "signals": as_data_uri(figures.good_and_perturbed(data, variant, worst)) if worst else None,
-        "pair": f"{short(worst.a)} and {short(worst.b)}" if worst else None,
-    }
+def _all_pairs(data: ReportData) -> int:
+    """Number of pairs that make verdicts."""
+    compared = [one for variant in data.variants for one in (variant.inner, variant.outer_held_out) if one is not None]
+    return sum(len(one.pairs) for one in compared)
 
 
-def _markup(text: str) -> Any:
+def _changes(variant: VariantReport) -> Figure:
+    shown = figures.shown_changes(variant.inner)
+    caption = (
+        "How the correlation of each pair of hardware metrics changed within a run. A pair is perturbed when its thin "
+        "interval lies beyond the shaded zone, and equivalent when its thick interval lies inside it."
+    )
+    if len(shown) < len(variant.inner.pairs):
+        caption += f" The {len(shown)} worst of {len(variant.inner.pairs)} pairs."
+    return drawn(
+        figures.changes(variant.inner, len(shown)),
+        ("pair", "change_of_z", "low", "high", "low_over_all_pairs", "high_over_all_pairs", "verdict"),
+        [(pair_name(pair), pair.delta_z, *pair.ci, *pair.simultaneous, pair.verdict) for pair in shown],
+        name=f"changes-{variant.name}", text=f"Change of each pair with its interval in {variant.name}",
+        caption=caption,
+    )  # fmt: skip
+
+
+def _figures(data: ReportData) -> dict[str, Figure]:
+    """The figures over all runs, and those of the ground truth; those without data are missing."""
+    known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
+    found = {
+        "across_runs": drawn(
+            figures.across_runs(data), *figures.across_runs_data(data), name="runs", text="Correlation in each run",
+            caption="The pairs that changed most: their correlation in every baseline run, and in the instrumented "
+            "runs beside them. Look for a step at a variant's line that is larger than the scatter before it.",
+        ),
+    }  # fmt: skip
+    if known and data.variants:
+        found["inner"] = drawn(
+            figures.inner_against_overhead(data), *figures.inner_against_overhead_data(data), name="overhead-within",
+            text="Correlation within a run against overhead",
+            caption="Correlation within a run against overhead. A flat line is a relation that the counters leave "
+            "alone. More overhead need not mean more perturbation.",
+        )  # fmt: skip
+    if known and any(variant.outer_held_out is not None for variant in data.variants):
+        found["outer"] = drawn(
+            figures.outer_against_overhead(data), *figures.outer_against_overhead_data(data), name="overhead-across",
+            text="Outer correlation against overhead",
+            caption="Each metric with itself, baseline against aligned run; at 0% overhead, baseline against baseline. "
+            "A line that falls is a metric whose course over time changed. Alignment on the tested metric itself "
+            "inflates the correlation: the right panel leaves it out of the alignment.",
+        )  # fmt: skip
+    truth = data.ground_truth
+    if truth is not None:
+        found["truth_software"] = drawn(
+            ground_truth.software_changes(truth), *ground_truth.software_changes_data(truth), name="software-pairs",
+            text="Change of every pair, by kind of pair",
+            caption="Each stroke is a pair. A real machine shows the hardware pairs only, since undisturbed runs have "
+            "no software metrics there; here probes count them. Strokes outside the shaded zone in rows with software "
+            "are changes that a real machine hides.",
+        )  # fmt: skip
+        width = f"(median {truth.alignment.resolution_median:.2g} records, 95% {truth.alignment.resolution_p95:.2g})"
+        found["truth_alignment"] = drawn(
+            ground_truth.alignment_errors(truth), *ground_truth.alignment_errors_data(truth), name="alignment-errors",
+            text="Error of each alignment algorithm",
+            caption="Mean distance between where a record is placed and where it truly belongs: the lower the better. "
+            "Large marks: aligned on all hardware metrics; strokes: on each of them alone. Grey line: width within "
+            f"which the truth is certain {width}. Rounding to whole records alone costs 0.25.",
+        )  # fmt: skip
+    return found
+
+
+def _markup(text: str) -> Markup:
     import markupsafe
 
     return markupsafe.Markup(text)
@@ -79,7 +125,7 @@ def _spread(values: NDArray[np.float64]) -> str:
     return f"{values.mean():+.2f}{spread}%"
 
 
-def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | None = None) -> Any:
+def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | None = None) -> Markup:
     """A table cell with a verdict in words; with ``variant``, its caveats are added."""
     from markupsafe import escape
 
@@ -90,32 +136,28 @@ def _verdict_cell(perturbation: Perturbation | None, variant: VariantReport | No
     return _markup(f'<td class="word {style}">{perturbation.verdict}: <span>{escape(words)}</span></td>')
 
 
-def verdict_class(verdict: str) -> str:
-    """The name of a verdict's class in the style sheet."""
-    return verdict.replace(" ", "-")
-
-
 def _number(value: float, sign: bool = False) -> str:
     return "-" if np.isnan(value) else f"{value:+.3f}" if sign else f"{value:.3f}"
 
 
-def _pair_table(perturbation: Perturbation) -> Any:
-    """All pairs with effect sizes, intervals and significance."""
+def _pair_table(perturbation: Perturbation) -> Markup:
+    """The worst pairs with effect sizes, intervals and significance."""
     from markupsafe import escape
 
-    head = "metrics;rho baseline;rho run;change of z;interval;interval over all pairs"
-    head += ";spread of baselines;spread of runs;p (all pairs);q (FDR);verdict;note"
-    rows = ["<tr>" + "".join(f"<th>{name}</th>" for name in head.split(";")) + "</tr>"]
-    for pair in perturbation.pairs:
-        name = short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
+    head = f"metrics;rho baseline;rho run;change of z;interval;interval {over_all(perturbation)}"
+    head += f";spread of baselines;spread of runs;p {over_all(perturbation)};q (FDR);verdict;note"
+    heads = "".join(f'<th scope="col">{name}</th>' for name in head.split(";"))
+    rows = [f"<thead><tr>{heads}</tr></thead><tbody>"]
+    number: Callable[[float], str] = partial(_number, sign=True)
+    for pair in perturbation.pairs[:STATIC_ROWS]:
         cells = [
-            name, _number(pair.baseline_rho), _number(pair.run_rho), _number(pair.delta_z, True),
-            *(f"{_number(low, True)} to {_number(high, True)}" for low, high in (pair.ci, pair.simultaneous)),
+            _number(pair.baseline_rho), _number(pair.run_rho), number(pair.delta_z),
+            *(f"{number(low)} to {number(high)}" for low, high in (pair.ci, pair.simultaneous)),
             _number(pair.baseline_z_sd), _number(pair.run_z_sd),
             p_number(pair.p_adjusted), p_number(pair.q_value),
         ]  # fmt: skip
-        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        row = f'<th scope="row">{escape(pair_name(pair))}</th>' + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
         note = f'<td class="text">{escape(pair.note)}</td>'
         words = escape(pair_in_words(pair, perturbation.level))
         rows.append(f'<tr>{row}<td class="word {verdict_class(pair.verdict)}">{words}</td>{note}</tr>')
-    return _markup("<table>" + "".join(rows) + "</table>")
+    return _markup('<table class="cards">' + "".join(rows) + "</tbody></table>")

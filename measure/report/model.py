@@ -143,9 +143,9 @@ class Control:
 
 @dataclass(frozen=True)
 class AlignmentError:
-    """Error of an algorithm on one set of channels, in records: means over ``runs`` runs of ``group``."""
+    """Error of an algorithm on one set of channels, in records: means over ``runs`` runs of ``variant``."""
 
-    group: str
+    variant: str
     algorithm: str
     channels: str
     runs: int
@@ -175,7 +175,7 @@ class AlignmentTruth:
     """Errors of alignments against the true alignment, and the channels to align on.
 
     ``resolution_median``, ``resolution_p95``: width in records within which the truth is certain.
-    ``estimate_error``: mean error of the estimate by instructions per event, by group.
+    ``estimate_error``: mean error of the estimate by instructions per event, by variant.
     """
 
     errors: tuple[AlignmentError, ...]
@@ -184,10 +184,10 @@ class AlignmentTruth:
     resolution_p95: float
     estimate_error: tuple[tuple[str, float], ...]
 
-    def error(self, group: str, algorithm: str, channels: str = "all") -> float:
+    def error(self, variant: str, algorithm: str, channels: str = "all") -> float:
         """Mean error in records; nan where it was not measured. Algorithms without channels take any."""
         for one in self.errors:
-            if (one.group, one.algorithm) == (group, algorithm) and one.channels in (channels, ""):
+            if (one.variant, one.algorithm) == (variant, algorithm) and one.channels in (channels, ""):
                 return one.mean
         return float("nan")
 

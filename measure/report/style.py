@@ -17,6 +17,14 @@ VERDICTS = {
     "equivalent": "#1f7a55",
     "not assessable": "#5b6875",
 }
+DARK_VERDICTS = {
+    "perturbed": "#f58f6c",
+    "changed": "#e39cc3",
+    "inconclusive": "#d8b653",
+    "equivalent": "#5cc596",
+    "not assessable": "#a3b0bc",
+}
+"""The same on a dark page."""
 VERDICT_MARKERS = {"perturbed": "D", "changed": "^", "inconclusive": "s", "equivalent": "o", "not assessable": "x"}
 VERDICT_STYLES = {
     "perturbed": "bold red",
@@ -74,7 +82,10 @@ def new_figure(
 
 
 def as_data_uri(figure: Any) -> str:
-    """The figure as an image that can stand in a page."""
+    """The figure as an image that can stand in a page. Its text stays text, which takes a third of the room."""
+    import matplotlib
+
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

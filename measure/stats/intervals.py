@@ -5,7 +5,6 @@ Quantiles come from scipy.special, which loads in a fraction of the time of scip
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,20 +71,6 @@ def difference(baseline: NDArray[np.float64], runs: NDArray[np.float64], alpha: 
     half = float(t_quantile(degrees, 1 - alpha) * error)
     spreads = float(np.sqrt(baseline_variance)), float(np.sqrt(run_variance))
     return Difference(delta, delta - half, delta + half, *spreads, own_spread)
-
-
-def detectable_change(
-    estimate: Difference, n_baseline: int, n_runs: int, *, delta: float, critical: float, error: float
-) -> float:
-    """The change (in z) that is called perturbed in 80% of campaigns: its simultaneous interval is beyond ``delta``.
-
-    ``critical``: half-width of the interval in standard errors, ``error``: one of them. nan if these are unknown or
-    the runs are too few for any significant change.
-    """
-    if not np.isfinite(estimate.low) or not math.isfinite(critical) or not error > 0:
-        return math.nan  # always this object, so that equal results compare equal
-    _, degrees = standard_error(estimate, np.array(n_baseline), np.array(n_runs))
-    return float(delta + (critical + t_quantile(degrees, POWER)) * error)
 
 
 def standard_error(

@@ -15,8 +15,8 @@ rate, Benjamini and Hochberg 1995.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from math import comb
 
@@ -63,7 +63,11 @@ class Labellings:
     @property
     def smallest_p(self) -> float:
         """Lower limit of p-values of two-sided tests."""
-        return (2 if self.mirrored and self.exact else 1) / len(self.labels)
+        return 2.0 ** (1 - self.labels.shape[1]) if self.mirrored and self.exact else 1 / len(self.labels)
+
+    def of_pairs(self, pairs: Sequence[int]) -> Labellings:
+        """The same flips of signs of some of the pairs."""
+        return replace(self, labels=self.labels[:, list(pairs)])
 
 
 def labellings(n_baseline: int, n_runs: int, n_permutations: int, seed: int) -> Labellings:
@@ -96,6 +100,36 @@ def sign_flips(n_pairs: int, n_permutations: int, seed: int) -> Labellings:
 
 
 @dataclass(frozen=True)
+class Extremes:
+    """How extreme each of ``c`` columns is in ``k`` labellings, and the largest of them.
+
+    ``statistic``, ``extremity``: ``(c,)`` observed, signed, and how far from the null hypothesis. ``p_raw``: ``(c,)``
+    each column by itself. ``largest``: ``(k,)`` the largest extremity in each labelling.
+    """
+
+    statistic: NDArray[np.float64]
+    extremity: NDArray[np.float64]
+    p_raw: NDArray[np.float64]
+    largest: NDArray[np.float64]
+
+    def p_adjusted(self, largest: NDArray[np.float64]) -> NDArray[np.float64]:
+        """``(c,)`` familywise over all columns of which ``largest`` ``(k,)`` is the largest, these among them."""
+        k = len(largest)
+        return np.asarray((k - np.searchsorted(np.sort(largest), _threshold(self.extremity), side="left")) / k)
+
+
+def extremes(statistics: NDArray[np.float64], *, losses_only: NDArray[np.bool_] | None = None) -> Extremes:
+    """The extremes of ``statistics`` ``(k, c)``, one row a labelling, row 0 observed.
+
+    Two-sided, except that columns where ``losses_only`` ``(c,)`` is true count only negative values. The
+    columns must be on one scale: see `ratios`.
+    """
+    extremity = np.abs(statistics) if losses_only is None else np.where(losses_only, -statistics, np.abs(statistics))
+    p_raw = (extremity >= _threshold(extremity[0])).sum(axis=0) / len(statistics)
+    return Extremes(statistics[0], extremity[0], p_raw, extremity.max(axis=1, initial=-np.inf))
+
+
+@dataclass(frozen=True)
 class MaxT:
     """A max-T test of ``c`` columns.
 
@@ -109,35 +143,23 @@ class MaxT:
 
 
 def max_t(statistics: NDArray[np.float64], *, losses_only: NDArray[np.bool_] | None = None) -> MaxT:
-    """Judge each column of ``statistics`` ``(k, c)``, one row a labelling, row 0 observed.
+    """Judge each column of ``statistics`` ``(k, c)`` by the largest of all, as in `extremes`."""
+    found = extremes(statistics, losses_only=losses_only)
+    return MaxT(found.statistic, found.p_raw, found.p_adjusted(found.largest))
 
-    Two-sided, except that columns where ``losses_only`` ``(c,)`` is true count only negative values. The
-    columns must be on one scale: see `ratios`.
+
+def critical_value(largest: NDArray[np.float64], level: float) -> float:
+    """What ``largest`` ``(k,)``, as in `Extremes`, exceeds in at most a fraction ``level`` of the labellings.
+
+    inf if they are too few.
     """
-    extremity = _extremity(statistics, losses_only)
-    largest = extremity.max(axis=1, initial=-np.inf)
-    observed = extremity[0] - _TIE * np.maximum(1.0, np.abs(extremity[0]))
-    k = len(statistics)
-    p_adjusted = (k - np.searchsorted(np.sort(largest), observed, side="left")) / k
-    p_raw = (extremity >= observed).sum(axis=0) / k
-    return MaxT(statistics[0], p_raw, p_adjusted)
-
-
-def critical_value(
-    statistics: NDArray[np.float64], level: float, *, losses_only: NDArray[np.bool_] | None = None
-) -> float:
-    """What the largest of the columns exceeds in at most a fraction ``level`` of the labellings; inf if they are few.
-
-    ``statistics`` ``(k, c)``, ``losses_only`` ``(c,)`` as for `max_t`.
-    """
-    largest = np.sort(_extremity(statistics, losses_only).max(axis=1, initial=-np.inf))
     beyond = int(level * len(largest) + _TIE)
-    return float(largest[-beyond - 1]) if beyond else float("inf")
+    return float(np.sort(largest)[-beyond - 1]) if beyond else float("inf")
 
 
-def _extremity(statistics: NDArray[np.float64], losses_only: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-    extremity = np.abs(statistics)
-    return extremity if losses_only is None else np.where(losses_only, -statistics, extremity)
+def _threshold(extremity: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The least value that is as extreme as ``extremity``."""
+    return np.asarray(extremity - _TIE * np.maximum(1.0, np.abs(extremity)))
 
 
 def ratios(differences: NDArray[np.float64], errors: NDArray[np.float64]) -> NDArray[np.float64]:

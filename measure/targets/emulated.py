@@ -66,7 +66,7 @@ class EmulatedTarget:
         probes = _Probes(spec, pmu)
         machine = Machine(
             program_of(spec), spec.arguments, files=files, layout=layout, core=core,
-            consumers=probes.consumers, counters=probes if signal_mode and spec.probes else pmu,
+            consumers=probes.consumers, counters=probes if signal_mode and (spec.probes or spec.unread) else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
@@ -76,6 +76,7 @@ class EmulatedTarget:
         )  # fmt: skip
         with machine:
             if signal_mode:
+                probes.read_counters(machine, spec)
                 self._run_through(machine, core, spec, rng)
             else:
                 samples = _sample(machine, pmu, core, spec, phase, probes.before(_interrupts(core, spec, rng)))
@@ -214,8 +215,13 @@ def _sample(
 ) -> Samples:
     """Run to the end, and take records by the spec's interval, or where its intervention says."""
     addresses = _addresses(machine, spec)
-    if isinstance(core, CounterfactualCore) and spec.intervention and spec.intervention.boundaries:
-        return sample_by_progress(machine, pmu, core, spec.intervention.boundaries, addresses, between)
+    change = spec.intervention
+    if isinstance(core, CounterfactualCore) and change is not None:
+        if change.boundaries:
+            return sample_by_progress(machine, pmu, core, change.boundaries, addresses, between)
+        if change.free and spec.interval_unit == "instructions":  # those that the machine sees
+            boundaries = range(int(phase * spec.interval), spec.limit_instructions, spec.interval)
+            return sample_by_progress(machine, pmu, core, boundaries, addresses, between)
     return sample_ideal(machine, pmu, spec.interval, spec.interval_unit, addresses, phase, between)
 
 
@@ -265,6 +271,9 @@ class _Probes:
         self._pmu = pmu
         self._counter = EventCounter([(probe.instructions, probe.stores) for probe in spec.probes])
         self._totals: list[NDArray[np.int64]] = []
+        self._machine: Machine | None = None
+        self._addresses: list[int] = []
+        self._counts: list[list[int]] = []
         self.consumers = [self._counter] if spec.probes else []
 
     def before(self, between: Callable[[int], None] | None) -> Callable[[int], None] | None:
@@ -279,12 +288,26 @@ class _Probes:
 
         return read
 
+    def read_counters(self, machine: Machine, spec: RunSpec) -> None:
+        """Also read the counters of ``spec.unread`` of ``machine`` when the guest stops the counters."""
+        self._machine = machine
+        addresses = _addresses(machine, spec)
+        self._addresses = [addresses[metric] for metric in spec.unread]
+
+    def counts(self, n_boundaries: int) -> NDArray[np.int64]:
+        """What the counters that `read_counters` reads counted in each record, ``(n_boundaries - 1, n)``."""
+        totals = np.array(self._counts[:n_boundaries], np.int64)
+        return np.diff(totals.reshape(-1, len(self._addresses)), axis=0)
+
     def read_csr(self, number: int) -> int | None:
         return self._pmu.read_csr(number)
 
     def write_control(self, value: int) -> None:
         if not value & CONTROL_ENABLE:
             self._totals.append(self._counter.totals())
+            if self._machine is not None:
+                memory = self._machine.memory
+                self._counts.append([memory.read_int(address, 8) for address in self._addresses])
         self._pmu.write_control(value)
 
     def columns(self, n_boundaries: int) -> NDArray[np.int64]:
@@ -317,7 +340,12 @@ def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec, probes: _Probes)
     records = np.asarray(records[:-1], np.int64)
     first_software = 2 + len(spec.hardware_metrics)
     hardware: NDArray[np.int64] = records[1:, 2:first_software].astype(np.int64)
-    software: NDArray[np.int64] = np.diff(records[:, first_software:], axis=0)  # the file has running totals
+    read: NDArray[np.int64] = np.diff(records[:, first_software:], axis=0)  # the file has running totals
+    columns = iter(np.concatenate([read, probes.counts(len(records))], axis=1).T if spec.unread else read.T)
+    names = [counter.metric for counter in spec.counters if counter.metric not in spec.unread]
+    by_name = dict(zip([*names, *spec.unread], columns, strict=True))
+    ordered = [by_name[counter.metric] for counter in spec.counters]
+    software = np.array(ordered, np.int64).reshape(len(ordered), len(hardware)).T
     return spec.trace(
         np.cumsum(records[:, 0]), np.cumsum(records[:, 1]),
         hardware=hardware, software=software, probes=probes.columns(len(records)),

@@ -20,6 +20,7 @@ from measure.perturbation.analysis_types import DEFAULT_PERMUTATIONS, Verdict
 from measure.stats.intervals import difference, paired_difference
 from measure.stats.permutation import (
     critical_value,
+    extremes,
     labellings,
     max_t,
     mean_differences,
@@ -102,7 +103,7 @@ def _max_t(
 
     differences, errors = tested(np.zeros(before.shape[1]))
     shifted = ratios(*tested(np.clip(differences[0], -delta, delta)))
-    return max_t(ratios(differences, errors)).p_adjusted, critical_value(shifted, level) * errors[0]
+    return max_t(ratios(differences, errors)).p_adjusted, critical_value(extremes(shifted).largest, level) * errors[0]
 
 
 def _judged(test: ChangeTest, assessable: bool, delta: float, level: float) -> ChangeTest:

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from measure.perturbation.wording import p_number
-from measure.report.html import page_environment, verdict_class
+from measure.report import page
 from measure.report.style import INK, MUTED, RULE, VERDICTS, as_data_uri, new_figure, short
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
 
@@ -15,13 +15,11 @@ _MOST_DRAWN = 45
 
 def render_page(found: CampaignsCompared) -> str:
     """The page as text."""
-    environment = page_environment(Path(__file__).parent)
-    environment.globals.update(
-        p_number=p_number, short=short, verdict_class=verdict_class, number=_number, interval=_interval,
-        null_hypothesis=NULL_HYPOTHESIS,
+    return page.render_page(
+        "page.html.jinja", Path(__file__).parent,
+        found=found, figures={one.name: _changes(one, found.delta) for one in found.variants},
+        p_number=p_number, short=short, number=_number, interval=_interval, null_hypothesis=NULL_HYPOTHESIS,
     )  # fmt: skip
-    figures = {one.name: _changes(one, found.delta) for one in found.variants}
-    return environment.get_template("page.html.jinja").render(found=found, figures=figures)
 
 
 def _number(value: float) -> str:

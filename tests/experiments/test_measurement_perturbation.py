@@ -15,12 +15,15 @@ import yaml
 
 from experiments.drawing import between_marks, save_small
 from experiments.measurement_perturbation import collect as collecting
+from experiments.measurement_perturbation import compare
 from experiments.measurement_perturbation.figures import load_figure, settings_of, slug
-from experiments.measurement_perturbation.panels import binned
+from experiments.measurement_perturbation.nulls import count_null_runs, said_of
+from experiments.measurement_perturbation.panels import binned, draw_changes
 from experiments.measurement_perturbation.results import Results
 from experiments.measurement_perturbation.run import main, page_text
 from measure.campaign.campaign_file import load_campaign
 from measure.errors import CampaignError, MeasureError
+from tests.measure.demo_program import PROGRAM
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "measurement_perturbation"
 CAMPAIGNS = sorted((FOLDER / "campaigns").glob("*.yaml"))
@@ -136,6 +139,62 @@ def test_the_command_on_tiny_programs_and_again(tmp_path: Path, monkeypatch: pyt
     assert main(arguments, folder) == 0
     assert {path: path.read_bytes() for path in before} == before
     assert sorted(kept) == sorted((results / "chess" / "comparisons").glob("*.json"))
+
+
+def test_null_runs_are_judged_by_the_campaign_s_baselines(tmp_path: Path) -> None:
+    from rich.console import Console
+
+    (tmp_path / "p.c").write_text(PROGRAM)
+    (tmp_path / "c.yaml").write_text(
+        f"name: c\nprogram: {{source: p.c}}\nmachine: {FOLDER.parents[1] / 'configs' / 'machines' / 'strongarm.yaml'}\n"
+        "hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]\nsampling: {every: 1000 cycles}\n"
+        "software_metrics: {work: {event: entry, function: work}}\ncumulative: {orders: 1}\n"
+        "baselines: 4\nreplicates: 1\n"
+    )
+    campaign, document = load_campaign(tmp_path / "c.yaml")
+    options: Any = {"workers": 1, "console": Console(quiet=True), "splits": 3}
+    found = count_null_runs(campaign, document, tmp_path / "out", 3, **options)
+    assert list(found["kind"]) == ["inner", "outer-joint", "outer-held-out"] * 3
+    assert set(found["runs"]) == {3}
+    verdicts = ["perturbed", "changed", "inconclusive", "equivalent", "not_assessable"]
+    assert (found[verdicts].sum(axis=1) == 3).all()
+    traces = len(list((tmp_path / "out" / "traces").glob("*.parquet")))
+    assert traces == 7  # 4 baselines and 3 null runs, made once
+    again = count_null_runs(campaign, document, tmp_path / "out", 3, **options)
+    pd.testing.assert_frame_equal(again, found)
+    assert said_of(found.assign(perturbed=[3, 0, 0] * 3), "inner", 150) == "150 (95th percentile 150)"
+
+
+def test_counts_of_perturbed_runs_stand_beside_those_of_null_runs(tmp_path: Path) -> None:
+    for path in FOLDER.glob("*.csv"):
+        shutil.copy(path, tmp_path)
+    plain = compare.rows(tmp_path)
+    programs = sorted(pd.read_csv(tmp_path / "verdicts.csv")["campaign"].unique())
+    kinds = ("inner", "outer-joint", "outer-held-out")
+    every = [(program, split, kind) for program in programs for split in range(20) for kind in kinds]
+    nulls = [(*one, 100, one[1], 0, 0, 100 - one[1], 0) for one in every]
+    columns = ["campaign", "split", "kind", "runs", "perturbed", "changed"]
+    columns += ["inconclusive", "equivalent", "not_assessable"]
+    pd.DataFrame(nulls, columns=columns).to_csv(tmp_path / "nulls.csv", index=False)
+    added = [row for row in compare.rows(tmp_path) if row not in plain]
+    assert [name for name, _, _ in added] == [
+        "Runs perturbed within runs, beside null runs", "Runs perturbed across runs, beside null runs"
+    ]  # fmt: skip
+    assert added[0][2].count("null runs 14 (95th percentile 27)") == len(programs)
+
+
+def test_figure_4_shows_signed_changes_with_their_intervals() -> None:
+    table = pd.read_csv(FOLDER / "figure4.csv")
+    drawn = table[table["step"] > 0]
+    assert (drawn["delta_z"] < 0).any()
+    assert (drawn["delta_z"] > 0).any()
+    assert (drawn["low"] < drawn["delta_z"]).all()
+    assert (drawn["delta_z"] < drawn["high"]).all()
+    assert (drawn["band_low"] < 0).all()
+    assert (drawn["band_high"] > 0).all()
+    figure = draw_changes(table, 0.2)
+    lowest = min(axis.get_ylim()[0] for axis in figure.axes)
+    assert lowest < -0.2  # the largest loss is below, and not folded to the other side
 
 
 def _must_not_be_called(*_: Any) -> Any:

@@ -105,7 +105,7 @@ def test_free_instructions_and_hidden_accesses_equal_the_twin_on_an_edited_recor
     by_hand, record = edited_by_hand(facts, executions, chosen, free)
     naive = NaiveCore(config, by_hand, seeded_by(core))
     behind = CounterfactualCore(
-        core, CounterfactualSettings(instructions=tuple(chosen), free=free, uncached=not free)
+        core, CounterfactualSettings(instructions=tuple(chosen), free=free, uncached=True)
     )  # fmt: skip
     cut = data.draw(st.integers(0, len(executions)))
     for part in (executions[:cut], executions[cut:]):
@@ -169,6 +169,29 @@ def test_a_hidden_load_counts_as_a_load_that_hits_and_not_as_an_access() -> None
     counted = core.counters
     assert (counted[Event.LOADS], counted[Event.L1D_ACCESSES], counted[Event.L1D_MISSES]) == (2, 1, 1)
     assert counted[Event.INSTRUCTIONS] == 3
+
+
+def test_a_free_load_that_is_cached_misses_and_is_waited_for_and_counts_as_nothing() -> None:
+    facts = BlockFacts()
+    facts.append(
+        [instruction(0x1000, OpClass.INT_ALU, rd=5), instruction(0x1004, OpClass.LOAD, rd=6),
+         instruction(0x1008, OpClass.STORE, rs1=6), instruction(0x100C, OpClass.JUMP)], 0x1000,
+    )  # fmt: skip
+    record = stream_of([(0, [0x8000, 0x8000]), (0, [0x8000, 0x8000])])
+
+    def counted(**change: bool) -> tuple[int, dict[str, int]]:
+        settings = CounterfactualSettings(instructions=(0x1004, 0x1008), **change)
+        core = CounterfactualCore(InOrderCore(machine()), settings)
+        core.consume(facts, record)
+        wanted = (Event.INSTRUCTIONS, Event.LOADS, Event.STORES, Event.L1D_ACCESSES, Event.L1D_MISSES)
+        return core.cycles, {event.name: int(core.counters[event]) for event in wanted}
+
+    nothing_cycles, nothing = counted(free=True, uncached=True)
+    access_cycles, access = counted(free=True)
+    all_cycles, _ = counted()
+    assert nothing == {"INSTRUCTIONS": 4, "LOADS": 0, "STORES": 0, "L1D_ACCESSES": 0, "L1D_MISSES": 0}
+    assert access == nothing | {"L1D_MISSES": 1}
+    assert nothing_cycles + 50 == access_cycles < all_cycles
 
 
 def test_a_free_control_transfer_is_refused() -> None:

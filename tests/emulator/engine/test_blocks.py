@@ -61,6 +61,26 @@ def test_blocks_that_are_decoded_later_keep_their_numbers() -> None:
     assert another.number_at(0x2004) == another.number_of(0x2004) == 2
 
 
+def test_the_compiling_thread_decodes_a_block_while_all_numbers_are_collected() -> None:
+    """A block without its number here would run without its analyzers' functions."""
+    _, cache = discover([NOP, JAL_RA])
+    cache.get(0x2004)
+    later = BlockCache(cache._fetch, lambda pc, raw: ValueError())
+    later.facts = cache.facts
+    later.add([0x2000, 0x2004], [0, 1])
+
+    class Decoding(dict[int, Block]):
+        """Has the block at 0x2004 decoded as soon as all blocks have been read."""
+
+        def values(self) -> list[Block]:  # type: ignore[override]
+            found = list(super().values())
+            later.get(0x2004)
+            return found
+
+    later.by_pc = Decoding()
+    assert later.numbers() == {0, 1}
+
+
 def test_what_reaches_into_changed_code_is_forgotten() -> None:
     memory = {
         0x1FF8: NOP,

@@ -173,10 +173,10 @@ def contents_by_lru(random: np.random.Generator, popularity: np.ndarray, ways: i
 
 
 @EXAMPLES
-@given(st.lists(st.floats(1, 1e7), min_size=5, max_size=60), st.integers(1, 4))
-def test_rates_fill_a_set(ages: list[float], ways: int) -> None:
+@given(st.lists(st.floats(1, 1e7), min_size=5, max_size=60), st.integers(1, 4), st.just(0.0) | st.floats(1e-12, 1e6))
+def test_rates_fill_a_set(ages: list[float], ways: int, guess: float) -> None:
     sorted_ages = np.sort(np.array(ages))
-    rate = random_rate(sorted_ages, ways)
+    rate = random_rate(sorted_ages, ways, guess)
     assert np.exp(-rate * sorted_ages).sum() == pytest.approx(ways, rel=2e-3)
     rate = fifo_rate(sorted_ages, ways, 0.75)
 

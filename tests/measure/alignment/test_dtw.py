@@ -198,23 +198,29 @@ def test_warping_conserves_totals_and_averages_levels(shape: tuple[int, int, int
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from([2, 3, 8, 11]), st.integers(0, 1000))
-def test_held_out_paths_equal_aligning_on_the_other_channels(n: int, m: int, channels: int, seed: int) -> None:
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.sampled_from([2, 3, 8, 11]), st.integers(0, 1000),
+    st.sampled_from([0.0, 0.5, 6.0]),
+)  # fmt: skip
+def test_held_out_paths_equal_aligning_on_the_other_channels(
+    n: int, m: int, channels: int, seed: int, penalty: float
+) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(n, channels)), rng.normal(size=(m, channels))
     za, zb = normalised_channels(a), normalised_channels(b)
-    paths = held_out_paths(za, zb, band=0.1)
+    paths = held_out_paths(za, zb, band=0.1, step_penalty=penalty)
     assert len(paths) == channels
     for channel, path in enumerate(paths):
         kept = np.delete(np.arange(channels), channel)
-        assert path.tolist() == align(a[:, kept], b[:, kept], band=0.1).path.tolist()
+        expected = align(a[:, kept], b[:, kept], band=0.1, step_penalty=penalty)
+        assert path.tolist() == expected.path.tolist()
 
 
 def test_held_out_paths_of_traces_too_long_for_lanes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (normalised_channels(values) for values in traces((60, 50, 3, 1)))
-    lanes = held_out_paths(a, b, band=0.1)
+    lanes = held_out_paths(a, b, band=0.1, step_penalty=1.0)
     monkeypatch.setattr("measure.alignment.held_out.FULL_CELLS", 1)
-    one_by_one = held_out_paths(a, b, band=0.1)
+    one_by_one = held_out_paths(a, b, band=0.1, step_penalty=1.0)
     assert [path.tolist() for path in lanes] == [path.tolist() for path in one_by_one]
 
 

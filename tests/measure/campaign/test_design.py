@@ -19,7 +19,9 @@ from measure.campaign.plan import Plan, interleaved, make_plan
 from measure.campaign.plan_file import save_plan
 from measure.campaign.power import Spread, assumed_spread, detectable_change, measured_spread, plan_text
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run, RunSpec, Trace
+from measure.perturbation.verdict import Family
 from tests.measure.demo_program import PROGRAM
+from tests.measure.perturbation.test_family import evidence
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -187,6 +189,28 @@ def test_the_stated_change_is_found_as_often_as_stated(tmp_path: Path) -> None:
         largest = np.abs(signs @ scaled).max(axis=1)
         found += np.mean(largest >= abs(scaled[:, 0].sum())) <= 0.05
     assert 0.74 <= found / 400 <= 0.95
+
+
+def test_the_change_that_a_plan_can_find_follows_the_joint_threshold(tmp_path: Path) -> None:
+    """Several variants in 6 pairs find something, which by equal shares of alpha nothing could; more cost little."""
+    campaign = plan_of(tmp_path).campaign
+    six = campaign.model_copy(update={"baselines": 6, "replicates": 6})
+    changes = [detectable_change(six, 0.05, Spread(0.1, 0), variants) for variants in (1, 2, 8)]
+    assert changes == sorted(changes)
+    assert math.isfinite(changes[2])
+    one, eight = (detectable_change(campaign, 0.05, Spread(0.1, 0), variants) for variants in (1, 8))
+    assert one < eight < 1.5 * one
+    assert math.isinf(detectable_change(six, 0.01, Spread(0.1, 0)))
+    # Compared with the family test itself, on variants of which one changed by what is stated.
+    stated, rng, found = detectable_change(campaign, 0.05, Spread(0.1, 0), 2), np.random.default_rng(3), 0
+    for _ in range(200):
+        baseline = rng.normal(0, 0.1 / np.sqrt(2), (campaign.pairs, 3))
+        runs = rng.normal(0, 0.1 / np.sqrt(2), (2, campaign.pairs, 3))
+        runs[0, :, 0] += stated
+        family = Family([evidence(0.3 + baseline, 0.3 + one) for one in runs], delta=0.2, alpha=0.05)
+        changed = next(pair for pair in family.judgements()[0].pairs if (pair.a, pair.b) == ("a", "b"))
+        found += changed.p_adjusted <= 0.05
+    assert 0.74 <= found / 200 <= 0.97
 
 
 def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: Path) -> None:

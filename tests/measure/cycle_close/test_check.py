@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from measure.cli import main
-from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals
+from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals, load_check
 from measure.cycle_close.sampling_check_page import describe
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -34,7 +34,7 @@ program: {source: two.c}
 machine: MACHINE
 sampling: {every: 5k instructions}
 hardware_metrics: [PAPI_TOT_CYC, PAPI_BR_CN, PAPI_L1_DCM]
-ways:
+configurations:
   everything: {threshold: 0.000001, samples: 1000}
   loose: {threshold: 1, warm_references: 0, warm_branches: 0}
 baselines: 6
@@ -61,7 +61,7 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     result = check(folder)
     assert result.exit_code == 0, result.output
     about = json.loads((folder / "out" / "summary.json").read_text())
-    everything, loose = about["ways"]["everything"], about["ways"]["loose"]
+    everything, loose = about["configurations"]["everything"], about["configurations"]["loose"]
     assert everything["simulated_share"] > 0.99
     assert loose["simulated_share"] < 0.1
     assert loose["inner"]["verdict"] == "perturbed" or loose["outer"]["verdict"] == "perturbed"
@@ -82,17 +82,17 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     ("old", "new", "message"),
     [
         ("5k instructions", "5k cycles", "c.yaml:5: got an interval in cycles, expected instructions"),
-        ("threshold: 1,", "treshold: 1,", "c.yaml:9: ways.loose.treshold: unknown key"),
+        ("threshold: 1,", "treshold: 1,", "c.yaml:9: configurations.loose.treshold: unknown key"),
         (
             "threshold: 1,",
             "predictor: last-2, threshold: 1,",
-            "c.yaml:9: ways.loose.predictor: got the predictor",
+            "c.yaml:9: configurations.loose.predictor: got the predictor",
         ),
-        ("ways:", "sweep: {warm: []}\nvariants: {}\nx:", "x: unknown key"),
+        ("configurations:", "sweep: {warm: []}\nvariants: {}\nx:", "x: unknown key"),
         (
             "samples: 1000}",
             "every: 7k}",
-            "c.yaml:2: got intervals of 7000 instructions in 'ways', expected multiples of 5000",
+            "c.yaml:2: got intervals of 7000 instructions in 'configurations', expected multiples of 5000",
         ),
     ],
 )
@@ -104,7 +104,16 @@ def test_messages(folder: Path, old: str, new: str, message: str) -> None:
     assert message in result.output
 
 
-def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
+def test_files_of_older_versions_call_the_configurations_ways(folder: Path) -> None:
+    path = folder / "c.yaml"
+    new, _ = load_check(path)
+    path.write_text(path.read_text().replace("configurations:", "ways:"))
+    assert load_check(path)[0].all_configurations() == new.all_configurations()
+    path.write_text(path.read_text().replace("threshold: 1,", "treshold: 1,"))
+    assert "c.yaml:9: ways.loose.treshold: unknown key" in check(folder).output
+
+
+def test_a_configuration_is_described_by_what_differs_from_the_paper() -> None:
     assert describe(SamplingConfiguration.model_validate({})) == "as in the paper"
     assert (
         describe(SamplingConfiguration.model_validate({"warm_references": 0, "predictor": "last"}))
@@ -115,29 +124,29 @@ def test_a_way_is_described_by_what_differs_from_the_paper() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_gives_ways_and_says_from_where_on_they_are_equivalent(folder: Path) -> None:
+def test_a_sweep_gives_configurations_and_says_from_where_on_they_are_equivalent(folder: Path) -> None:
     path = folder / "c.yaml"
-    ways = path.read_text()[path.read_text().index("ways:") : path.read_text().index("baselines:")]
+    named = path.read_text()[path.read_text().index("configurations:") : path.read_text().index("baselines:")]
     swept = (
-        "ways: {control: {everything: true}, long: {every: 10k, samples: 1000, threshold: 0.000001}}\n"
+        "configurations: {control: {everything: true}, long: {every: 10k, samples: 1000, threshold: 0.000001}}\n"
         "common: {samples: 1000, threshold: 0.000001}\nsweep: {warm: [0, 3k], threshold: [1.0, 0.000001]}\n"
     )
-    path.write_text(path.read_text().replace(ways, swept))
+    path.write_text(path.read_text().replace(named, swept))
     result = check(folder)
     assert result.exit_code == 0, result.output
     about = json.loads((folder / "out" / "summary.json").read_text())
-    assert set(about["ways"]) == {"control", "long", "warm=0", "warm=3k", "threshold=1.0", "threshold=1e-06"}
-    assert about["ways"]["warm=0"]["settings"]["warm_references"] == 0
-    assert about["ways"]["warm=3k"]["settings"]["warm_branches"] == 3000
-    assert about["ways"]["threshold=1e-06"]["settings"]["samples"] == 1000
-    assert about["ways"]["long"]["settings"]["every"] == 10_000
-    assert about["ways"]["control"]["simulated_share"] == 1
+    assert set(about["configurations"]) == {"control", "long", "warm=0", "warm=3k", "threshold=1.0", "threshold=1e-06"}
+    assert about["configurations"]["warm=0"]["settings"]["warm_references"] == 0
+    assert about["configurations"]["warm=3k"]["settings"]["warm_branches"] == 3000
+    assert about["configurations"]["threshold=1e-06"]["settings"]["samples"] == 1000
+    assert about["configurations"]["long"]["settings"]["every"] == 10_000
+    assert about["configurations"]["control"]["simulated_share"] == 1
     assert set(about["equivalent_from"]) == {"warm", "threshold"}
     for setting, found in about["equivalent_from"].items():
         for kind, value in found.items():
             verdicts = [
                 one["inner"]["verdict"] if kind == "inner" else one["verdict"]
-                for name, one in about["ways"].items()
+                for name, one in about["configurations"].items()
                 if name.startswith(f"{setting}=")
             ]
             assert (value is None) == (verdicts[-1] != "equivalent")

@@ -30,8 +30,9 @@ def explanation() -> Explanation:
     runs = [spearman(rng.random((60, 3)), METRICS) for _ in range(10)]
     judged = inner_perturbation(runs[:6], runs[6:], seed=1)
     return Explanation(
-        campaign="made up", variant="heavy", relations=(("loads", "branches"), ("loads", "misses")),
-        verdict="perturbed", baseline_z=np.zeros((5, 2)), run_z=whole, metrics=ordered(whole, parts, ["few interacts"]),
+        campaign="made up", variant="heavy", relations=(("loads", "branches"), ("loads", "loads")),
+        verdict="perturbed", where="within a run and across runs", cuts=0.5 * whole,
+        baseline_z=np.zeros((5, 2)), run_z=whole, metrics=ordered(whole, parts, ["few interacts"]),
         effects=(MetricEffect("few", 0.25 * whole, 0.25 * whole), MetricEffect("many", 0.75 * whole, 0.75 * whole)),
         sites=(SiteEffect("many", "/somewhere/a.c:7", 0.75 * whole),), mechanisms=ordered(whole, mechanisms),
         decisions=(Decision("inlining", "f", "a.c:3", "f no longer inlines g"),),
@@ -63,13 +64,14 @@ def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
 
 def test_json_and_page_hold_the_explanation() -> None:
     one = explanation()
-    data = json.loads(json.dumps(as_json([one], {"light": "equivalent"}), allow_nan=False))
+    data = json.loads(json.dumps(as_json([one], {"light": "equivalent"}, "a hash"), allow_nan=False))
     assert data["variants"]["heavy"]["metrics"]["many"][0] == 0.75
     assert data["without_a_perturbed_relation"] == {"light": "equivalent"}
     page = render_page("made up", [one], {"light": "equivalent"})
     assert "light is equivalent" in page
     assert "&lt;all&gt;" in page
     assert "Not tried: c: does not build" in page
+    assert "loads across runs" in page
     assert page.count("data:image/svg+xml") == len(one.relations)
 
 

@@ -9,11 +9,13 @@ import pytest
 
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
+from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.campaign.campaign_file import Program
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
-from measure.explanation.mechanisms import ACCESSES, EXECUTED, Mechanisms, find_mechanisms
+from measure.explanation.mechanisms import ACCESSES, EXECUTED, SAMPLER, Mechanisms, find_mechanisms
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations
 from tests.measure.explanation.conftest import Planted
 
 # Stretches of two kinds and of random lengths; what a stretch does follows from the functions `first` and `second`.
@@ -79,10 +81,12 @@ CHESS = Path(__file__).parents[3] / "experiments" / "workloads" / "chess.c"
 def explained(paired: PairedRuns, metrics: tuple[str, ...]) -> Mechanisms:
     """The mechanisms over all relations that are defined in all runs."""
     made = paired.runs([PLAIN, ProgramChoice(metrics)])
-    defined = np.isfinite([paired.z(runs) for runs in made.values()]).all(axis=(0, 1))
-    kept = np.flatnonzero(defined).tolist()
-    assert kept
-    return find_mechanisms(paired, ProgramChoice(metrics), kept)
+    hardware = paired.hardware
+    every = Relations([(a, b) for n, a in enumerate(hardware) for b in hardware[n + 1 :]], hardware, DEFAULT_ALIGNMENT)
+    defined = np.isfinite([every.values(runs, made[PLAIN]) for runs in made.values()]).all(axis=(0, 1))
+    assert defined.any()
+    kept = [one for one, is_defined in zip(every.chosen, defined, strict=True) if is_defined]
+    return find_mechanisms(paired, ProgramChoice(metrics), Relations(kept, hardware, DEFAULT_ALIGNMENT))
 
 
 def shares(found: Mechanisms) -> dict[str, float]:
@@ -105,6 +109,34 @@ def test_a_counter_that_evicts_a_hot_set(planted: Planted) -> None:
     paired = planted(EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, small, every="20000 cycles")
     found = explained(paired, ("pulses",))
     assert found.change.parts[0].name == ACCESSES, shares(found)
+
+
+def test_the_sampler_in_the_guest_does_not_read_unseen_counters(planted: Planted) -> None:
+    paired = planted(
+        EVICTS, {"pulses": {"event": "entry", "function": "pulse"}}, pairs=2, every="20000 cycles",
+        sampling={"mode": "signal", "every": "20000 cycles"},
+    )  # fmt: skip
+    seen, unseen = ProgramChoice(("pulses",)), ProgramChoice(("pulses",), unseen=("pulses",))
+    made = paired.runs([PLAIN, seen, unseen])
+    for plain, counted, probed in zip(*(made[one] for one in (PLAIN, seen, unseen)), strict=True):
+        assert probed.spec.unread == ("pulses",)
+        assert probed.trace.columns(("pulses",)).sum() > 10_000
+        assert probed.trace.columns(("pulses",)).min() >= 0
+        assert counted.total_cycles > 1.001 * plain.total_cycles
+        assert probed.total_cycles == pytest.approx(plain.total_cycles, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_with_sampling_by_signals_the_sampler_is_a_mechanism(planted: Planted) -> None:
+    paired = planted(
+        ADDS, {"turns": {"event": "loop", "function": "first"}}, sampling={"mode": "signal", "every": "4000 cycles"}
+    )
+    found = explained(paired, ("turns",))
+    assert SAMPLER in shares(found)
+    assert found.change.parts[0].name == EXECUTED
+    assert np.allclose(sum(part.values for part in found.change.parts), found.change.whole, equal_nan=True)
+    assert np.isfinite(found.change.whole[:, 0]).all()
+    assert found.cuts is None
 
 
 @pytest.mark.slow

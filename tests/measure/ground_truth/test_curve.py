@@ -31,7 +31,7 @@ def run_of(events: NDArray[np.int64], instructions: NDArray[np.int64], variant: 
     return Run(spec, trace, int(instructions[-1]), 1000 * n, 0.0, "")
 
 
-def test_positions_are_exact_where_anchors_are_evenly_spaced() -> None:
+def test_positions_are_exact_where_reference_events_are_evenly_spaced() -> None:
     # 1 reference event every 10 instructions at first, then one every 50; looked at every 500 instructions.
     instructions = np.arange(0, 20001, 500)
     events = np.where(instructions <= 10000, instructions // 10, 1000 + (instructions - 10000) // 50)
@@ -90,7 +90,7 @@ def test_the_truth_between_two_runs() -> None:
     truth = true_positions(baseline, slower, curve)
     assert truth.tolist() == pytest.approx([0.8 * (n + 0.5) - 0.5 for n in range(25)])
     table = alignment_error(baseline, [slower], channel_sets={"all": ("A", "B")}, curve=curve)
-    assert set(table["truth"]) == {"anchors"}
+    assert set(table["truth"]) == {"reference events"}
     assert set(table["algorithm"]) == {"full", "band", "multiresolution", "penalty", "linear", "none"}
     linear = table[table["algorithm"] == "linear"].iloc[0]
     assert linear["mean_records"] < 0.15

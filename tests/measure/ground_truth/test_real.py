@@ -135,7 +135,7 @@ def test_positions_are_those_found_by_brute_force(results: Path) -> None:
     truth = true_positions(baseline, heavy, curve)
     assert (np.diff(truth) >= 0).all()
     table = alignment_error(baseline, [heavy], curve=curve, algorithms=["linear", "none"])
-    assert set(table["truth"]) == {"anchors"}
+    assert set(table["truth"]) == {"reference events"}
 
 
 def test_probes_change_nothing_and_equal_the_counters(results: Path) -> None:
@@ -159,7 +159,7 @@ def test_probes_change_nothing_and_equal_the_counters(results: Path) -> None:
             assert (np.diff(before) == probed[:-1]).all()
 
 
-def test_metrics_without_a_probe_are_read_off_by_anchors(results: Path) -> None:
+def test_metrics_without_a_probe_are_read_off_by_reference_events(results: Path) -> None:
     made, outcome = load_results(results)
     prepared = made.truth
     assert prepared is not None
@@ -212,7 +212,7 @@ def test_a_program_that_samples_itself_is_probed_at_its_own_records(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_anchors_and_their_calibration(tmp_path: Path) -> None:
+def test_reference_events_and_their_calibration(tmp_path: Path) -> None:
     plan, _, _ = planned(tmp_path)
     plain, heavy = (next(s for s in plan.specs if s.variant == group) for group in (BASELINE, "heavy"))
     image = load_image(Path(plain.binary))

@@ -13,7 +13,6 @@ from measure.campaign.executor import Outcome, execute_plan
 from measure.cli import _Commands
 from measure.merging.cli import merge
 from measure.merging.command import load_results
-from measure.merging.merge_runs import STEP_PENALTY
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -139,12 +138,6 @@ def test_several_directories_bring_their_hardware_metrics(results: Path, tmp_pat
         f"more:{run.spec.variant}/{run.spec.replicate}": run.trace.columns(("PAPI_L1_DCM",)).sum() for run in other
     }
     assert table["PAPI_L1_DCM"].sum() == totals[source]
-
-
-def test_the_default_penalty_is_the_library_s() -> None:
-    """The command says it without importing what is slow."""
-    option = next(one for one in merge.params if one.name == "step_penalty")
-    assert option.default == STEP_PENALTY
 
 
 def test_another_baseline_and_progress(results: Path) -> None:

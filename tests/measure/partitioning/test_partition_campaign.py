@@ -61,7 +61,7 @@ def fake_runs_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
             real(missing, store, workers, done, failures, progress)
             return
         for key, spec in missing:
-            result = executor._execute(spec)
+            result = executor.make_run(spec)
             if isinstance(result, str):
                 failures.append(executor.Failure(spec, result))
             else:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.perturbation.assay import MOST_PAIRS, assay, not_assessable
 from measure.perturbation.perturbation import outer_perturbation, outer_z
 from measure.perturbation.similarity import Comparison, backwards, near_duplicates, prepare, similarity
@@ -50,7 +51,7 @@ def test_similarity_without_correspondence_is_not_assessable() -> None:
     baselines = [
         prepare(np.column_stack([wave, 2 * wave]) + 0.3 * rng.normal(size=(200, 2)), "ab", "x") for _ in range(8)
     ]
-    how = Comparison(True, 0.05, ((), ()))
+    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
     found = assay(baselines, how)
     assert found.shape == (2, 8, 2)
     assert found[0].mean() > 0.5
@@ -75,7 +76,7 @@ def test_too_few_baselines_show_no_alignment_and_many_are_sampled() -> None:
     program = synthetic_program(7, n_records=40, n_metrics=2)
     rng = np.random.default_rng(5)
     runs = [prepare(program.run(rng), program.metrics, "x") for _ in range(24)]
-    how = Comparison(True, 0.05, ((), ()))
+    how = Comparison(True, DEFAULT_ALIGNMENT, ((), ()))
     assert assay(runs[:2], how).shape == (2, 0, 2)
     assert all("too few baselines" in reason for reason in not_assessable(assay(runs[:2], how), how, "ab", 0.2, 0.05))
     assert assay(runs, how).shape == (2, MOST_PAIRS, 2)
@@ -100,7 +101,7 @@ def test_near_duplicates_are_left_out_of_the_alignment() -> None:
     runs = [prepare(table, "abcd", "x") for table in doubled]
     duplicates = near_duplicates(runs)
     assert duplicates == ((3,), (), (), (0,))
-    z = similarity(runs[0], runs[1], Comparison(True, 0.05, duplicates))
+    z = similarity(runs[0], runs[1], Comparison(True, DEFAULT_ALIGNMENT, duplicates))
     plain = outer_z(tables[0], tables[1], "abc", held_out=True)
     assert z[[0, 3]] == pytest.approx(plain[[0, 0]])
     assert outer_z(doubled[0], doubled[1], "abcd", held_out=True)[0] > plain[0]  # alignment on the copy flatters

@@ -88,7 +88,7 @@ def test_they_come_first_in_the_summary(folder: Path) -> None:
     found = {(one["metric"], one["problem"]): one for one in summary["metric_findings"]}
     assert set(found) == {("PAPI_FSQ_INS", "no events"), ("silent", "no events"), ("rare", "tied")}
     silent = found["silent", "no events"]
-    assert (silent["kind"], silent["groups"], silent["events"]) == ("software", ["light", "heavy"], 0)
+    assert (silent["kind"], silent["variants"], silent["events"]) == ("software", ["light", "heavy"], 0)
     assert (silent["runs"], silent["records"]) == (8, 8 * 300)
     assert found["rare", "tied"]["share"] > TIED
     assert [one["problem"] for one in summary["metric_findings"]] == ["no events", "no events", "tied"]
@@ -194,9 +194,9 @@ def test_metric_findings_equal_counting(runs: dict[str, list[list[int]]]) -> Non
         elif sum(shares) / len(shares) > TIED:
             expected[name] = "tied"
     found = metric_findings(tables, ("m",), "software")
-    assert {group: one.problem for one in found for group in one.groups} == expected
+    assert {group: one.problem for one in found for group in one.variants} == expected
     for one in found:
-        concerned = [run for group in one.groups for run in runs[group]]
+        concerned = [run for group in one.variants for run in runs[group]]
         assert one.events == sum(map(sum, concerned))
         assert (one.runs, one.records) == (len(concerned), sum(map(len, concerned)))
     assert bool(caveat(found)) == bool(found)

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from measure.alignment.setting import AlignmentSetting
 from measure.perturbation.perturbation import Memo, Pair, Perturbation, inner_perturbation, outer_perturbation
 from measure.perturbation.wording import beside
 from measure.stats.correlation import Correlations, fisher_z, spearman
 from measure.stats.synthetic import Disturbance, synthetic_program
 
 Table = NDArray[np.float64]
+
+UNEVEN_PACE = AlignmentSetting(step_penalty=0.3)
+"""The made-up programs advance more unevenly than real ones, for which the default was chosen."""
 
 
 def correlated(rng: np.random.Generator, rho: float, n: int = 400, extra: int = 1) -> Table:
@@ -221,6 +225,7 @@ def test_outer_finds_the_disturbed_metric(held_out: bool, counts: tuple[int, int
         disturbed,
         program.metrics,
         held_out=held_out,
+        alignment=UNEVEN_PACE,
         max_reference_runs=references,
         seed=0,
         progress=lambda done, total: seen.append((done, total)),
@@ -242,9 +247,14 @@ def test_outer_equivalence_of_undisturbed_runs_of_other_lengths() -> None:
     rng = np.random.default_rng(2)
     baseline = [program.run(rng) for _ in range(12)]
     slower = [program.run(rng, Disturbance(slowdown=0.4)) for _ in range(6)]
-    result = outer_perturbation(baseline, slower, program.metrics, held_out=False, delta=0.3, seed=0)
+    result = outer_perturbation(
+        baseline, slower, program.metrics, held_out=False, delta=0.3, alignment=UNEVEN_PACE, seed=0
+    )  # fmt: skip
     assert result.verdict == "equivalent"
     assert any("Instrumented traces have 5" in finding for finding in result.findings)
+    # A step penalty that does not suit the program makes a bad merged trace, and the verdict says so.
+    stiff = outer_perturbation(baseline, slower, program.metrics, held_out=False, delta=0.3, seed=0)
+    assert stiff.verdict == "not assessable"
 
 
 def test_outer_rise_is_a_finding_and_no_perturbation() -> None:

@@ -223,7 +223,7 @@ def test_the_number_of_missing_runs_settles_the_verdict_in_most_cases(sizes: tup
 
 def test_missing_runs_are_counted_without_overflow_and_end() -> None:
     estimate = Difference(0.0, -0.3, 0.3, 0.5, 0.5, False)
-    verdict = OpenVerdict([estimate], 900, 900, 0.2, 0.05, 0.05, 3.0, False, False)
+    verdict = OpenVerdict([estimate], 900, 900, 0.2, 0.05, 0.05, 3.0, False, False, 1)
     assert extra_runs(verdict) == 1  # hundreds of runs have labellings beyond the largest float
     at_limit = replace(verdict, estimates=[replace(estimate, delta=0.2)], n_baseline=20, n_runs=5, size_open=True)
     assert extra_runs(at_limit) is None

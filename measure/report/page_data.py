@@ -1,0 +1,226 @@
+"""The data of the campaign report's interactive part, as plain JSON types that stay small.
+
+Arrays of numbers are packed: steps of 1/65,534 of their range, two bytes each, as base64. Integers whose range is below
+65,535 stay exact. Traces that are too long are kept as least, mean and largest value of as many buckets as fit.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from measure.perturbation.analysis_types import VERDICTS, Pair, Perturbation
+from measure.perturbation.similarity import NEAR_DUPLICATE, alignment_paths
+from measure.perturbation.wording import p_number, pair_in_words
+from measure.report.figures import mean_rho
+from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.style import short
+
+TRACE_VALUES = 120_000
+"""Largest number of trace values in a page; longer traces are put into buckets."""
+FEWEST_BUCKETS = 100
+RUN_VALUES = 40_000
+"""Largest number of correlations of single runs in a page; beyond it, the pairs that changed most have them."""
+PATH_POINTS = 200
+LONGEST_ALIGNED = 20_000
+"""Traces of more records are shown without their alignment."""
+WORDS = (*VERDICTS, "changed < delta")
+_UNDEFINED = 65_535
+RELATIONS = {
+    "inner": "within a run",
+    "outer_held_out": "across runs",
+    "outer_joint": "across runs, aligned on all (makes no verdict)",
+}
+
+
+def page_data(data: ReportData) -> dict[str, Any]:
+    """Everything that the page's script reads."""
+    metrics = data.hardware_metrics
+    examples = [data.baseline_example, *(variant.example for variant in data.variants)]
+    columns = sum(len(_shown(one, metrics)) for one in examples)
+    kept = max(FEWEST_BUCKETS, TRACE_VALUES // max(columns, 1))
+    chosen = _pairs_with_runs(data)
+    return {
+        "metrics": [short(metric) for metric in metrics],
+        "interval": data.interval,
+        "words": list(WORDS),
+        "relations": RELATIONS,
+        "baseline": _group(data.baseline_rho, data.baseline_example, metrics, kept, chosen),
+        "runPairs": chosen,
+        "variants": [
+            _group(variant.rho, variant.example, metrics, kept, chosen)
+            | {
+                "name": variant.name,
+                "verdict": variant.verdict,
+                "comparisons": {kind: _comparison(getattr(variant, kind), metrics) for kind in _kinds(variant)},
+                "paths": _paths(data, variant),
+            }
+            for variant in data.variants
+        ],
+    }
+
+
+def pair_rows(data: ReportData, most: int) -> list[dict[str, Any]]:
+    """The ``most`` pairs that matter most for a table without a script: by verdict, then by size of the change."""
+    rows = [
+        {
+            "variant": variant.name, "relation": RELATIONS[kind], "pair": pair, "name": pair_name(pair),
+            "words": pair_in_words(pair, getattr(variant, kind).level), "p": p_number(pair.p_adjusted),
+        }
+        for variant in data.variants
+        for kind in _kinds(variant)
+        if kind != "outer_joint"
+        for pair in getattr(variant, kind).pairs
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: _rank(row["pair"]))[:most]
+
+
+def pair_name(pair: Pair) -> str:
+    """The metrics of a pair, for a table."""
+    return short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
+
+
+def packed(values: NDArray[Any]) -> dict[str, Any]:
+    """``values`` (n,) as ``{lo, step, q}``: value = lo + step * q, q as 16-bit numbers in base64; 65535: undefined."""
+    numbers = np.asarray(values, np.float64)
+    defined = np.isfinite(numbers)
+    low, high = (float(numbers[defined].min()), float(numbers[defined].max())) if defined.any() else (0.0, 0.0)
+    step = (high - low) / (_UNDEFINED - 1)
+    if np.array_equal(numbers[defined], np.round(numbers[defined])):
+        step = float(math.ceil(step))
+    steps = np.full(len(numbers), _UNDEFINED, np.uint16)
+    steps[defined] = np.round((numbers[defined] - low) / (step or 1.0)).astype(np.uint16)
+    return {
+        "lo": _digits(low),
+        "step": _digits(step),
+        "q": base64.b64encode(steps.astype("<u2").tobytes()).decode("ascii"),
+    }
+
+
+def _rank(pair: Pair) -> tuple[int, float]:
+    return VERDICTS.index(pair.verdict), -abs(pair.delta_z) if np.isfinite(pair.delta_z) else 1.0
+
+
+def _kinds(variant: VariantReport) -> list[str]:
+    return [kind for kind in RELATIONS if getattr(variant, kind) is not None]
+
+
+def _group(
+    rho: NDArray[np.float64], example: Signals, metrics: Sequence[str], kept: int, chosen: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """Correlations and example trace of the baselines or a variant."""
+    below = np.tril_indices(len(metrics), -1)
+    found = {"rho": packed(np.round(mean_rho(rho)[below], 3)), "example": _trace(example, metrics, kept)}
+    if chosen:
+        places = np.array(chosen).T
+        found["runs"] = packed(np.round(rho[:, places[0], places[1]].T.ravel(), 3)) | {"n": len(rho)}
+    return found
+
+
+def _shown(signals: Signals, hardware: Sequence[str]) -> list[str]:
+    """The metrics of a trace that the page has: the hardware metrics, then others, without what probes counted."""
+    others = (name for name in signals.metrics if name not in hardware and not name.startswith(("probe:", "before:")))
+    return [*hardware, *others]
+
+
+def _trace(signals: Signals, hardware: Sequence[str], kept: int) -> dict[str, Any]:
+    """A trace: all its records, or least, mean and largest values of ``kept`` / 3 buckets if it has more records."""
+    names = _shown(signals, hardware)
+    n = len(signals.values)
+    series: dict[str, Any] = {}
+    buckets = 0 if n <= kept else max(kept // 3, FEWEST_BUCKETS // 3)
+    starts = np.linspace(0, n, buckets, endpoint=False).astype(np.int64) if buckets else np.arange(0)
+    counts = np.diff(np.append(starts, n))
+    for name in names:
+        column = signals.series(name)
+        if buckets:
+            means = np.add.reduceat(column, starts) / counts
+            series[short(name)] = [
+                packed(one) for one in (np.minimum.reduceat(column, starts), means, np.maximum.reduceat(column, starts))
+            ]
+        else:
+            series[short(name)] = [packed(column)]
+    return {"records": n, "buckets": buckets, "series": series, "software": [short(x) for x in names[len(hardware) :]]}
+
+
+def _pairs_with_runs(data: ReportData) -> list[tuple[int, int]]:
+    """Pairs of metrics whose correlation in each run is in the page: those that changed most."""
+    runs = len(data.baseline_rho) + sum(len(variant.rho) for variant in data.variants)
+    index = {metric: n for n, metric in enumerate(data.hardware_metrics)}
+    largest: dict[tuple[int, int], float] = {}
+    for variant in data.variants:
+        for pair in variant.inner.pairs:
+            key = (index[pair.a], index[pair.b])
+            change = abs(pair.delta_z) if np.isfinite(pair.delta_z) else 0.0
+            largest[key] = max(largest.get(key, 0.0), change)
+    return sorted(largest, key=lambda key: -largest[key])[: RUN_VALUES // max(runs, 1)]
+
+
+def _comparison(perturbation: Perturbation, metrics: Sequence[str]) -> dict[str, Any]:
+    """A comparison's pairs, a packed array a column; ``a``, ``b``, ``word``, ``note`` index metrics, `WORDS`, notes."""
+    index = {metric: n for n, metric in enumerate(metrics)}
+    pairs = perturbation.pairs
+    notes = list(dict.fromkeys(pair.note for pair in pairs))
+    columns: dict[str, list[float]] = {
+        "a": [index[pair.a] for pair in pairs],
+        "b": [index[pair.b] for pair in pairs],
+        "word": [WORDS.index(pair_in_words(pair, perturbation.level)) for pair in pairs],
+        "note": [notes.index(pair.note) for pair in pairs],
+        "before": [pair.baseline_rho for pair in pairs],
+        "after": [pair.run_rho for pair in pairs],
+        "change": [pair.delta_z for pair in pairs],
+        "low": [pair.ci[0] for pair in pairs],
+        "high": [pair.ci[1] for pair in pairs],
+        "allLow": [pair.simultaneous[0] for pair in pairs],
+        "allHigh": [pair.simultaneous[1] for pair in pairs],
+        "spreadBefore": [pair.baseline_z_sd for pair in pairs],
+        "spreadAfter": [pair.run_z_sd for pair in pairs],
+        "p": [pair.p_adjusted for pair in pairs],
+        "q": [pair.q_value for pair in pairs],
+    }
+    return {
+        "delta": perturbation.delta,
+        "alpha": perturbation.alpha,
+        "paired": perturbation.paired,
+        "notes": notes,
+        "columns": {name: packed(np.array(values, np.float64)) for name, values in columns.items()},
+    }
+
+
+def _digits(value: float) -> float:
+    return int(value) if value == int(value) else float(f"{value:.9g}")
+
+
+def _paths(data: ReportData, variant: VariantReport) -> dict[str, Any]:
+    """How the example runs of baseline and variant align: ``joint``, and ``heldOut`` by index of the metric left out.
+
+    Each is the mean record of the variant at `PATH_POINTS` evenly spaced records of the baseline.
+    """
+    metrics = data.hardware_metrics
+    tables = [
+        np.column_stack([one.series(metric) for metric in metrics]) for one in (data.baseline_example, variant.example)
+    ]
+    if max(map(len, tables)) > LONGEST_ALIGNED:
+        return {"heldOut": {}}
+    close = np.abs(np.nan_to_num(data.baseline_rho).mean(axis=0)) > NEAR_DUPLICATE
+    duplicates = tuple(tuple(j for j in np.flatnonzero(row).tolist() if j != i) for i, row in enumerate(close))
+    points = np.unique(np.linspace(0, len(tables[0]) - 1, PATH_POINTS).astype(np.int64))
+
+    def positions(path: NDArray[np.int64]) -> dict[str, Any]:
+        counts = np.bincount(path[:, 0])
+        mean = np.bincount(path[:, 0], weights=path[:, 1].astype(np.float64)) / counts
+        return packed(np.round(mean[points], 1))
+
+    found: dict[str, Any] = {"heldOut": {}}
+    joint = alignment_paths(tables[0], tables[1], metrics, held_out=False, duplicates=duplicates)
+    if joint:
+        found["joint"] = positions(joint[0])
+    if variant.outer_held_out is not None and len(metrics) > 1:
+        paths = alignment_paths(tables[0], tables[1], metrics, held_out=True, duplicates=duplicates)
+        found["heldOut"] = {str(metric): positions(path) for metric, path in sorted(paths.items())}
+    return found

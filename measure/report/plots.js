@@ -1,0 +1,159 @@
+// Draws plots as SVG text from plain numbers; knows nothing about reports.
+const MARGIN = { left: 54, right: 10, top: 8, bottom: 32 };
+const NARROWEST = 220;
+
+// An array that `measure.report.page_data.packed` made.
+function unpack({ lo, step, q }) {
+  const bytes = atob(q);
+  return Float64Array.from({ length: bytes.length / 2 }, (_, n) => {
+    const steps = bytes.charCodeAt(2 * n) | (bytes.charCodeAt(2 * n + 1) << 8);
+    return steps === 65535 ? NaN : lo + step * steps;
+  });
+}
+
+function escapeText(text) {
+  return String(text).replace(/[&<>"]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[one]);
+}
+
+function shown(value, digits = 3) {
+  if (value === null || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
+  return Number.isInteger(value) ? String(value) : value.toPrecision(digits);
+}
+
+function axisLabel(value) {
+  const size = Math.abs(value);
+  for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+    if (size >= unit) return `${Number((value / unit).toPrecision(3))}${letter}`;
+  }
+  return String(Number(value.toPrecision(3)));
+}
+
+function ticks(low, high, most) {
+  const rough = (high - low) / most;
+  if (!(rough > 0)) return [low];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(at);
+  return found;
+}
+
+function quantile(sorted, fraction) {
+  return sorted[Math.min(sorted.length - 1, Math.round(fraction * (sorted.length - 1)))];
+}
+
+// Limits that show the bulk of the values: a start-up phase or a single spike may run out of the picture.
+function bulk(values) {
+  const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
+  if (!sorted.length) return [0, 1];
+  const low = quantile(sorted, 0.1), high = quantile(sorted, 0.9);
+  const margin = 0.8 * (high - low) || Math.max(1, 0.1 * Math.abs(high));
+  return [sorted[0] >= 0 ? Math.max(0, low - margin) : low - margin, high + margin];
+}
+
+function movingMedian(values, width) {
+  const half = width >> 1;
+  return Float64Array.from(values, (_, n) => {
+    const near = values.slice(Math.max(0, n - half), n + half + 1).sort();
+    return near[near.length >> 1];
+  });
+}
+
+let clips = 0;
+
+// Replaces what `host` shows by axes and `body(x, y)`, SVG text; returns the scales and the svg element.
+function drawPlot(host, { title, label, x, y, xLabel, yLabel = "", height = 150, body }) {
+  const width = Math.max(NARROWEST, Math.round(host.clientWidth || 480));
+  const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
+  const px = (value) => MARGIN.left + ((value - x[0]) / (x[1] - x[0] || 1)) * (right - MARGIN.left);
+  const py = (value) => bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (bottom - MARGIN.top);
+  const clip = `clip-${clips++}`;
+  const vertical = ticks(y[0], y[1], 4).map((at) =>
+    `<line class="axis" x1="${MARGIN.left}" x2="${right}" y1="${py(at).toFixed(1)}" y2="${py(at).toFixed(1)}"/>` +
+    `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at)}</text>`);
+  const horizontal = ticks(x[0], x[1], width / 90).map((at) =>
+    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at)}</text>`);
+  host.innerHTML =
+    `${title ? `<p class="title">${escapeText(title)}</p>` : ""}<svg viewBox="0 0 ${width} ${height}" role="img" ` +
+    `aria-label="${escapeText(label)}"><clipPath id="${clip}"><rect x="${MARGIN.left}" y="${MARGIN.top}" ` +
+    `width="${right - MARGIN.left}" height="${bottom - MARGIN.top}"/></clipPath>${vertical.join("")}` +
+    `${horizontal.join("")}<text x="${(MARGIN.left + right) / 2}" y="${height - 3}" text-anchor="middle">` +
+    `${escapeText(xLabel)}</text>${yLabel ? `<text x="4" y="${MARGIN.top + 8}">${escapeText(yLabel)}</text>` : ""}` +
+    `<g clip-path="url(#${clip})">${body(px, py)}<g class="over"></g></g></svg>`;
+  const svg = host.querySelector("svg");
+  return {
+    svg, px, py, top: MARGIN.top, bottom,
+    valueAt(event) {  // of the horizontal axis, under the pointer
+      const box = svg.getBoundingClientRect();
+      const at = ((event.clientX - box.left) / box.width) * width;
+      return x[0] + ((Math.min(right, Math.max(MARGIN.left, at)) - MARGIN.left) / (right - MARGIN.left)) * (x[1] - x[0]);
+    },
+  };
+}
+
+function linePath(xs, ys, px, py) {
+  let path = "", open = false;
+  for (let n = 0; n < xs.length; n++) {
+    if (!Number.isFinite(ys[n])) { open = false; continue; }
+    path += `${open ? "L" : "M"}${px(xs[n]).toFixed(1)} ${py(ys[n]).toFixed(1)}`;
+    open = true;
+  }
+  return path;
+}
+
+function rangePath(xs, lows, highs, px, py) {
+  const there = Array.from(xs, (at, n) => `${px(at).toFixed(1)} ${py(highs[n]).toFixed(1)}`);
+  const back = Array.from(xs, (at, n) => `${px(at).toFixed(1)} ${py(lows[n]).toFixed(1)}`).reverse();
+  return xs.length ? `M${[...there, ...back].join("L")}Z` : "";
+}
+
+// The lower triangle of a matrix of `names`, `values` row by row; returns the svg element.
+function drawHeatMap(host, { title, label, names, values, limit, chosen }) {
+  const m = names.length, labelled = m <= 16;
+  const width = Math.max(NARROWEST, Math.round(host.clientWidth || 300));
+  const room = labelled ? Math.min(90, 8 + 6.3 * Math.max(...names.map((one) => one.length))) : 6;
+  const size = (width - room - 4) / (m - 1), height = size * (m - 1) + (labelled ? room * 0.8 : 6) + 6;
+  const cells = [];
+  let n = 0;
+  for (let i = 1; i < m; i++) {
+    for (let j = 0; j < i; j++, n++) {
+      const value = values[n], strength = Math.min(1, Math.abs(value) / limit) * 0.85;
+      const x = room + j * size, y = 4 + (i - 1) * size;
+      cells.push(`<rect data-row="${i}" data-column="${j}" x="${x.toFixed(1)}" y="${y.toFixed(1)}" ` +
+        `width="${size.toFixed(1)}" height="${size.toFixed(1)}" fill="${value < 0 ? "#3d87d6" : "#e0533d"}" ` +
+        `fill-opacity="${Number.isFinite(value) ? strength.toFixed(2) : 0}"/>`);
+      if (labelled && size >= 24) {
+        const text = Number.isFinite(value) ? value.toFixed(2).replace("0.", ".").replace("-.00", ".00") : "–";
+        cells.push(`<text class="strong" pointer-events="none" text-anchor="middle" x="${(x + size / 2).toFixed(1)}" ` +
+          `y="${(y + size / 2 + 4).toFixed(1)}">${text}</text>`);
+      }
+    }
+  }
+  if (labelled) {
+    for (let i = 1; i < m; i++) {
+      cells.push(`<text x="${room - 4}" y="${(4 + (i - 0.5) * size + 4).toFixed(1)}" text-anchor="end">${escapeText(names[i])}</text>`);
+      const x = room + (i - 0.5) * size, y = 4 + (m - 1) * size + 12;
+      cells.push(`<text transform="translate(${(x + 3).toFixed(1)} ${y.toFixed(1)}) rotate(-45)" text-anchor="end">${escapeText(names[i - 1])}</text>`);
+    }
+  }
+  const [row, column] = chosen[0] === chosen[1] ? [-1, -1] : [Math.max(...chosen), Math.min(...chosen)];
+  const mark = row < 0 ? "" : `<rect class="chosen" pointer-events="none" x="${(room + column * size).toFixed(1)}" ` +
+    `y="${(4 + (row - 1) * size).toFixed(1)}" width="${size.toFixed(1)}" height="${size.toFixed(1)}"/>`;
+  host.innerHTML = `<p class="title">${escapeText(title)}</p><svg viewBox="0 0 ${width} ${height.toFixed(0)}" role="img" ` +
+    `aria-label="${escapeText(label)}">${cells.join("")}${mark}</svg>`;
+  return host.querySelector("svg");
+}
+
+function downloadCsv(name, columns, rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined || Number.isNaN(value) ? "" : String(value);
+    return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const text = [columns, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.download = `${name}.csv`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

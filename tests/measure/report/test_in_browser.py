@@ -1,0 +1,118 @@
+"""The campaign report in a real browser, where there is one: what its script does, on a phone and in the dark, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from measure.report.html import render
+from tests.measure.report.browser import needs_browser, run_in
+from tests.measure.report.synthetic_report import synthetic_report
+
+pytestmark = needs_browser
+
+WORK = """
+  const $ = (id) => document.getElementById(id), rows = () => $("pairs").tBodies[0].rows;
+  const wait = () => new Promise((done) => setTimeout(done, 50));
+  const choose = (name, value) => {
+    const field = $("filters").elements[name];
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const labels = () => [...document.querySelectorAll("#plot-traces svg")].map((svg) => svg.textContent);
+  const found = { first: $("pair-title").textContent, all: rows().length, traces: labels().length,
+    maps: document.querySelectorAll("#plot-maps rect[data-row]").length };
+  choose("text", "event_02");
+  found.filtered = [...rows()].map((row) => row.cells[0].textContent);
+  choose("text", "");
+  choose("verdict", "equivalent");
+  found.equivalent = [...rows()].map((row) => row.cells[3].textContent);
+  choose("verdict", "");
+  const change = [...$("pairs").tHead.rows[0].cells].find((cell) => cell.textContent === "change of z");
+  change.querySelector("button").click();
+  found.sorted = [...rows()].map((row) => Math.abs(Number(row.cells[6].textContent)));
+  found.sort = change.getAttribute("aria-sort");
+  const link = rows()[3].querySelector("a");
+  link.focus();
+  link.click();
+  await wait();
+  found.chosen = [link.textContent, $("pair-title").textContent, document.activeElement.id];
+  found.current = document.querySelectorAll("#pairs tr[aria-current]").length;
+  const whole = labels();
+  document.querySelector("[data-zoom=in]").click();
+  found.zoomed = labels().map((one, n) => one !== whole[n]);
+  const svg = document.querySelector("#plot-traces svg"), box = svg.getBoundingClientRect();
+  svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width / 2, clientY: box.top + 20 }));
+  found.readout = $("readout").textContent;
+  found.crosses = document.querySelectorAll("svg .cross").length;
+  let saved = "";
+  window.Blob = class extends Blob { constructor(parts) { super(parts); saved = parts.join(""); } };
+  for (const button of document.querySelectorAll("[data-csv]")) {
+    button.click();
+    (found.csv ??= {})[button.dataset.csv] = saved.split("\\n").length;
+  }
+  const cell = document.querySelector("#plot-maps rect[data-row='4'][data-column='3']");
+  cell.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  await wait();
+  found.fromMap = $("pair-title").textContent;
+  location.hash = $("pairs").querySelector("a[href*='outer_held_out']").getAttribute("href");
+  await wait();
+  found.across = [$("pair-title").textContent, labels().length, $("figure-runs").hidden];
+  return found;
+"""
+LAYOUT = """
+  const every = [...document.querySelectorAll("#pairs tbody tr:first-child > *, #pair svg, figure img")];
+  const hidden = every.filter((one) => {
+    const box = one.getBoundingClientRect();
+    return box.width < 1 || box.left < -1 || box.right > innerWidth + 1;
+  });
+  return {
+    width: innerWidth, page: document.documentElement.scrollWidth, hidden: hidden.map((one) => one.outerHTML),
+    paper: getComputedStyle(document.body).backgroundColor,
+    labels: getComputedStyle(document.querySelector("#pairs tbody td"), "::before").content,
+  };
+"""
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(synthetic_report(5), "results/drawn")
+
+
+def test_one_can_work_in_it(page: str, tmp_path: Path) -> None:
+    found: dict[str, Any] = run_in(page, WORK, tmp_path)
+    assert found["errors"] == []
+    assert found["all"] == 2 * (10 + 5)
+    assert "in variant 1: " in found["first"]  # the worst is chosen at first
+    assert (found["traces"], found["maps"]) == (4, 3 * 10)
+    assert len(found["filtered"]) == 2 * (4 + 1)
+    assert all("EVENT_02" in name for name in found["filtered"])
+    assert set(found["equivalent"]) <= {"equivalent", "changed < delta"}
+    assert 0 < len(found["equivalent"]) < found["all"]
+    assert found["sorted"] == sorted(found["sorted"], reverse=True)
+    assert found["sort"] == "ascending"
+    name, title, focused = found["chosen"]
+    assert title.startswith(f"{name} in variant 1: ")
+    assert (focused, found["current"]) == ("pair-title", 1)
+    assert found["zoomed"] == [True] * 4 or found["zoomed"] == [True] * 2  # both runs, by one button
+    assert "baseline, record 1" in found["readout"]
+    assert "; variant 1, record 1" in found["readout"]
+    assert found["crosses"] >= 4
+    assert found["csv"]["traces"] == 2 * 300 + 2
+    assert found["csv"]["maps"] == 10 + 2
+    assert found["csv"]["runs"] == 2 * 8 + 2
+    assert found["csv"]["alignment"] > 100
+    assert found["fromMap"].startswith(("EVENT_03 – EVENT_04", "EVENT_04 – EVENT_03"))
+    assert found["across"][0].endswith("across runs")
+    assert found["across"][1:] == [2, True]
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, False), (800, True)])
+def test_it_fits_every_width_in_light_and_dark(page: str, tmp_path: Path, width: int, dark: bool) -> None:
+    found = run_in(page, LAYOUT, tmp_path, width=width, dark=dark)
+    assert found["errors"] == []
+    assert (found["width"], found["page"], found["hidden"]) == (width, width, [])
+    assert found["paper"] == ("rgb(20, 25, 31)" if dark else "rgb(255, 255, 255)")
+    assert (found["labels"] != "none") == (width == 400)  # on a phone, rows are cards with a label for each value

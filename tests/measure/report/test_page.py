@@ -1,0 +1,208 @@
+"""The campaign report as a page: what is in it, its size, and that it stands on its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from measure.report.html import STATIC_ROWS, render
+from measure.report.model import ReportData
+from measure.report.next_steps import next_steps
+from measure.report.page import code_markup, embedded_json
+from measure.report.page_data import TRACE_VALUES, packed, page_data
+from measure.report.style import DARK_VERDICTS, VERDICTS
+from tests.measure.report.page_structure import problems
+from tests.measure.report.synthetic_report import synthetic_report
+
+MOST_BYTES = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def data() -> ReportData:
+    return synthetic_report(5)
+
+
+@pytest.fixture(scope="module")
+def page(data: ReportData) -> str:
+    return render(data, "results/drawn")
+
+
+def unpacked(one: dict[str, Any]) -> np.ndarray:
+    steps = np.frombuffer(base64.b64decode(one["q"]), "<u2").astype(float)
+    return np.where(steps == 65535, np.nan, one["lo"] + one["step"] * steps)
+
+
+def data_in(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert found
+    return json.loads(found.group(1))
+
+
+def test_the_structure_can_be_used_without_seeing_or_pointing(page: str) -> None:
+    assert problems(page) == []
+
+
+def test_the_page_loads_nothing(page: str) -> None:
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', re.sub(r"<script.*?</script>", "", page, flags=re.S))
+    assert addresses
+    assert all(one.startswith(("data:", "#")) for one in addresses)
+    assert not re.search(r"@import|url\((?!#)|https?://", page.replace("http://www.w3.org", ""))
+
+
+def test_what_to_do_comes_first_and_has_commands_to_copy(page: str) -> None:
+    assert page.index("<h2>What to do</h2>") < page.index("<h2>Verdicts</h2>") < page.index("<h2>Pairs of metrics</h2>")
+    assert 'data-copy="measure explain results/drawn"' in page
+    assert "A &lt;b&gt;finding&lt;/b&gt;." in page
+    assert "given the directory of these results" not in page
+
+
+def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
+    good = replace(data, variants=data.variants[:1], findings=())
+    assert [one.verdict for one in good.variants] == ["equivalent"]
+    assert [step.commands for step in next_steps(good, "r")] == [("measure merge r --out merged.parquet",)]
+    assert next_steps(good) == ()
+    assert "No command follows from the verdicts" in render(good)
+
+
+def test_verdicts_table_and_overview_are_there_without_the_script(page: str, data: ReportData) -> None:
+    without = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    table = without[without.index('id="pairs"') : without.index("</table>", without.index('id="pairs"'))]
+    assert table.count("<tr") == 1 + sum(
+        len(one.pairs) for variant in data.variants for one in (variant.inner, variant.outer_held_out) if one
+    )
+    assert table.index("EVENT_00") < table.index("equivalent")  # the metric that changed is in the worst pairs
+    assert '<img alt="Change of each pair with its interval in variant 1" src="data:image/svg+xml' in without
+    assert "<progress" not in without
+
+
+def test_every_figure_has_a_caption_and_its_data(page: str) -> None:
+    figures = re.findall(r"<figure.*?</figure>", page, re.S)
+    assert len(figures) >= 7
+    for figure in figures:
+        assert "<figcaption" in figure
+        assert 'href="data:text/csv' in figure or "data-csv=" in figure
+
+
+def test_csv_of_a_figure_has_what_it_shows(page: str, data: ReportData) -> None:
+    found = re.search(r'download="runs.csv" href="data:text/csv;base64,([^"]*)"', page)
+    assert found
+    head, *rows = base64.b64decode(found.group(1)).decode().splitlines()
+    assert head.startswith("variant,run,EVENT_0")
+    assert len(rows) == len(data.baseline_rho) + sum(len(one.rho) for one in data.variants)
+
+
+def test_numbers_of_the_script_are_those_of_the_analysis(page: str, data: ReportData) -> None:
+    found = data_in(page)
+    inner = data.variants[1].inner
+    columns = {name: unpacked(one) for name, one in found["variants"][1]["comparisons"]["inner"]["columns"].items()}
+    for name, attribute in (("change", "delta_z"), ("before", "baseline_rho"), ("p", "p_adjusted")):
+        assert np.allclose(columns[name], [getattr(pair, attribute) for pair in inner.pairs], atol=1e-4)
+    assert [found["metrics"][int(n)] for n in columns["a"]] == [pair.a.removeprefix("PAPI_") for pair in inner.pairs]
+    trace = found["baseline"]["example"]
+    assert trace["buckets"] == 0
+    assert np.array_equal(
+        unpacked(trace["series"]["EVENT_02"][0]), data.baseline_example.series("PAPI_EVENT_02")
+    )  # counts are exact
+    before = np.tanh(np.arctanh(data.baseline_rho[:, 2, 1]).mean())
+    assert unpacked(found["baseline"]["rho"])[2] == pytest.approx(before, abs=1e-3)
+    i, j = found["runPairs"][0]
+    runs = found["variants"][1]["runs"]
+    assert unpacked(runs)[: runs["n"]] == pytest.approx(data.variants[1].rho[:, i, j], abs=1e-3)
+
+
+def test_the_alignment_of_the_example_runs_is_there(page: str) -> None:
+    paths = data_in(page)["variants"][1]["paths"]
+    assert sorted(paths["heldOut"]) == ["0", "1", "2", "3", "4"]
+    for path in (paths["joint"], *paths["heldOut"].values()):
+        records = unpacked(path)
+        assert 0 <= records[0] < records[-1] <= 299.001
+        assert (np.diff(records) >= 0).all()
+
+
+def test_long_traces_keep_their_extremes(data: ReportData) -> None:
+    records = TRACE_VALUES  # of 5 metrics in 3 runs: more than fit
+    values = np.ones((records, 5))
+    values[777, 2] = 900
+    long = replace(data, baseline_example=replace(data.baseline_example, values=values))
+    trace = page_data(long)["baseline"]["example"]
+    low, mean, high = (unpacked(one) for one in trace["series"]["EVENT_02"])
+    assert trace["records"] == records
+    assert 0 < trace["buckets"] == len(low) < records / 3
+    assert (low.min(), high.max(), int(high.argmax())) == (1, 900, 777 * trace["buckets"] // records)
+    assert (mean.min(), mean.max()) == pytest.approx((1, 1 + 899 * trace["buckets"] / records), rel=0.01)
+    assert "joint" not in page_data(long)["variants"][0]["paths"]  # too long to be aligned for a page
+
+
+@pytest.mark.parametrize(
+    "values", [[], [5], [1, 65535], [-3, 10**12, 4], [0.25, np.nan, 1e-9], [np.nan], [np.inf, 1.0]]
+)
+def test_packed_numbers_come_back(values: list[float]) -> None:
+    numbers = np.array(values, np.float64)
+    numbers[~np.isfinite(numbers)] = np.nan
+    span = np.ptp(numbers[np.isfinite(numbers)]) if np.isfinite(numbers).any() else 0
+    assert np.allclose(unpacked(packed(numbers)), numbers, atol=span / 65_000, equal_nan=True)
+    if span < 65_535 and (numbers == np.round(numbers)).all():
+        assert np.array_equal(unpacked(packed(numbers)), numbers)
+
+
+def test_fifty_metrics_stay_below_two_megabytes() -> None:
+    large = synthetic_report(50, variants=2, runs=6, records=1500)
+    assert len(large.variants[0].inner.pairs) == 1225
+    page = render(large, "results/large")
+    assert len(page.encode()) < MOST_BYTES
+    assert f"{STATIC_ROWS} of {2 * 1275} pairs, worst first; summary.json has all" in page
+    assert problems(page) == []
+
+
+def test_text_of_a_campaign_cannot_become_markup() -> None:
+    assert embedded_json({"a": "</script><b>"}) == '{"a":"\\u003c/script>\\u003cb>"}'
+    assert code_markup("`measure run x` & <b>") == "<code>measure run x</code> &amp; &lt;b&gt;"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_text_stands_out_from_what_is_behind_it(page: str) -> None:
+    """A contrast of 4.5 (WCAG 2.2, success criterion 1.4.3), in light and dark, on every background."""
+    style = page[page.index("<style>") : page.index("</style>")]
+    blocks = re.findall(r":root \{([^}]*)\}", style)
+    light, dark, light_verdicts, dark_verdicts = (dict(re.findall(r"--([\w-]+):(#\w+);", one)) for one in blocks)
+    for colours, verdicts, expected in ((light, light_verdicts, VERDICTS), (dark, dark_verdicts, DARK_VERDICTS)):
+        assert list(verdicts.values()) == list(expected.values())
+        whole = {name: one if len(one) == 7 else "#" + "".join(2 * c for c in one[1:]) for name, one in colours.items()}
+        for behind in ("paper", "wash", "spot"):
+            texts = {name: whole[name] for name in ("ink", "muted", "link")} | verdicts
+            for name, text in texts.items():
+                if behind != "spot" or name != "muted":
+                    assert contrast(text, whole[behind]) >= 4.5, f"{name} {text} on {behind} {whole[behind]}"
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+
+def test_what_the_script_asks_for_is_there(page: str) -> None:
+    parser = _Links()
+    parser.feed(page)
+    assert len(parser.ids) == len(set(parser.ids))
+    assert set(re.findall(r'\$\("([\w-]+)"\)', page)) <= set(parser.ids)
