@@ -26,7 +26,6 @@ from measure.campaign.power import SOURCES, assumed_spread, plan_text
 from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.perturbation.perturbation import comparisons
 
 _PART_INSTRUCTIONS = 30_000_000
 _LEAST_INSTRUCTIONS = 1_000
@@ -148,10 +147,7 @@ def print_dry_run(campaign: Campaign, document: YamlDocument, console: Console, 
 def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     rate = found.rate
     variants = list(campaign.variant_sets())
-    plan = plan_text(
-        campaign, campaign.alpha_of_a_look / comparisons(max(1, len(variants)), campaign.outer),
-        assumed_spread(campaign), variants,
-    )  # fmt: skip
+    plan = plan_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)
     runs, _, finds = plan.partition(", compared ")
     known = found.build_seconds is not None or not found.missing
     each = f", about {found.build_seconds:.1f} s each" if found.build_seconds is not None and found.missing else ""

@@ -243,6 +243,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "program": str(job.program),
         "arguments": list(job.arguments),
         "machine": str(job.machine),
+        "machine_settings": list(job.settings),
         "seed": job.seed,
         "samples_per_phase": job.samples or None,
         "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},

@@ -23,8 +23,8 @@ import click
               help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
                    "its C files.")  # fmt: skip
 @click.option("--binary", metavar="PATH",
-              help="The program that the build of DIR makes, below DIR. Default: the only one that it "
-                   "links.")  # fmt: skip
+              help="The program that the build of DIR makes, below DIR. Default: the only one that it links, "
+                   "which one more build finds out.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the campaign file.")
 def init(
     program: Path,

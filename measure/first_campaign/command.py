@@ -60,6 +60,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if place.exists() and not request.force:
         raise CampaignError(f"{place} exists already: choose another place with --out, or overwrite it with --force")
     machine = request.machine or Path(str(resources.files("measure.first_campaign") / _MACHINE))
+    _check_machine(machine)
     copy_to = _place_of_copy(place, machine) if request.machine is None else None
     beside = place.parent
     with Status(console, "building the program") as status:
@@ -133,6 +134,17 @@ class _Draft:
             if isinstance(cause, InstrumenterError):
                 raise CampaignError(f"{self._source}: {cause}") from cause
             raise
+
+
+def _check_machine(path: Path) -> None:
+    """Raise `CampaignError` for a machine description that cannot be read or is not valid."""
+    from emulator.errors import EmulatorError
+    from emulator.timing.machine_file import load_machine
+
+    try:
+        load_machine(path)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
 
 
 def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,13 +94,15 @@ def run(
     out: Path | str | None = None,
     workers: int | None = None,
     client: Client | str | None = None,
+    settings: Sequence[str] = (),
     progress: bool | None = None,
 ) -> Result:
     """Run a campaign, or go on where it stopped, as `measure run` does.
 
     ``campaign``: the YAML file; ``out``: directory of the results, results/NAME by default; ``workers``: runs at once,
     one a processor by default; ``client``: a Dask client or the address of a scheduler, to make the runs there;
-    ``progress``: show it, by default in a terminal or notebook only.
+    ``settings``: changes of the file's values, each as of `--set`, such as ``"program.args.0=small"``; ``progress``:
+    show it, by default in a terminal or notebook only.
 
     Runs that failed are in `Result.failures`. Raises `CampaignError` for what is wrong with the file, and
     `MeasureError` when so many runs failed that nothing can be said.
@@ -117,6 +120,7 @@ def run(
         console_for(progress),
         workers=workers,
         scheduler=client,
+        settings=settings,
     )
     return _result(finished)
 

@@ -28,21 +28,22 @@ PAIR_COLUMNS: dict[str, str] = {
     "ci_high": "Upper end",
     "simultaneous_low": "Lower end of the interval that holds for all pairs, on which `perturbed` rests; -inf: none",
     "simultaneous_high": "Upper end",
-    "p": "Of no change, familywise over all pairs of the comparison",
+    "p": "Of no change, familywise over all pairs of the comparisons that were tested together",
     "q": "False discovery rate over these pairs (Benjamini-Hochberg)",
     "p_spread": "That runs scatter no more than baselines, familywise",
     "detectable_dz": "Change that is called perturbed with 80% probability (inner only)",
     "verdict": "perturbed, changed, inconclusive, equivalent or not assessable",
     "note": "Why values are undefined, or why the pair cannot be assessed",
     "delta": "Change of z that counts as none",
-    "level": "Level of the comparison: its share of alpha",
+    "level": "Level of this test: the share of alpha of the comparisons that were tested together",
+    "together": "Number of comparisons (variants, within and across runs) that were tested together with this one",
     "baselines": "Number of baselines",
     "runs": "Number of instrumented runs",
     "paired": "Whether baselines and runs were compared in pairs",
 }
 """Columns of the table and their meaning; undefined numbers are null in Parquet and empty in CSV."""
 _TEXT = ("campaign", "variant", "relation", "a", "b", "verdict", "note")
-_WHOLE = ("baselines", "runs")
+_WHOLE = ("together", "baselines", "runs")
 
 
 def pair_rows(data: ReportData) -> list[dict[str, Any]]:
@@ -84,7 +85,8 @@ def _values(pair: Pair, one: Perturbation) -> dict[str, Any]:
         "run_z_sd": pair.run_z_sd, "delta_z": pair.delta_z, "ci_low": low[0], "ci_high": high[0],
         "simultaneous_low": low[1], "simultaneous_high": high[1], "p": pair.p_adjusted, "q": pair.q_value,
         "p_spread": pair.p_spread, "detectable_dz": pair.detectable_dz, "verdict": pair.verdict, "note": pair.note,
-        "delta": one.delta, "level": one.level, "baselines": one.n_baseline, "runs": one.n_runs, "paired": one.paired,
+        "delta": one.delta, "level": one.level, "together": one.together,
+        "baselines": one.n_baseline, "runs": one.n_runs, "paired": one.paired,
     }  # fmt: skip
 
 

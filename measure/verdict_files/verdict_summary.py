@@ -21,17 +21,23 @@ VERDICTS_SCHEMA = 1
 _RELATION = {
     "type": ["object", "null"],
     "description": "null: not compared",
-    "required": ["verdict", "text", "p", "delta", "level", "baselines", "runs", "paired", "pairs", "findings"],
+    "required": [
+        "verdict", "text", "p", "delta", "level", "together", "baselines", "runs", "paired", "pairs", "findings",
+    ],
     "additionalProperties": False,
     "properties": {
         "verdict": {"enum": list(VERDICTS)},
         "text": {"type": "string", "description": "The verdict in words, with its restrictions"},
         "p": {
             "type": ["number", "null"], "minimum": 0, "maximum": 1,
-            "description": "Of no change in any pair, familywise; null: not tested",
+            "description": "Of no change in any pair, familywise over what was tested together; null: not tested",
         },
         "delta": {"type": "number", "exclusiveMinimum": 0, "description": "Change of z that counts as none"},
-        "level": {"type": "number", "description": "Level of this comparison: its share of alpha"},
+        "level": {"type": "number", "description": "Level of this test: share of alpha of what was tested together"},
+        "together": {
+            "type": "integer", "minimum": 1,
+            "description": "Comparisons (variants, within and across runs) that were tested together with this one",
+        },
         "baselines": {"type": "integer", "minimum": 0},
         "runs": {"type": "integer", "minimum": 0, "description": "Instrumented runs compared"},
         "paired": {"type": "boolean", "description": "Whether baseline i and run i share their noise"},
@@ -127,7 +133,8 @@ def _relation(variant: VariantReport, one: Perturbation | None) -> dict[str, Any
         return None
     return {
         "verdict": one.verdict, "text": variant.in_words(one), "p": _number(one.p_value), "delta": one.delta,
-        "level": one.level, "baselines": one.n_baseline, "runs": one.n_runs, "paired": one.paired,
+        "level": one.level, "together": one.together, "baselines": one.n_baseline, "runs": one.n_runs,
+        "paired": one.paired,
         "extra_runs": one.extra_runs_needed,
         "pairs": {verdict: len(one.of(verdict)) for verdict in VERDICTS if one.of(verdict)},
         "findings": list(one.findings),

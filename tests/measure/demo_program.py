@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 PROGRAM = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,3 +16,19 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
+
+CAMPAIGN = f"""\
+name: mine
+program: {{source: demo.c}}
+machine: {Path(__file__).parents[2]}/configs/machines/strongarm.yaml
+sampling: {{every: 4000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
+software_metrics: {{rounds: {{event: entry, function: work}}, perturbing: {{event: call, callee: next}}}}
+variants:
+  light: [rounds]
+  heavy: [rounds, perturbing]
+baselines: 10
+replicates: 10
+controls: false
+"""
+"""A campaign of the program `demo.c`; on the fake target, `light` is equivalent and `heavy` perturbed."""

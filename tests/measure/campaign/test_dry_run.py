@@ -12,6 +12,7 @@ from rich.console import Console
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import Estimate, Rate, estimate
 from measure.campaign.plan import make_plan
+from measure.campaign.power import assumed_spread, detectable_change
 from measure.cli import main
 from measure.errors import CampaignError, RunError
 from tests.measure.demo_program import PROGRAM
@@ -74,7 +75,9 @@ def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytes
     assert re.search(r"time about \d+ s with \d+ at once: 46 runs of about [\d.]+ s", told)
     assert re.search(r"with timing, [\d.]+ million a second \(measured on the first [\d,]+\)", told)
     assert re.search(r"disk at most \d+ MB: a trace of a run has about [\d,]+ records of 9 columns", told)
-    assert re.search(r"finds Compared in 10 pairs\. A change of z of [\d.]+ \(delta is 0\.2\) is found in 80%", told)
+    campaign, _ = load_campaign(path)
+    change = detectable_change(campaign, campaign.alpha, assumed_spread(campaign), 2)
+    assert f"finds Compared in 10 pairs. A change of z of {change:.2f} (delta is 0.2) is found in 80%" in told
     assert "- heavy: 78,060 events a run" in told
     assert sorted(item.name for item in path.parent.iterdir()) == ["c.yaml", "p.c"]
     assert CliRunner().invoke(main, ["run", "--dry-run", "c.yaml", "--out", "x"]).exit_code == 2

@@ -162,6 +162,9 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "--build means nothing for one C file" in failed("words.c", "--build", "make")
     assert "expected an absolute one: /a" in failed("words.c", "--file", "a=short.txt")
     assert "--stdin none: no such file" in failed("words.c", "--stdin", "none")
+    assert "none.yaml: cannot be read" in failed("words.c", "--machine", "none.yaml")
+    (folder / "machine.txt").write_text("name: small\nclock: 3\n")
+    assert "machine.txt:2: clock: unknown key" in failed("words.c", "--machine", "machine.txt")
     (folder / "desktop.yaml").write_text("name: other\n")
     assert "desktop.yaml exists already and is another machine" in failed("words.c")
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["desktop.yaml"]

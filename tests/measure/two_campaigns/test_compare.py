@@ -15,22 +15,9 @@ from numpy.typing import NDArray
 
 from measure.cli import main
 from measure.two_campaigns.change_test import ChangeTest, compare_changes
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import CAMPAIGN, PROGRAM
 
 ROOT = Path(__file__).parents[3]
-CAMPAIGN = f"""\
-name: mine
-program: {{source: demo.c}}
-machine: {ROOT}/configs/machines/strongarm.yaml
-sampling: {{every: 4000 cycles}}
-hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_BR_MSP]
-software_metrics: {{rounds: {{event: entry, function: work}}, perturbing: {{event: call, callee: next}}}}
-variants: {{light: [rounds], heavy: [rounds, perturbing]}}
-baselines: 10
-replicates: 10
-controls: false
-outer: false
-"""
 
 
 def difference_of(
@@ -105,7 +92,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results `first`, `same` (the same seed, heavy counts less) and `other` (another seed and machine)."""
     folder = tmp_path_factory.mktemp("two")
     (folder / "demo.c").write_text(PROGRAM)
-    (folder / "c.yaml").write_text(CAMPAIGN)
+    (folder / "c.yaml").write_text(CAMPAIGN + "outer: false\n")
     desktop = f"machine={ROOT}/configs/machines/desktop.yaml"
     for name, settings in (
         ("first", []), ("same", ["variants.heavy=[rounds]", "delta=0.3"]),
