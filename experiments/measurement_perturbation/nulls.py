@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -49,7 +49,13 @@ def count_null_runs(
     One row a split and kind of comparison: the number of null runs, and of those with each verdict. Raises
     `MeasureError` when runs fail.
     """
-    plain = {"variants": {}, "cumulative": None, "software_metrics": {}, "controls": False, "variance_runs": 0}
+    plain: dict[str, Any] = {
+        "variants": {},
+        "cumulative": None,
+        "software_metrics": {},
+        "controls": False,
+        "variance_runs": 0,
+    }
     larger = campaign.model_copy(update=plain | {"baselines": campaign.baselines + count})
     plan = make_plan(larger, document, lambda text: console.print(text, style="dim"))
     with Store(directory) as store:
