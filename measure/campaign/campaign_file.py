@@ -185,6 +185,7 @@ class Alignment(StrictModel):
     step_penalty: float = Field(
         DEFAULT_ALIGNMENT.step_penalty,
         ge=0,
+        allow_inf_nan=False,
         description="Cost, in variances of each metric, of a step that advances one trace only. "
         f"Default: {DEFAULT_ALIGNMENT.step_penalty:g}",
     )

@@ -19,6 +19,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts
 from measure.campaign.campaign_file import (
     EACH_RUN,
+    Alignment,
     Campaign,
     Cumulative,
     Limits,
@@ -128,6 +129,7 @@ def campaigns(draw: st.DrawFn) -> dict[str, Any]:
             limits=some(instructions=counts),
             delta=st.floats(0, exclude_min=True),
             alpha=st.floats(0, 0.5, exclude_min=True, exclude_max=True),
+            alignment=some(step_penalty=st.floats(0, 1e6), band=st.floats(0, 1, exclude_min=True)),
             outer=st.booleans(),
             ground_truth=st.booleans(),
         )
@@ -190,7 +192,7 @@ def test_the_campaigns_above_have_every_key() -> None:
         seen.setdefault(Campaign, set()).update(data)
         for model, key in (
             (Program, "program"), (Noise, "noise"), (Limits, "limits"), (Sampling, "sampling"),
-            (Cumulative, "cumulative"),
+            (Cumulative, "cumulative"), (Alignment, "alignment"),
         ):  # fmt: skip
             seen.setdefault(model, set()).update(data.get(key, {}))
         for metric in data["software_metrics"].values():
@@ -238,7 +240,7 @@ def test_a_plan_of_the_first_format_is_read(tmp_path: Path) -> None:
     for run in saved["runs"]:
         run["spec"] = {"group" if name == "variant" else name: value for name, value in run["spec"].items()}
         assert "group" in run["spec"]
-    for later in ("paired", "controls", "looks", "variance_runs"):
+    for later in ("paired", "controls", "looks", "variance_runs", "alignment"):
         del saved["campaign"][later]
     del saved["history"]
     saved["campaign"]["noise"]["code_layouts"] = 5
