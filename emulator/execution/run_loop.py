@@ -82,7 +82,11 @@ class RunLoop:
             cycles = self._time.cycles
             if target - cycles <= tolerance_cycles:
                 break
-            self.advance(self._time.step_towards(target, cycles))
+            # Instructions that take no time do not count, so that a run in which they are executed and not seen stops
+            # where one without them does.
+            end = self._time.timed_instructions + self._time.step_towards(target, cycles)
+            while self.ending is None and (left := end - self._time.timed_instructions) > 0:
+                self.advance(left)
         return self.ending is None
 
     def run_intervals(

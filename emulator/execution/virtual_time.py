@@ -37,6 +37,14 @@ class VirtualTime:
         self._catch_up()
         return self.core.cycles
 
+    @property
+    def timed_instructions(self) -> int:
+        """Instructions so far that take time: all, but for those that a counterfactual core does not see."""
+        if getattr(self.core, "timed_instructions", None) is None:
+            return self.instructions
+        self._catch_up()
+        return int(getattr(self.core, "timed_instructions"))  # noqa: B009 - only counterfactual cores have it
+
     def nanoseconds(self) -> int:
         """Nanoseconds since the guest began."""
         cycles = self.instructions if self.core is None else self.cycles
@@ -51,7 +59,6 @@ class VirtualTime:
 
     def step_towards(self, target_cycles: int, cycles: int) -> int:
         """Instructions, at least 1, of a step that hardly leads beyond ``target_cycles``; ``cycles``: so far."""
-        # Instructions that a counterfactual core does not see would make the others seem fast.
-        timed = getattr(self.core, "timed_instructions", None) or self.instructions
+        timed = self.timed_instructions
         cycles_each = cycles / timed if timed else 1.0
         return max(1, int((target_cycles - cycles) / (_SAFETY_FACTOR * max(cycles_each, _MIN_CYCLES_EACH))))

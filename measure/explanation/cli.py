@@ -23,10 +23,11 @@ def explain(
 ) -> None:  # fmt: skip
     """Say why relations are perturbed in the results in DIR, and what helps.
 
-    DIR is what `measure run` left. For each perturbed relation within a run: which software metric changes it and at
-    which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and data, what
-    the compiler made otherwise, where records are cut), and which remedies help; each remedy is run and judged in
-    pairs with the plain program. The emulated machine makes runs for this that no processor can make.
+    DIR is what `measure run` left. For each broken relation, within a run or across runs: which software metric changes
+    it and at which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and
+    data, the sampler in the program, what the compiler made otherwise), and which remedies help; each remedy is run
+    and judged in pairs with the plain program. The emulated machine makes runs for this that no processor can make.
+    `explain: true` in a campaign file does the same after its verdicts.
 
     Leaves DIR/explain/explain.html, explain.json, and NAME.yaml, the campaign with the best remedy.
 

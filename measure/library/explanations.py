@@ -23,8 +23,8 @@ def explain(
 ) -> tuple[Explanation, ...]:
     """Say why relations are perturbed in the results of a campaign, and which remedies help, as `measure explain` does.
 
-    ``directory``: of the results; ``variants``: those to explain, by default all with a perturbed relation within a
-    run; ``pairs``: pairs of runs with the same seed; ``minutes``: time after which no further order of metrics is
+    ``directory``: of the results; ``variants``: those to explain, by default all with a perturbed or changed
+    relation; ``pairs``: pairs of runs with the same seed; ``minutes``: time after which no further order of metrics is
     tried; ``workers``: runs at once, one a processor by default; ``progress``: show it, by default in a terminal or
     notebook only.
 

@@ -30,9 +30,9 @@ done:
 static unsigned deep(unsigned n) { return n ? step(n) + deep(n - 1) : 0; }
 int main(void) { unsigned sum = 0; for (unsigned n = 0; n < 900; n++) sum += step(n); return deep(30) + sum == 1; }
 """
-TURNS = {"event": "loop", "function": "step"}
-STEPS = {"event": "call", "callee": "step"}
-SUM = {"event": "entry", "function": "step", "add": "n % 5"}
+TURNS: dict[str, object] = {"event": "loop", "function": "step"}
+STEPS: dict[str, object] = {"event": "call", "callee": "step"}
+SUM: dict[str, object] = {"event": "entry", "function": "step", "add": "n % 5"}
 
 
 @pytest.fixture(scope="module")

@@ -179,8 +179,8 @@ def test_a_free_load_that_is_cached_misses_and_is_waited_for_and_counts_as_nothi
     )  # fmt: skip
     record = stream_of([(0, [0x8000, 0x8000]), (0, [0x8000, 0x8000])])
 
-    def counted(**change: bool) -> tuple[int, dict[str, int]]:
-        settings = CounterfactualSettings(instructions=(0x1004, 0x1008), **change)
+    def counted(free: bool = False, uncached: bool = False) -> tuple[int, dict[str, int]]:
+        settings = CounterfactualSettings((0x1004, 0x1008), free, uncached)
         core = CounterfactualCore(InOrderCore(machine()), settings)
         core.consume(facts, record)
         wanted = (Event.INSTRUCTIONS, Event.LOADS, Event.STORES, Event.L1D_ACCESSES, Event.L1D_MISSES)

@@ -78,8 +78,11 @@ METRICS = st.one_of(
         {"event": st.just("call"), "callee": names}, function=names, add=names,
         method=st.sampled_from(["counter", "probe"]),
     ),
-    wholly({"event": st.just("write"), "variable": names}, add=names),
-    wholly({"event": st.just("write"), "field": st.one_of(names, st.tuples(names, names).map(".".join))}),
+    wholly({"event": st.just("write"), "variable": names}, add=names, local=st.booleans()),
+    wholly(
+        {"event": st.just("write"), "field": st.one_of(names, st.tuples(names, names).map(".".join))},
+        sampled=st.integers(2, 1 << 20),
+    ),
     wholly({"event": st.sampled_from(["alloc", "alloc_bytes"])}, file=names),
 )  # fmt: skip
 SAMPLING = st.one_of(
@@ -132,6 +135,7 @@ def campaigns(draw: st.DrawFn) -> dict[str, Any]:
             alignment=some(step_penalty=st.floats(0, 1e6), band=st.floats(0, 1, exclude_min=True)),
             outer=st.booleans(),
             ground_truth=st.booleans(),
+            explain=st.booleans(),
         )
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
@@ -15,7 +16,8 @@ from measure.campaign.explained import plan_digest
 from measure.campaign.run_command import make_campaign, read_campaign
 from measure.errors import MeasureError
 from measure.explanation import explain_campaign
-from tests.measure.explanation.conftest import DESKTOP
+from measure.explanation.paired_runs import PLAIN, ProgramChoice
+from tests.measure.explanation.conftest import DESKTOP, Planted
 from tests.measure.explanation.test_planted_causes import FRAME
 
 # The counted function is the same with and without its counter, but for the counter.
@@ -44,7 +46,7 @@ def campaign_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "program.c").write_text(PULSES)
     content = {
         "name": "explained", "program": {"source": "program.c"}, "machine": str(DESKTOP),
-        "sampling": {"every": "2000 cycles"}, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS", "PAPI_BR_CN"],
+        "sampling": {"every": "2000 cycles"}, "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"],
         "software_metrics": {"pulses": {"event": "entry", "function": "pulse"}},
         "baselines": 7, "replicates": 7, "controls": False, "outer": False, "explain": True,
         "noise": {"code_layouts": 1},
@@ -89,6 +91,16 @@ def test_the_report_says_why_and_what_to_do(
     stale["plan"] = "another"
     (out / "explain" / "explain.json").write_text(json.dumps(stale))
     assert not any("of the change comes" in one for one in read_campaign(out, None, console).data.findings)
+
+
+def test_unseen_counters_leave_every_record_as_it_is(planted: Planted) -> None:
+    paired = planted(PULSES, {"pulses": {"event": "entry", "function": "pulse"}}, pairs=2, every="2000 cycles")
+    unseen = ProgramChoice(("pulses",), unseen=("pulses",))
+    made = paired.runs([PLAIN, unseen])
+    for plain, probed in zip(made[PLAIN], made[unseen], strict=True):
+        assert probed.trace.columns(("pulses",)).sum() > 10_000
+        assert np.array_equal(plain.trace.counts(paired.hardware), probed.trace.counts(paired.hardware))
+        assert np.array_equal(plain.trace.boundaries_cycles, probed.trace.boundaries_cycles)
 
 
 def test_an_explanation_that_fails_does_not_lose_the_report(

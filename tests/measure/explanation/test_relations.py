@@ -1,0 +1,75 @@
+"""Relations within and across runs: their values, and where a variant's are broken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.explanation.explain_variant import Judged
+from measure.explanation.relations import Relations, broken_relations, relation_text
+from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
+from measure.stats.correlation import fisher_z, spearman
+
+METRICS = ("loads", "branches", "misses")
+
+
+def run(values: NDArray[np.int64]) -> Run:
+    spec = RunSpec(
+        "x", 0, 0, "", "", (), None, (), "", "", METRICS, (), "ideal", 1000, "cycles"
+    )  # fmt: skip
+    steps = 1000 * np.arange(len(values) + 1)
+    return Run(spec, Trace(steps, steps, values, METRICS), int(steps[-1]), int(steps[-1]), 0.0, "")
+
+
+def tables(n: int, seed: int, *, lost: bool = False) -> list[NDArray[np.int64]]:
+    """Runs of one program: waves with a little noise; ``lost``: the loads of each run follow no common course."""
+    course = np.random.default_rng(1).standard_normal((200, 3)).cumsum(axis=0)
+    found = []
+    for k in range(n):
+        rng = np.random.default_rng([seed, k])
+        table = course + 0.2 * rng.standard_normal((200, 3))
+        if lost:
+            table[:, 0] = rng.standard_normal(200)
+        found.append((1000 + 100 * table).astype(np.int64))
+    return found
+
+
+def test_a_relation_across_runs_is_lost_and_one_within_changes() -> None:
+    plain, same, lost = (
+        [run(table) for table in made] for made in (tables(6, 1), tables(6, 2), tables(6, 3, lost=True))
+    )  # fmt: skip
+    relations = Relations([("loads", "branches"), ("loads", "loads"), ("misses", "misses")], METRICS)
+    base = relations.values(plain, plain)
+    assert base.shape == (6, 3)
+    within = spearman(plain[2].trace.columns(METRICS), METRICS).rho[0, 1]
+    assert base[2, 0] == pytest.approx(fisher_z(within))
+    assert np.abs(relations.values(same, plain) - base).mean(axis=0).max() < 0.3
+    change = (relations.values(lost, plain) - base).mean(axis=0)
+    assert change[1] < -1  # loads are no longer like those of other runs
+    assert change[2] > change[1] + 1  # misses are, though they are aligned on loads, too
+
+
+def test_where_relations_are_broken() -> None:
+    plain, lost = tables(8, 1), tables(8, 3, lost=True)
+    inner = inner_perturbation(
+        [spearman(table, METRICS) for table in plain], [spearman(table, METRICS) for table in lost], paired=True, seed=1
+    )
+    outer = outer_perturbation(plain, lost, METRICS, held_out=True, paired=True, seed=1)
+    both = Judged(inner, outer)
+    assert both.where == "within a run and across runs"
+    assert ("loads", "loads") in both.broken
+    assert both.verdict == "perturbed"
+    assert both.broken[0][0] != both.broken[0][1]  # within a run first
+    unchanged = inner_perturbation(
+        [spearman(table, METRICS) for table in plain],
+        [spearman(table, METRICS) for table in plain],
+        paired=True,
+        seed=1,
+    )
+    across = Judged(unchanged, outer)
+    assert across.where == "across runs"
+    assert all(a == b for a, b in across.broken)
+    assert Judged(unchanged, None).broken == broken_relations(unchanged, None) == []
+    assert relation_text(("loads", "loads")) == "loads across runs"
