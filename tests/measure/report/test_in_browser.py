@@ -63,8 +63,8 @@ WORK = """
   return found;
 """
 LAYOUT = """
-  const every = [...document.querySelectorAll("#pairs tbody tr:first-child > *, #pair svg, .card, #pair button, .command button")];
-  const hidden = every.filter((one) => {
+  const parts = "#pairs tbody tr:first-child > *, #pair svg, .card, #pair button, .command button";
+  const hidden = [...document.querySelectorAll(parts)].filter((one) => {
     const box = one.getBoundingClientRect();
     return one.checkVisibility() && (box.width < 1 || box.left < -1 || box.right > innerWidth + 1);
   });
