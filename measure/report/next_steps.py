@@ -9,6 +9,8 @@ from measure.perturbation.analysis_types import VERDICTS
 from measure.report.model import ReportData
 
 _COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
+_REMEDY = ": Best remedy that was tried: "
+"""Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
 _EXPLAIN = "`measure explain`, given the directory of these results,"
 
 
@@ -22,7 +24,7 @@ class Step:
 
 
 def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
-    """The findings of ``data`` with a command between backticks, the gravest first.
+    """The findings of ``data`` with a command between backticks, and remedies that helped; the gravest first.
 
     ``results``: the directory of the results as a command line has it; empty if unknown. A campaign in which every
     variant is equivalent gets the command that joins its runs.
@@ -31,7 +33,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     for finding in data.findings:
         text = finding.replace(_EXPLAIN, f"`measure explain {results}`") if results else finding
         commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
-        if commands:
+        if commands or _REMEDY in finding:
             steps.append(Step(text.removeprefix("Next: "), commands, finding))
     if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):
         commands = (f"measure merge {results} --out merged.parquet",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import functools
 import io
 import json
 import re
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from measure.report.style import DARK_VERDICTS, VERDICTS, as_data_uri
 
 if TYPE_CHECKING:
+    import jinja2
     from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
@@ -54,6 +56,12 @@ def csv_uri(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def render_page(template: str, folder: Path = FOLDER, **context: Any) -> str:
     """The page of ``template`` in ``folder``, which extends ``base.html.jinja`` or stands alone, as text."""
+    return _environment(folder).get_template(template).render(**context)
+
+
+@functools.cache
+def _environment(folder: Path) -> jinja2.Environment:
+    """Templates in ``folder`` and beside this module; compiled once."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -64,7 +72,7 @@ def render_page(template: str, folder: Path = FOLDER, **context: Any) -> str:
     environment.globals.update(
         inlined=inlined, palette=palette(), embedded_json=embedded_json, verdict_class=verdict_class
     )
-    return environment.get_template(template).render(**context)
+    return environment
 
 
 def inlined(name: str) -> Markup:

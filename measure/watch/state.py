@@ -30,6 +30,7 @@ Phase = Literal["no campaign", "running", "stopped", "analysing", "finished"]
 FEWEST_RUNS = 3
 """Least number of baselines, and of runs of a variant, for a preliminary verdict."""
 _NEW_SHARE = 0.1  # of the runs that must be new before verdicts are computed again
+_MOST_TIME = 0.1  # largest share of the time to spend on verdicts, while the campaign runs
 _LOCKS = Path("/proc/locks")
 
 
@@ -83,6 +84,7 @@ class Observer:
         self._plan: tuple[int, Plan] | None = None
         self._runs: dict[str, Run] = {}
         self._verdicts: tuple[int, dict[str, tuple[str, str]]] = (0, {})
+        self._rest_until = 0.0
 
     def state(self) -> CampaignState:
         """The state now. A plan that cannot be read is told in ``problem``."""
@@ -112,11 +114,13 @@ class Observer:
         latest = max(done.values(), default=0.0)
         summary = self._summary(latest)
         locked = _locked(self.directory / LOCK_NAME)
-        complete = len(done) == len(plan.keys)
-        phase: Phase = "analysing" if complete else "running"
-        if not locked:
-            phase = "finished" if summary is not None else "stopped"
-        verdicts = _final_verdicts(summary) if summary is not None and not locked else self._preliminary(plan, done)
+        complete = len(done) + len(failures) >= len(plan.keys)
+        # A campaign that compares its runs has nothing locked any more.
+        phase: Phase = "analysing" if complete else "running" if locked else "stopped"
+        if complete and summary is not None and not locked:
+            phase = "finished"
+        final = phase == "finished" and summary is not None
+        verdicts = _final_verdicts(summary or {}) if final else self._preliminary(plan, done)
         groups = []
         known = (BASELINE, *plan.campaign.variant_sets())
         for variant in (*known, *sorted({spec.variant for spec in plan.specs} - set(known))):
@@ -134,7 +138,7 @@ class Observer:
             left=self._left(done, len(plan.keys), now) if phase == "running" else "",
             quiet_seconds=now - max(latest, self._begun()) if phase == "running" else 0.0,
             failures=tuple(dict.fromkeys(failures.values())),
-            final=phase == "finished",
+            final=final,
             report=(self.directory / "report.html").is_file(),
         )  # fmt: skip
 
@@ -194,10 +198,16 @@ class Observer:
         return estimate.describe()
 
     def _preliminary(self, plan: Plan, done: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """By variant: the verdict within a run on the runs so far. Computed anew when a tenth of the runs are new."""
+        """By variant: the verdict within a run on the runs so far.
+
+        Computed anew when a tenth of the runs are new and `_MOST_TIME` allows it.
+        """
         keys = set(done)
         before, verdicts = self._verdicts
-        if len(keys) == before or (len(keys) - before < _NEW_SHARE * before and len(keys) < len(plan.keys)):
+        incomplete = len(keys) < len(plan.keys)
+        began = time.monotonic()
+        few = len(keys) - before < _NEW_SHARE * before
+        if len(keys) == before or (incomplete and (few or began < self._rest_until)):
             return verdicts
         for key, spec in zip(plan.keys, plan.specs, strict=True):
             if key in keys and key not in self._runs:
@@ -216,6 +226,8 @@ class Observer:
                 found = {name: comparison.within_runs(name) for name in by_variant}
                 verdicts = {name: (one.verdict, in_words(one)) for name, one in found.items()}
         self._verdicts = len(keys), verdicts
+        now = time.monotonic()
+        self._rest_until = now + (now - began) / _MOST_TIME
         return verdicts
 
 

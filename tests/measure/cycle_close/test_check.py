@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from measure.cli import main
 from measure.cycle_close.sampling_check import SamplingConfiguration, common_intervals, load_check
 from measure.cycle_close.sampling_check_page import describe
+from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
 PROGRAM = """
@@ -70,6 +71,7 @@ def test_a_check_tells_good_sampling_from_bad(folder: Path) -> None:
     told = " ".join([*loose["inner"]["findings"], *loose["outer"]["findings"]])
     assert "simulate more: roll_back or samples" in told  # advice about sampling, not about software metrics
     page = (folder / "out" / "report.html").read_text()
+    assert problems(page) == []
     assert "software metric" not in (page + told + result.output)
     assert "loose" in page
     assert "http" not in page.replace("http://www.w3.org", "")

@@ -16,6 +16,7 @@ from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import as_json, sentences
 from measure.perturbation.perturbation import inner_perturbation
 from measure.stats.correlation import spearman
+from tests.measure.report.page_structure import problems
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "campaigns" / "quickstart.yaml"
 METRICS = ("loads", "branches", "misses")
@@ -68,6 +69,7 @@ def test_json_and_page_hold_the_explanation() -> None:
     assert data["variants"]["heavy"]["metrics"]["many"][0] == 0.75
     assert data["without_a_perturbed_relation"] == {"light": "equivalent"}
     page = render_page("made up", [one], {"light": "equivalent"})
+    assert problems(page) == []
     assert "light is equivalent" in page
     assert "&lt;all&gt;" in page
     assert "Not tried: c: does not build" in page

@@ -29,6 +29,7 @@ from measure.partitioning.result import PartitionResult, summary_text
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.synthetic import SyntheticOracle
 from measure.partitioning.timed_search import Session, SessionOracles, SessionResult
+from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parents[3]
 N = 7
@@ -216,6 +217,7 @@ def check_files(folder: Path) -> dict:
     campaign, _ = load_campaign(out / "partition.yaml")
     assert campaign.variants == {one["name"]: tuple(one["metrics"]) for one in told["groups"]}
     text, page = (out / "partition.yaml").read_text(), (out / "partition.html").read_text()
+    assert problems(page) == []
     for one in told["groups"]:
         assert re.search(rf"^# {one['name']}: .*{one['status'].removeprefix('not ')}", text, re.MULTILINE)
     if told["stopped_by"]:

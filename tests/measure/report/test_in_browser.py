@@ -63,10 +63,10 @@ WORK = """
   return found;
 """
 LAYOUT = """
-  const every = [...document.querySelectorAll("#pairs tbody tr:first-child > *, #pair svg, figure img")];
-  const hidden = every.filter((one) => {
+  const parts = "#pairs tbody tr:first-child > *, #pair svg, .card, #pair button, .command button";
+  const hidden = [...document.querySelectorAll(parts)].filter((one) => {
     const box = one.getBoundingClientRect();
-    return box.width < 1 || box.left < -1 || box.right > innerWidth + 1;
+    return one.checkVisibility() && (box.width < 1 || box.left < -1 || box.right > innerWidth + 1);
   });
   return {
     width: innerWidth, page: document.documentElement.scrollWidth, hidden: hidden.map((one) => one.outerHTML),

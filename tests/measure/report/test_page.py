@@ -71,6 +71,12 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     assert "No command follows from the verdicts" in render(good)
 
 
+def test_a_remedy_that_helped_is_something_to_do(data: ReportData) -> None:
+    helped = "variant 1: Best remedy that was tried: sampled (every 8th event); the relations are equivalent with it."
+    told = replace(data, findings=("variant 1: all of the change comes from calls.", helped))
+    assert [(step.text, step.commands) for step in next_steps(told)] == [(helped, ())]
+
+
 def test_verdicts_table_and_overview_are_there_without_the_script(page: str, data: ReportData) -> None:
     without = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     table = without[without.index('id="pairs"') : without.index("</table>", without.index('id="pairs"'))]

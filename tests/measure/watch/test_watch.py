@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,8 +24,9 @@ from measure.campaign.store import Store
 from measure.cli import main
 from measure.errors import CampaignError, MeasureError
 from measure.watch.server import WatchServer, render_watch
-from measure.watch.state import Observer
+from measure.watch.state import CampaignState, GroupState, Observer
 from tests.measure.demo_program import PROGRAM
+from tests.measure.report.browser import needs_browser, shown
 from tests.measure.report.page_structure import problems
 
 ROOT = Path(__file__).parents[3]
@@ -121,7 +123,7 @@ def test_verdicts_are_computed_anew_when_a_tenth_of_the_runs_is_new(begun: Path,
     for path in new[1:]:
         shutil.copy(path, begun / "traces")
     state = observer.state()
-    assert state.done == 24
+    assert (state.phase, state.done) == ("analysing", 24)  # there is no summary.json yet
     assert [one.words for one in state.groups] != [one.words for one in first]
 
 
@@ -177,6 +179,30 @@ def test_the_server_gives_page_and_state_on_this_machine_only(server: WatchServe
         connection.request("GET", path, headers={"Host": host})
         assert connection.getresponse().status == status
         connection.close()
+
+
+class Advancing(Observer):
+    """A campaign in which a run ends between any two looks."""
+
+    def state(self) -> CampaignState:
+        self.looks = getattr(self, "looks", 0) + 1
+        return CampaignState(
+            str(self.directory), "running", f"look {self.looks}", (GroupState("light", self.looks, 9, 0),)
+        )
+
+
+@needs_browser
+def test_the_page_follows_the_campaign(tmp_path: Path) -> None:
+    with WatchServer(Advancing(tmp_path)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        page = shown(server.url, tmp_path)
+        server.shutdown()
+        thread.join()
+    looks = re.search(r"<h1>look (\d)</h1>", page)
+    assert looks is not None
+    assert int(looks.group(1)) >= 3  # one every 3 of its 10 seconds
+    assert f"<b>{looks.group(1)} of 9 runs</b>" in page
 
 
 def test_a_port_in_use_is_an_error(server: WatchServer, begun: Path) -> None:

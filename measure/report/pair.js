@@ -1,0 +1,338 @@
+// The pair that is chosen in the table: traces, alignment, heat maps, single runs.
+
+// The chosen pair. `view`: records of the baseline's trace that are shown; `sides`: baseline and variant.
+const pair = { row: null, view: [0, 1], sides: [], plots: [] };
+
+function unpackedOnce(owner, key, make) {
+  const cache = owner.unpacked ??= {};
+  return cache[key] ??= make();
+}
+
+// A metric of a trace: x of each value, and least, middle and largest values, which are one if nothing was left out.
+function seriesOf(example, metric) {
+  return unpackedOnce(example, metric, () => {
+    const packed = example.series[metric];
+    if (!packed) return null;
+    const parts = packed.map(unpack), n = example.records;
+    if (parts.length === 1) {
+      const width = Math.max(3, Math.floor(n / 60)) | 1;
+      return { x: Float64Array.from(parts[0], (_, k) => k), low: parts[0], high: parts[0], values: parts[0],
+        middle: movingMedian(parts[0], width), whole: true };
+    }
+    const count = example.buckets;
+    return { x: Float64Array.from(parts[0], (_, k) => ((k + 0.5) * n) / count), low: parts[0], values: parts[1],
+      high: parts[2], middle: parts[1], whole: false };
+  });
+}
+
+function indexAt(example, series, record) {
+  const at = series.whole ? Math.round(record) : Math.floor((record * example.buckets) / example.records);
+  return Math.max(0, Math.min(series.x.length - 1, at));
+}
+
+// Where the records of the baseline are in the variant's trace: by the alignment, else in proportion.
+function alignmentOf(row) {
+  const before = DATA.baseline.example.records, after = row.variant.example.records;
+  const packed = (row.kind === "outer_held_out" && row.variant.paths.heldOut[row.a]) || row.variant.paths.joint;
+  const ys = packed ? unpack(packed) : Float64Array.of(0, after - 1);
+  const last = ys.length - 1;
+  const xs = Float64Array.from(ys, (_, k) => Math.floor((k * (before - 1)) / last));
+  const mapped = (from, to, value) => {
+    let low = 0, high = last;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (from[middle] <= value) low = middle; else high = middle;
+    }
+    const span = from[high] - from[low];
+    return to[low] + (span ? ((value - from[low]) / span) * (to[high] - to[low]) : 0);
+  };
+  return { xs, ys, known: Boolean(packed), heldOut: packed && packed !== row.variant.paths.joint,
+    slope: (after - 1) / Math.max(1, before - 1), toAfter: (at) => mapped(xs, ys, at), toBefore: (at) => mapped(ys, xs, at) };
+}
+
+function show(row, byUser) {
+  pair.row = row;
+  pair.alignment = alignmentOf(row);
+  const variant = row.variant;
+  pair.metrics = [...row.names, ...variant.example.software.slice(0, 3)];
+  pair.sides = [
+    { name: "baseline", example: DATA.baseline.example, style: "before", there: (at) => at, back: (at) => at },
+    { name: variant.name, example: variant.example, style: "after", there: pair.alignment.toAfter, back: pair.alignment.toBefore },
+  ];
+  pair.view = [0, DATA.baseline.example.records - 1];
+  const title = $("pair-title");
+  title.textContent = `${row.name} in ${variant.name}: ${DATA.words[row.word]} ${DATA.relations[row.kind]}`;
+  $("pair-facts").innerHTML = [
+    ["rho", `${plain(row.before)} → ${plain(row.after)}`], ["change of z", signed(row.change)],
+    [`${Math.round(100 * (1 - 2 * row.comparison.alpha))}% interval`, `${signed(row.low)} to ${signed(row.high)}`],
+    ["over all pairs", `${signed(row.allLow)} to ${signed(row.allHigh)}`],
+    ["counts as none", `±${row.comparison.delta}`], ["p (all pairs)", pText(row.p)],
+    ["spread (sd of z)", `${plain(row.spreadBefore)} → ${plain(row.spreadAfter)}`],
+  ].map(([what, value]) => `<li>${what} <b>${value}</b></li>`).join("");
+  $("pair-note").textContent = row.note;
+  captions(row);
+  drawPair();
+  showRows();
+  if (byUser) {
+    title.focus({ preventScroll: true });
+    title.scrollIntoView({ block: "start" });
+  }
+}
+
+function captions(row) {
+  const variant = row.variant, software = pair.metrics.slice(row.names.length);
+  const short = pair.sides.every((side) => !side.example.buckets);
+  $("caption-traces").textContent =
+    `Top: ${row.names.join(" and ")} ` +
+    `in a run of the baselines (left) and of ${variant.name} (right), events per record of ${DATA.interval}. ` +
+    (short ? "The strong line is a moving median. "
+      : "The traces are too long to be here whole: shaded, from the least to the largest value of each stretch of records; line, its mean. ") +
+    (row.names.length > 1 ? "See whether the two metrics still rise and fall together. " : "See whether its course is the same. ") +
+    (pair.alignment.known
+      ? `Below: how the two runs align${pair.alignment.heldOut ? " on the other metrics" : ""}, as the record of ${variant.name} ` +
+        "minus the record in proportion: level means that both advance alike, a slope that one takes longer. "
+      : "These traces are too long to be aligned here, so records correspond in proportion. ") +
+    (software.length ? `Last: ${software.join(", ")}, which ${variant.name} collects. ` : "") +
+    "Drag across a trace to zoom in; the other follows by the alignment.";
+  $("caption-maps").textContent = `Spearman's rho of all hardware metrics within a run, mean over runs: baselines, ${variant.name}, ` +
+    "and the difference (darkest at 0.5). Red is positive, blue negative; the frame is this pair. A row that is coloured in the difference is a metric " +
+    "whose relations changed. Click a cell to choose its pair.";
+  $("caption-runs").textContent = `Rho of this pair in each run: baselines (grey) and ${variant.name} (orange)` +
+    `${row.comparison.paired ? "; runs of the same number share their noise" : ""}. ` +
+    "Lines: means. See whether the two clouds lie apart, or one is wider.";
+}
+
+function drawPair() {
+  if (!pair.row) return;
+  drawTraces();
+  drawMaps();
+  drawRuns();
+}
+
+function drawTraces() {
+  $("plot-traces").replaceChildren();
+  $("plot-software").replaceChildren();
+  pair.plots = [];
+  for (const metric of pair.metrics) {
+    const compared = pair.row.names.includes(metric), host = $(compared ? "plot-traces" : "plot-software");
+    const windows = pair.sides.map((side) => visible(side, metric));
+    const seen = windows.filter(Boolean).flatMap((one) => [...one.low, ...one.high]);
+    const y = bulk(seen);
+    pair.sides.forEach((side, n) => {
+      const one = windows[n], title = `${metric}, ${side.name}`;
+      if (!one) return;  // a software metric that the other run collects
+      const cell = document.createElement("div");
+      cell.className = "plot";
+      host.append(cell);
+      const style = compared ? side.style : "third";
+      const plot = drawPlot(cell, {
+        title, label: `Trace of ${title}`, x: one.x, y, xLabel: `record of ${side.name}`,
+        body: (px, py) => (one.whole ? `<path class="line ${style}" d="${linePath(one.at, one.values, px, py)}"/>`
+          : `<path class="range ${style}" d="${rangePath(one.at, one.low, one.high, px, py)}"/>`) +
+          `<path class="middle ${style}" fill="none" d="${linePath(one.at, one.middle, px, py)}"/>`,
+      });
+      listen(plot, side);
+    });
+  }
+  const { xs, ys, slope, known } = pair.alignment;
+  const alignmentHost = $("plot-alignment");
+  alignmentHost.hidden = !known;
+  if (!known) return;
+  const shifts = Float64Array.from(ys, (y, n) => y - slope * xs[n]);
+  const inside = shifts.filter((_, n) => xs[n] >= pair.view[0] && xs[n] <= pair.view[1]);
+  const reach = Math.max(2, ...inside.map(Math.abs)) * 1.15;
+  const plot = drawPlot(alignmentHost, {
+    title: `Alignment: record of ${pair.row.variant.name} minus record in proportion`, label: "Alignment of the two runs",
+    x: pair.view, y: [-reach, reach], xLabel: "record of baseline", height: 120,
+    body: (px, py) => `<path class="middle third" d="${linePath(xs, shifts, px, py)}"/>`,
+  });
+  listen(plot, pair.sides[0]);
+}
+
+// What a side shows of a metric.
+function visible(side, metric) {
+  const series = seriesOf(side.example, metric);
+  if (!series) return null;
+  const x = pair.view.map(side.there);
+  const first = Math.max(0, indexAt(side.example, series, x[0]) - 1);
+  const last = indexAt(side.example, series, x[1]) + 2;
+  const part = (values) => values.subarray(first, last);
+  return { x, at: part(series.x), low: part(series.low), high: part(series.high), values: part(series.values),
+    middle: part(series.middle), whole: series.whole };
+}
+
+function zoomTo(low, high) {
+  const last = DATA.baseline.example.records - 1, least = Math.min(last, 8);
+  const width = Math.min(last, Math.max(least, high - low));
+  const start = Math.max(0, Math.min(last - width, (low + high - width) / 2));
+  pair.view = [start, start + width];
+  drawTraces();
+}
+
+function listen(plot, side) {
+  const one = { plot, side };
+  let from = null;
+  pair.plots.push(one);
+  plot.svg.addEventListener("pointerdown", (event) => {
+    from = plot.valueAt(event);
+    plot.svg.setPointerCapture(event.pointerId);
+  });
+  plot.svg.addEventListener("pointermove", (event) => {
+    const at = plot.valueAt(event);
+    hover(side.back(at), from === null ? null : [side.back(from), side.back(at)]);
+  });
+  plot.svg.addEventListener("pointerup", (event) => {
+    const ends = [from, plot.valueAt(event)].map((at) => side.back(at)).sort((a, b) => a - b);
+    const wide = from !== null && Math.abs(plot.px(from) - plot.px(plot.valueAt(event))) > 6;
+    from = null;
+    if (wide) zoomTo(...ends);
+  });
+  plot.svg.addEventListener("pointercancel", () => { from = null; hover(null, null); });
+  plot.svg.addEventListener("pointerleave", () => { if (from === null) hover(null, null); });
+  plot.svg.addEventListener("dblclick", () => zoomTo(0, Infinity));
+}
+
+// Marks a record of the baseline, and the one that it corresponds to, in all plots.
+function hover(record, brush) {
+  for (const { plot, side } of pair.plots) {
+    const x = record === null ? 0 : plot.px(side.there(record)).toFixed(1);
+    const ends = brush?.map((at) => plot.px(side.there(at))).sort((a, b) => a - b);
+    plot.svg.querySelector(".over").innerHTML = record === null ? "" :
+      `<line class="cross" x1="${x}" x2="${x}" y1="${plot.top}" y2="${plot.bottom}"/>` + (ends ? `<rect class="brush" ` +
+      `x="${ends[0].toFixed(1)}" width="${(ends[1] - ends[0]).toFixed(1)}" y="${plot.top}" height="${plot.bottom - plot.top}"/>` : "");
+  }
+  $("readout").textContent = record === null ? "" : pair.sides.map((side) => {
+    const at = side.there(record);
+    const values = pair.metrics.flatMap((metric) => {
+      const series = seriesOf(side.example, metric);
+      if (!series) return [];
+      const n = indexAt(side.example, series, at);
+      return [`${metric} ${shown(series.values[n])}${series.whole ? "" : ` (${shown(series.low[n])} to ${shown(series.high[n])})`}`];
+    });
+    return `${side.name}, record ${Math.round(at)}: ${values.join(", ")}`;
+  }).join("; ");
+}
+
+function matrixOf(group) {
+  return unpackedOnce(group, "rho matrix", () => unpack(group.rho));
+}
+
+function drawMaps() {
+  const { row } = pair, before = matrixOf(DATA.baseline), after = matrixOf(row.variant);
+  const maps = [["Baselines", before, 1], [row.variant.name, after, 1], ["Difference", after.map((one, n) => one - before[n]), 0.5]];
+  $("plot-maps").replaceChildren();
+  if (DATA.metrics.length < 2) return;
+  for (const [title, values, limit] of maps) {
+    const cell = document.createElement("div");
+    cell.className = "plot";
+    $("plot-maps").append(cell);
+    const svg = drawHeatMap(cell, { title, label: `Heat map of correlations: ${title}`, names: DATA.metrics, values, limit,
+      chosen: [row.a, row.b] });
+    const cellAt = (event) => event.target.dataset.row && [event.target.dataset.row, event.target.dataset.column].map(Number);
+    svg.addEventListener("pointermove", (event) => {
+      const at = cellAt(event);
+      const n = at && (at[0] * (at[0] - 1)) / 2 + at[1];
+      $("map-readout").textContent = at ? `${DATA.metrics[at[1]]} – ${DATA.metrics[at[0]]}: baselines ${shown(before[n])}, ` +
+        `${row.variant.name} ${shown(after[n])}, difference ${shown(after[n] - before[n])}` : "";
+    });
+    svg.addEventListener("click", (event) => {
+      const at = cellAt(event);
+      const other = at && ROWS.find((one) => one.variant === row.variant && one.kind === "inner" &&
+        Math.max(one.a, one.b) === at[0] && Math.min(one.a, one.b) === at[1]);
+      if (other) location.hash = other.address;
+    });
+  }
+}
+
+// Rho of the chosen pair in each run, of baselines and variant; null when the page does not have it.
+function runsOf(row) {
+  const place = DATA.runPairs.findIndex(([a, b]) => a === row.a && b === row.b);
+  if (row.kind !== "inner" || place < 0) return null;
+  return [DATA.baseline, row.variant].map((group) => {
+    const all = unpackedOnce(group, "runs", () => unpack(group.runs));
+    return all.subarray(place * group.runs.n, (place + 1) * group.runs.n);
+  });
+}
+
+function drawRuns() {
+  const groups = runsOf(pair.row);
+  $("figure-runs").hidden = !groups;
+  if (!groups) return;
+  const all = groups.flatMap((one) => [...one]).filter(Number.isFinite);
+  const margin = 0.08 * (Math.max(...all) - Math.min(...all)) || 0.05;
+  const most = Math.max(...groups.map((one) => one.length));
+  drawPlot($("plot-runs"), {
+    title: `Rho of ${pair.row.name} in each run`, label: `Correlation of ${pair.row.name} in each run`, height: 190,
+    x: [0, most + 1], y: [Math.min(...all) - margin, Math.max(...all) + margin], xLabel: "run",
+    body: (px, py) => groups.map((values, n) => {
+      const style = ["before", "after"][n], defined = values.filter(Number.isFinite);
+      const mean = Math.tanh(defined.reduce((sum, one) => sum + Math.atanh(one * 0.9999), 0) / defined.length);
+      return `<line class="${style}" x1="${px(0)}" x2="${px(most + 1)}" y1="${py(mean)}" y2="${py(mean)}"/>` +
+        Array.from(values, (value, k) => Number.isFinite(value) ? n
+          ? `<circle class="${style}" r="3.5" cx="${px(k + 1).toFixed(1)}" cy="${py(value).toFixed(1)}"/>`
+          : `<rect class="${style}" width="6" height="6" x="${(px(k + 1) - 3).toFixed(1)}" y="${(py(value) - 3).toFixed(1)}"/>` : "").join("");
+    }).join(""),
+  });
+}
+
+const CSV = {
+  traces() {
+    const columns = ["run", "record", ...pair.metrics.flatMap((name) => [`${name} least`, `${name} mean`, `${name} largest`])];
+    return ["traces", columns, pair.sides.flatMap((side) => {
+      const series = pair.metrics.map((metric) => seriesOf(side.example, metric));
+      return Array.from(series[0].x, (x, n) => [side.name, x,
+        ...series.flatMap((one) => one ? [one.low[n], one.values[n], one.high[n]] : ["", "", ""])]);
+    })];
+  },
+  alignment() {
+    const { xs, ys } = pair.alignment;
+    return ["alignment", ["record_of_baseline", `record_of_${pair.row.variant.name}`], Array.from(xs, (x, n) => [x, ys[n]])];
+  },
+  maps() {
+    const before = matrixOf(DATA.baseline), after = matrixOf(pair.row.variant), rows = [];
+    for (let i = 1; i < DATA.metrics.length; i++) {
+      for (let j = 0; j < i; j++) {
+        const n = (i * (i - 1)) / 2 + j;
+        rows.push([DATA.metrics[j], DATA.metrics[i], before[n], after[n]]);
+      }
+    }
+    return ["correlations", ["a", "b", "rho_baselines", `rho_${pair.row.variant.name}`], rows];
+  },
+  runs() {
+    const names = ["baseline", pair.row.variant.name];
+    return ["rho-in-each-run", ["variant", "run", "rho"],
+      runsOf(pair.row).flatMap((values, n) => Array.from(values, (value, k) => [names[n], k, value]))];
+  },
+};
+
+function setUpPair() {
+  $("pair").addEventListener("click", (event) => {
+    const { zoom, csv } = event.target.dataset;
+    const [low, high] = pair.view, width = high - low;
+    if (zoom === "in") zoomTo(low + width / 4, high - width / 4);
+    if (zoom === "out") zoomTo(low - width / 2, high + width / 2);
+    if (zoom === "earlier") zoomTo(low - width / 2, high - width / 2);
+    if (zoom === "later") zoomTo(low + width / 2, high + width / 2);
+    if (zoom === "all") zoomTo(0, Infinity);
+    if (csv) downloadCsv(...CSV[csv]());
+  });
+  const fromAddress = (byUser) => {
+    const row = ROWS.find((one) => one.address === location.hash) ?? (byUser ? null : table.rows[0] ?? ROWS[0]);
+    if (row) show(row, byUser || location.hash.startsWith("#pair/"));
+  };
+  window.addEventListener("hashchange", () => fromAddress(true));
+  // The link of the pair that is already shown changes no address.
+  $("pairs").addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (link && link.getAttribute("href") === location.hash) fromAddress(true);
+  });
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) { width = window.innerWidth; drawPair(); }
+  });
+  fromAddress(false);
+}
+
+setUpTable();
+chooseRows();
+if (ROWS.length) setUpPair();
