@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.explanation.explain_variant import Judged
 from measure.explanation.relations import Relations, broken_relations, relation_text
@@ -40,7 +41,7 @@ def test_a_relation_across_runs_is_lost_and_one_within_changes() -> None:
     plain, same, lost = (
         [run(table) for table in made] for made in (tables(6, 1), tables(6, 2), tables(6, 3, lost=True))
     )  # fmt: skip
-    relations = Relations([("loads", "branches"), ("loads", "loads"), ("misses", "misses")], METRICS)
+    relations = Relations([("loads", "branches"), ("loads", "loads"), ("misses", "misses")], METRICS, DEFAULT_ALIGNMENT)
     base = relations.values(plain, plain)
     assert base.shape == (6, 3)
     within = spearman(plain[2].trace.columns(METRICS), METRICS).rho[0, 1]
