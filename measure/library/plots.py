@@ -37,7 +37,7 @@ class WithTraces(Compared, Protocol):
 
 
 class Plots:
-    """Pictures of a comparison, from `Comparison.plot`. A notebook shows the figure of the Axes that a call returns.
+    """Pictures of a comparison, from `Comparison.plot`. A notebook shows ``axes.figure``.
 
     ```python
     import measure

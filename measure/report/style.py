@@ -70,15 +70,22 @@ def new_figure(
     layout: Literal["constrained"] | None = "constrained", **options: Any,
 ) -> tuple[Any, Any]:  # fmt: skip
     """A figure of ``width`` x ``height`` inches with its axes, without a display; ``layout`` is None when the caller
-    sets the margins."""
+    sets the margins. A notebook shows it where it is the value of a cell."""
     import matplotlib
 
-    matplotlib.use("Agg", force=False)
     matplotlib.rcParams.update(_SETTINGS)
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout=layout)
+    figure._repr_png_ = lambda: _png(figure)  # type: ignore[attr-defined]
     return figure, figure.subplots(rows, columns, **options)
+
+
+def _png(figure: Any) -> bytes:
+    """The figure as a PNG image."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
 
 
 def as_data_uri(figure: Any) -> str:

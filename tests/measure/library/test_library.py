@@ -65,6 +65,7 @@ def test_what_does_not_exist_is_named(result: measure.Result, call: object, mess
 
 def test_pictures_are_axes(result: measure.Result) -> None:
     axes = result.plot.pairs("heavy")
+    assert axes.figure._repr_png_().startswith(b"\x89PNG")  # what a notebook shows
     assert len(axes.get_yticklabels()) == 3
     assert len(result.plot.trace("baseline", 0)) == 3
     assert len(result.plot.trace("heavy", 0, ["rounds"])) == 1
