@@ -35,7 +35,7 @@ def test_the_cells_run_in_order(tmp_path: Path) -> None:
         'assert {"light", "heavy"} == set(result.verdicts["variant"])',
         'print(found.verdicts["verdict"])',
     ]
-    script = "\n".join([*cells(), *checks]).replace("args: [4]", "args: [3]")
+    script = "\n".join(lines).replace("args: [4]", "args: [3]")
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=NOTEBOOK.parent, capture_output=True, text=True, timeout=600, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
