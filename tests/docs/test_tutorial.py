@@ -27,13 +27,15 @@ def commands() -> list[list[str]]:
 def test_the_commands_work_in_order(tmp_path: Path) -> None:
     source = (ROOT / "docs" / "tutorial" / "index.c").read_text("utf-8")
     assert ": 15, chapter" in source
-    (tmp_path / "index.c").write_text(source.replace(": 15, chapter", ": 2, chapter"), "utf-8")
+    (tmp_path / "index.c").write_text(source.replace(": 15, chapter", ": 1, chapter"), "utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = commands()
     assert [words[:2] for words in found][:1] == [["measure", "init"]]
     for words in found:
         if words[1] == "partition":
-            words = [*words[:-1], "0.2"]
+            words = [*words[:-1], "0.1"]
+        if words[1] == "explain":
+            words = [*words, "--pairs", "3", "--minutes", "0.1"]
         done = subprocess.run(
             [sys.executable, "-c", MEASURE, *words[1:]], cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=600, check=False,
