@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import percent
 from measure.report.model import VariantReport
 
@@ -38,7 +39,7 @@ def advice(variants: Sequence[VariantReport], counted: Mapping[str, Counted], ca
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
     ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown.
     """
-    all_perturbed = [variant for variant in variants if variant.verdict in ("perturbed", "changed")]
+    all_perturbed = [variant for variant in variants if variant.verdict in BROKEN]
     perturbed = _smallest(all_perturbed)
     sentences = []
     for variant in perturbed:

@@ -19,7 +19,7 @@ from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
 from measure.errors import MeasureError
-from measure.perturbation.analysis_types import VERDICTS, Perturbation
+from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
@@ -92,10 +92,16 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
 def with_explanation(
     data: ReportData, plan: Plan, outcome: Outcome, explained: Mapping[str, Sequence[str]]
 ) -> ReportData:  # fmt: skip
-    """The report with what was found out about variants, by name, in place of advice to find it out."""
+    """The report with what was found out about variants, by name, in place of advice to find it out.
+
+    Where some broken variant was not explained, its own advice and that for all variants stay.
+    """
     if not explained:
         return data
-    old = advice(data.variants, _counted(plan, outcome), plan.campaign_file)
+    given = advice(data.variants, _counted(plan, outcome), plan.campaign_file)
+    missing = [one.name for one in data.variants if one.verdict in BROKEN and one.name not in explained]
+    of_explained = tuple(f"{name}: " for name in explained)
+    old = [sentence for sentence in given if not missing or sentence.startswith(of_explained)]
     at = data.findings.index(old[0]) if old and old[0] in data.findings else 0
     new = [f"{name}: {sentence}" for name, sentences in explained.items() for sentence in sentences]
     if new:

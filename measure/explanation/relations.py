@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from measure.alignment.setting import AlignmentSetting
 from measure.campaign.run_types import Run
-from measure.perturbation.analysis_types import Perturbation
+from measure.perturbation.analysis_types import BROKEN, Perturbation
 from measure.perturbation.similarity import Comparison, PreparedRun, near_duplicates, prepare, similarity
 from measure.stats.correlation import fisher_z, spearman
 
@@ -33,7 +33,7 @@ def broken_relations(*perturbations: Perturbation | None) -> list[Relation]:
     found = [
         (pair.a, pair.b)
         for one in perturbations if one is not None
-        for pair in one.pairs if pair.verdict in ("perturbed", "changed")
+        for pair in one.pairs if pair.verdict in BROKEN
     ]  # fmt: skip
     return list(dict.fromkeys(found))
 

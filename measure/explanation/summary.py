@@ -119,7 +119,7 @@ def sentences(one: Explanation) -> list[str]:
     inlining = [decision.text for decision in one.decisions if decision.kind == "inlining"]
     if inlining:
         found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
-    found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.metrics.interactions]
+    found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
     helping = [remedy for remedy in one.remedies if remedy.verdict == "equivalent"]
     if helping:

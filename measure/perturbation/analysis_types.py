@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Verdict = Literal["perturbed", "changed", "inconclusive", "equivalent", "not assessable"]
+BROKEN: tuple[Verdict, ...] = ("perturbed", "changed")  # a change is shown
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """The gravest first."""
 Kind = Literal["inner", "outer-joint", "outer-held-out"]

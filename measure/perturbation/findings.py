@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from measure.perturbation.analysis_types import FEWEST_BASELINES, Pair, Perturbation
+from measure.perturbation.analysis_types import BROKEN, FEWEST_BASELINES, Pair, Perturbation
 from measure.perturbation.wording import over_all, p_number, p_text
 
 SHOWN_PAIRS = 3
@@ -28,7 +28,7 @@ def findings(result: Perturbation, *, identical: bool, smallest_p: float) -> tup
             f"One {'pair' if result.paired else 'baseline'} gives no scale of noise: effect sizes are shown without "
             "p-values; add baselines."
         )
-    elif result.verdict in ("perturbed", "changed"):
+    elif result.verdict in BROKEN:
         sentences.extend(_changes(result))
     elif result.verdict == "inconclusive":
         sentences.extend(_undecided(result, smallest_p))

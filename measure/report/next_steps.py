@@ -11,6 +11,7 @@ from measure.report.model import ReportData
 _COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
 _REMEDY = ": Best remedy that was tried: "
 """Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
+_CAMPAIGN = re.compile(r"(explain/\S+\.yaml) is the campaign with it")
 _EXPLAIN = "`measure explain`, given the directory of these results,"
 
 
@@ -31,7 +32,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     """
     steps = []
     for finding in data.findings:
-        text = finding.replace(_EXPLAIN, f"`measure explain {results}`") if results else finding
+        text = _with_directory(finding, results) if results else finding
         commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
         if commands or _REMEDY in finding:
             steps.append(Step(text.removeprefix("Next: "), commands, finding))
@@ -40,6 +41,12 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         steps.append(Step("Use the counters: they change nothing that counts. This joins the runs into one trace.",
                           commands))  # fmt: skip
     return tuple(steps)
+
+
+def _with_directory(finding: str, results: str) -> str:
+    """``finding`` with commands that name the directory of the results."""
+    text = finding.replace(_EXPLAIN, f"`measure explain {results}`")
+    return _CAMPAIGN.sub(rf"`measure run {results}/\1` runs the campaign with it", text)
 
 
 def headline(data: ReportData) -> str:

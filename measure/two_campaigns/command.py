@@ -14,6 +14,7 @@ from rich.table import Table
 
 from measure.campaign.store import check_results_place, write_text_atomically
 from measure.console.progress import Status
+from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES, short
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange, compare_results
@@ -109,7 +110,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
     console.print(table)
     for one in found.variants:
         pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_PAIRS]
-        if one.verdict not in ("perturbed", "changed") or not pairs:
+        if one.verdict not in BROKEN or not pairs:
             continue
         table = Table(title=escape(f"{one.name}: pairs that differ most"), title_justify="left", title_style="bold")
         table.add_column("pair", overflow="fold")

@@ -18,7 +18,7 @@ from measure.campaign.plan import Plan
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
-from measure.perturbation.analysis_types import VERDICTS, Verdict
+from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_text
 from measure.stats.correlation import fisher_z, spearman
@@ -85,7 +85,7 @@ class VariantChange:
             if self.before.verdict == self.after.verdict
             else f"{self.before.verdict} before, {self.after.verdict} after"
         )
-        shown = [pair for pair in self.pairs if pair.test.verdict in ("perturbed", "changed")]
+        shown = [pair for pair in self.pairs if pair.test.verdict in BROKEN]
         if shown:
             size = "by more than delta" if self.verdict == "perturbed" else "perhaps by less than delta"
             names = ", ".join(pair.name for pair in shown[:3]) + (f" and {len(shown) - 3} more" * (len(shown) > 3))

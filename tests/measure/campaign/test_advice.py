@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pytest
+
+from measure.campaign import analysis
 from measure.campaign.advice import Counted, advice
 from measure.perturbation.analysis_types import Perturbation, Verdict
-from measure.report.model import Signals, VariantReport
+from measure.report.model import ReportData, Signals, VariantReport
 
 
 def variant(name: str, metrics: str, verdict: Verdict) -> VariantReport:
@@ -73,3 +78,19 @@ def test_counters_that_never_ran_moved_code() -> None:
     assert found[0].startswith("x: its counters counted no event, so its +1.50% instructions and the change come")
     fewer = told([variant("x", "ab", "perturbed")], added=-5, a=1, b=1)
     assert len(fewer) == 1  # only what to do next: the counters do not explain fewer instructions
+
+
+def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = (variant("first", "ab", "perturbed"), variant("second", "cd", "changed"))
+    given = ["first: its metrics.", "second: its metrics.", "Next: `measure explain`."]
+    monkeypatch.setattr(analysis, "advice", lambda *_: given)
+    monkeypatch.setattr(analysis, "_counted", lambda *_: {})
+    signals = Signals("baseline", (), np.zeros((4, 0)))
+    data = ReportData("t", "s", (), np.zeros((2, 0, 0)), signals, variants, ("A pair.", *given), (), "")
+    plan: Any = SimpleNamespace(campaign_file="c.yaml")
+    outcome: Any = None
+    told = analysis.with_explanation(data, plan, outcome, {"first": ["it is a.", "do b."]}).findings
+    assert told[:3] == ("A pair.", "first: it is a.", "first: do b.")
+    assert told[4:] == ("second: its metrics.", "Next: `measure explain`.")
+    both = analysis.with_explanation(data, plan, outcome, {"first": ["it is a."], "second": ["it is c."]}).findings
+    assert not any(sentence in both for sentence in given)

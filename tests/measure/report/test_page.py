@@ -75,6 +75,9 @@ def test_a_remedy_that_helped_is_something_to_do(data: ReportData) -> None:
     helped = "variant 1: Best remedy that was tried: sampled (every 8th event); the relations are equivalent with it."
     told = replace(data, findings=("variant 1: all of the change comes from calls.", helped))
     assert [(step.text, step.commands) for step in next_steps(told)] == [(helped, ())]
+    helped = "variant 1: Best remedy that was tried: sampled; explain/variant 1.yaml is the campaign with it."
+    (step,) = next_steps(replace(data, findings=(helped.replace("variant 1.yaml", "v.yaml"),)), "results/mine")
+    assert step.commands == ("measure run results/mine/explain/v.yaml",)
 
 
 def test_verdicts_table_and_overview_are_there_without_the_script(page: str, data: ReportData) -> None:
