@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from common.atomic_files import filling
 from instrumenter.building.relink import COMMAND_NAME, portable_link
 from measure.campaign.run_types import RunSpec
 
@@ -82,9 +82,8 @@ def unpack(folder: Path, contents: dict[str, bytes]) -> None:
     """Store the files ``contents``, by hash, in ``folder``."""
     (folder / _CONTENT).mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        part = folder / _CONTENT / f".{name}.{os.getpid()}"
-        part.write_bytes(content)
-        part.rename(folder / _CONTENT / name)
+        with filling(folder / _CONTENT / name) as part:
+            part.write_bytes(content)
 
 
 def unpacked_spec(spec: RunSpec, shipment: Shipment, folder: Path) -> RunSpec:
@@ -97,9 +96,8 @@ def unpacked_spec(spec: RunSpec, shipment: Shipment, folder: Path) -> RunSpec:
             path = build / name
             if not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                part = path.with_name(f".{path.name}.{os.getpid()}")
-                shutil.copyfile(folder / _CONTENT / of, part)
-                part.rename(path)
+                with filling(path) as part:
+                    shutil.copyfile(folder / _CONTENT / of, part)
         binary = str(build / PROGRAM)
     return replace(
         spec,
