@@ -77,7 +77,7 @@ def test_builds_into_a_directory_that_has_things_in_it(folder: Path) -> None:
         ("callee: f", "callee: g", "{spec}:5: metric 'calls': no callee 'g' in {folder}/program.c"),
         ("callee: f", "calee: f",
          "{spec}:5: metrics.calls.calee: unknown key, expected one of: event, function, callee, variable, field, "
-         "file, line, add, method; did you mean 'callee'?"),
+         "file, line, add, method, local, sampled; did you mean 'callee'?"),
         ("event: write", "event: writ",
          "{spec}:6: metrics.writes.event: got 'writ', expected 'call', 'entry', 'exit', 'write', 'loop', 'branch', "
          "'alloc' or 'alloc_bytes'"),
