@@ -106,6 +106,7 @@ class DaskWorkers(Workers):
         self._packer = Packer()
         self._admitted: set[str] = set()
         self._refused: set[str] = set()
+        self._had_none = False  # whether there was no worker that takes runs, since one was admitted
         self._waiting: list[RunFuture] = []  # not yet at the scheduler
         self._submitted: set[RunFuture] = set()
         self._lock = threading.RLock()  # held while files are sent, workers admitted, and runs submitted
@@ -156,9 +157,12 @@ class DaskWorkers(Workers):
         """Take back all runs, and close as `close` does."""
         self._closed.set()
         with self._lock:
+            unfinished = [*self._waiting, *self._submitted]
             self._waiting.clear()
-            remote = [future.remote for future in self._submitted if future.remote is not None]
             self._submitted.clear()
+        remote = [future.remote for future in unfinished if future.remote is not None]
+        for future in unfinished:
+            _end_with(future, ClusterError("the run was taken back: the connection to the cluster was closed"))
         with contextlib.suppress(Exception):  # the scheduler may be gone
             self._client.cancel(remote, force=True)
         for one in self._owned:
@@ -191,7 +195,7 @@ class DaskWorkers(Workers):
     def _ended(self, future: RunFuture, remote: Any) -> None:
         """Called in a thread of the client when the scheduler reports the end of a run."""
         with self._lock:
-            if future not in self._submitted:
+            if future not in self._submitted or future.remote is not remote:
                 return
         from distributed.scheduler import KilledWorker
 
@@ -238,7 +242,8 @@ class DaskWorkers(Workers):
         without_since = time.monotonic()
         told = False
         while not self._closed.wait(_LOOK_SECONDS):
-            with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # the scheduler may be gone
+            # Workers and the scheduler may go at any moment, for which Dask has many errors; the next look comes soon.
+            with contextlib.suppress(Exception):
                 self._admit()
             if self._admitted or not self._is_alive():
                 without_since, told = time.monotonic(), False
@@ -251,14 +256,15 @@ class DaskWorkers(Workers):
         there = set(self._client.scheduler_info(n_workers=-1)["workers"])
         with self._lock:
             self._admitted &= there
+            self._had_none |= not self._admitted
             new = sorted(there - self._admitted - self._refused)
         if not new:
             return
         identities = self._client.run(worker_side.identity, workers=new, on_error="return")
         usable = []
         for address, theirs in identities.items():
-            if isinstance(theirs, OSError):
-                continue  # it is gone again
+            if not isinstance(theirs, dict | ImportError):
+                continue  # it does not answer, or is gone again: it is asked anew
             why = difference(self._identity, theirs) if isinstance(theirs, dict) else _without_us(theirs)
             if why:
                 self._refused.add(address)
@@ -269,7 +275,24 @@ class DaskWorkers(Workers):
             self._give_files(usable)
             given = self._client.run(worker_side.take_runs, self._resource, workers=usable, on_error="return")
             self._admitted |= {address for address, answer in given.items() if answer is True}
+            if self._admitted and self._had_none:
+                self._submit_anew()
+                self._had_none = False
             self._feed()
+
+    def _submit_anew(self) -> None:
+        """Submit runs again that no worker could take: Dask looks at them when a worker joins, which is before it has
+        the resource, and not when it gets it."""
+        stuck = [
+            future for future in self._submitted if future.remote is not None and future.remote.status == "pending"
+        ]
+        remote = [future.remote for future in stuck]
+        for future in stuck:
+            future.remote = None
+            self._submitted.discard(future)
+        self._waiting[:0] = stuck
+        if remote:
+            self._client.cancel(remote, force=True)
 
     def _give_files(self, workers: Any) -> None:
         """Send the files that these workers do not have."""
@@ -285,11 +308,9 @@ class DaskWorkers(Workers):
                 self._client.run(worker_side.store_files, contents, workers=[address], on_error="return")
 
 
-def _without_us(error: object) -> str:
+def _without_us(error: ImportError) -> str:
     """Why a worker could not tell its identity."""
-    if isinstance(error, ImportError):
-        return f"perturbation is not installed in its environment ({error})"
-    return f"it does not answer ({error})"
+    return f"perturbation is not installed in its environment ({error})"
 
 
 def _set(future: RunFuture, result: Run | str) -> None:

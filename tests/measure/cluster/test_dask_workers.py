@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import random
-import signal
 import subprocess
 import sys
 import threading
@@ -128,38 +125,55 @@ def test_failures_are_reasons_and_stop_the_rest(client: object, tmp_path: Path) 
     assert "boom" in outcome.failures[0].reason
 
 
+class DaskProcesses:
+    """Worker processes of a scheduler, without a nanny: what dies is replaced as a batch system would."""
+
+    def __init__(self, address: str, folder: Path, count: int) -> None:
+        self._command = [
+            sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny",
+            "--no-dashboard", "--local-directory", str(folder),
+        ]  # fmt: skip
+        self.processes = [self._start() for _ in range(count)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self, n: int) -> None:
+        """Kill one, and start another in its place."""
+        self.processes[n].kill()
+        self.processes[n].wait()
+        self.processes[n] = self._start()
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
 @pytest.mark.slow
-def test_workers_that_are_killed_at_random_cost_their_runs_only(tmp_path: Path) -> None:
-    specs = fake_specs(40, "sleep")
-    rng = random.Random(5)
-    ended = threading.Event()
-    kills = 0
+def test_workers_that_are_killed_cost_their_runs_only(tmp_path: Path) -> None:
+    specs = fake_specs(24, "sleep")
+    done = itertools.count(1)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster,
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=60) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-        connect(client) as workers,
     ):
-
-        def kill() -> None:
-            nonlocal kills
-            while not ended.wait(rng.uniform(0.5, 1.5)):
-                by_address = {worker.worker_address: worker.pid for worker in cluster.workers.values()}
-                both = workers.addresses & by_address.keys()
-                if len(both) == 2:  # Dask does not replace a worker that is killed while it starts
-                    os.kill(by_address[rng.choice(sorted(both))], signal.SIGKILL)
-                    kills += 1
-
-        killer = threading.Thread(target=kill)
-        killer.start()
+        processes = DaskProcesses(cluster.scheduler_address, tmp_path, 2)
         try:
-            with Store(tmp_path) as store:
-                outcome = execute_plan(specs, store, workers=workers)
+            client.wait_for_workers(2, timeout=120)
+            with connect(client) as workers:
+                watchdog = threading.Timer(240, workers.end)  # a failure, and no endless wait
+                watchdog.start()
+                with Store(tmp_path / "out") as store:
+                    outcome = execute_plan(
+                        specs, store, workers=workers,
+                        progress=lambda: processes.kill(n % 2) if (n := next(done)) in (5, 6, 15) else None,
+                    )  # fmt: skip
+                watchdog.cancel()
         finally:
-            ended.set()
-            killer.join()
-    assert kills
+            processes.end()
     assert [run.spec for run in outcome.runs] == specs
-    assert len(list((tmp_path / "traces").glob("*.parquet"))) == len(specs)
+    assert len(list((tmp_path / "out" / "traces").glob("*.parquet"))) == len(specs)
 
 
 def kill_after(scheduler: subprocess.Popen[bytes], n_done: int) -> None:
