@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from common.layered_yaml import EXTENDS
 from common.startup import rest_linear_algebra
 from measure.console.interrupts import Terminated, exit_status, terminable
 from measure.console.scheduler_option import scheduler_option
@@ -172,6 +171,8 @@ def schema(kind: str) -> None:
 
         document = SUMMARY_JSON_SCHEMA
     if kind not in ("summary", "verdicts"):
+        from common.layered_yaml import EXTENDS
+
         about = "Path of a file, relative to this one, that this file changes: mappings are merged, lists are replaced"
         document["properties"][EXTENDS] = {"type": "string", "description": about}
         # A file that extends another may leave out what that one has.
