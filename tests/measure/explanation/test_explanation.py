@@ -59,7 +59,7 @@ def test_parts_add_up_and_the_largest_share_comes_first() -> None:
 def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
     text = " ".join(sentences(explanation()))
     for wanted in ("comes from many, most at a.c:7", "by executed instructions", "f no longer inlines g",
-                   "Few interacts", "Best remedy that was tried: b"):  # fmt: skip
+                   "few interacts", "Best remedy that was tried: b"):  # fmt: skip
         assert wanted in text
 
 
