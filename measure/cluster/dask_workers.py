@@ -16,6 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from instrumenter.errors import InstrumenterError
 from measure.campaign.executor import Workers
 from measure.campaign.run_types import Run, RunSpec
 from measure.cluster import worker_side
@@ -178,7 +179,7 @@ class DaskWorkers(Workers):
             if not future.cancelled():
                 try:
                     self._send(future)
-                except (OSError, MeasureError) as error:
+                except (OSError, MeasureError, InstrumenterError) as error:
                     _end_with(future, ClusterError(f"the files of a run cannot be sent to the cluster: {error}"))
 
     def _send(self, future: RunFuture) -> None:
