@@ -20,6 +20,7 @@ from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
 from measure.errors import MeasureError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
+from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
 from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
@@ -28,8 +29,14 @@ from measure.stats.correlation import Correlations, spearman
 SUMMARY_SCHEMA = 2
 
 
-def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None) -> ReportData:
-    """Compare every variant with the baselines. Raises `MeasureError` with fewer than 2 baselines."""
+def analyse(
+    plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lambda what: None,
+    aligner: Aligner = align_in_threads,
+) -> ReportData:  # fmt: skip
+    """Compare every variant with the baselines. ``aligner``: computes the similarities of pairs of runs.
+
+    Raises `MeasureError` with fewer than 2 baselines.
+    """
     campaign = plan.campaign
     hardware = campaign.hardware_metrics
     baselines = runs_of(outcome.runs, BASELINE)
@@ -43,7 +50,7 @@ def analyse(plan: Plan, outcome: Outcome, progress: Callable[[str], None] = lamb
     uninformative = _metric_findings(plan, outcome)
     variants = []
     by_variant = _runs_of_variants(plan, outcome)
-    comparison = Comparison(campaign, baselines, by_variant, progress)
+    comparison = Comparison(campaign, baselines, by_variant, progress, aligner)
     for name, runs in by_variant.items():
         judged = comparison.judged(name)
         metrics = campaign.variant_sets()[name]
@@ -110,10 +117,12 @@ def with_explanation(
     return replace(data, findings=(*kept[:at], *new, *kept[at:]))
 
 
-def verdicts_of_variants(plan: Plan, outcome: Outcome) -> dict[str, tuple[Perturbation, Perturbation | None]]:
+def verdicts_of_variants(
+    plan: Plan, outcome: Outcome, aligner: Aligner = align_in_threads
+) -> dict[str, tuple[Perturbation, Perturbation | None]]:
     """The perturbation within a run, and across runs if the campaign aligns them, of each variant that has runs."""
     by_variant = _runs_of_variants(plan, outcome)
-    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant)
+    comparison = Comparison(plan.campaign, runs_of(outcome.runs, BASELINE), by_variant, aligner=aligner)
     return {
         name: (comparison.within_runs(name), comparison.across_runs(name) if plan.campaign.outer else None)
         for name in by_variant

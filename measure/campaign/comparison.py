@@ -15,6 +15,7 @@ from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.outer import Memo, outer_evidence
 from measure.perturbation.perturbation import affordable_permutations, inner_evidence
+from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.verdict import Evidence, Family
 from measure.stats.correlation import spearman
 from measure.stats.permutation import sign_flips
@@ -62,7 +63,7 @@ class Comparison:
     Variants, within and across runs, share one chance of a false alarm. Those that are compared in pairs are tested
     together: a flip exchanges baseline i with run i of every variant, within and across runs. The others have equal
     shares of alpha. Controls and the comparison on all metrics are tested as strictly, and cost the variants nothing.
-    ``progress``: called with what is computed.
+    ``progress``: called with what is computed. ``aligner``: computes the similarities of pairs of runs.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Comparison:
         baselines: Sequence[Run],
         variants: Mapping[str, Sequence[Run]],
         progress: Callable[[str], None] = lambda what: None,
+        aligner: Aligner = align_in_threads,
     ) -> None:
-        self.campaign, self._baselines = campaign, baselines
+        self.campaign, self._baselines, self._aligner = campaign, baselines, aligner
         self._variants = {name: runs for name, runs in variants.items() if runs}
         self._progress = progress
         # Alignments of baselines with one another, shared by all comparisons with the same baselines.
@@ -163,6 +165,7 @@ class Comparison:
         return outer_evidence(
             self.tables(sides.baselines), self.tables(sides.runs), campaign.hardware_metrics, held_out=held_out,
             alignment=campaign.alignment_setting, delta=campaign.delta, alpha=campaign.alpha_of_a_look, memo=memo,
+            aligner=self._aligner,
             **self._how(sides),
         )  # fmt: skip
 

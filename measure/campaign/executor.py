@@ -13,6 +13,7 @@ from measure.campaign.run_types import Run, RunSpec
 from measure.campaign.store import Store
 from measure.console.worker_pool import end_now, worker_pool
 from measure.errors import MeasureError, RunError
+from measure.perturbation.similarity import Aligner, align_in_threads
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class Workers:
         """
         for _ in range(self.count):
             self._started().submit(_prepare, target, machine)
+
+    @property
+    def aligner(self) -> Aligner:
+        """What aligns pairs of runs: threads of this process, which need no copies of traces."""
+        return align_in_threads
 
     def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
         """Make a run; the future's result is the run, or the reason of its failure."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from measure.console.progress import RunsBar, Status
 from measure.errors import CampaignError, MeasureError, RunError
 from measure.ground_truth.assess import plain, with_ground_truth
 from measure.ground_truth.prepare import Prepared, load_prepared, prepare
+from measure.perturbation.similarity import align_in_threads
 from measure.programs.catalogue import ProgramError
 from measure.report.html import render
 from measure.report.model import ReportData
@@ -127,10 +127,7 @@ def make_campaign(
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
 
-    def open_workers() -> AbstractContextManager[Workers]:
-        return workers_on(scheduler, workers, console.print)
-
-    with open_workers() as makers:
+    with workers_on(scheduler, workers, console.print) as makers:
         first_use = Preparation(makers, target, campaign.machine)
         plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:
@@ -144,8 +141,8 @@ def make_campaign(
             outcome = execute_plan(
                 result.specs, store, keys=result.keys, workers=makers, started=bar.start, progress=bar.advance
             )
-    first_use.wait()
-    return _finish(result, outcome, directory, console, open_workers if target == "emulated" else None)
+        first_use.wait()
+        return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
 
 
 def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:
@@ -197,21 +194,25 @@ def _plan(
 
 def _finish(
     result: CampaignResult, outcome: Outcome, directory: Path, console: Console,
-    open_workers: Callable[[], AbstractContextManager[Workers]] | None = None,
+    workers: Workers | None = None, *, can_explain: bool = False,
 ) -> Finished:  # fmt: skip
-    """Analyse the runs, and write the summary and the report. ``open_workers``: makes the runs of the explanation that
-    the campaign asks for, if it is not there; None: it is not made."""
+    """Analyse the runs, and write the summary and the report.
+
+    ``workers``: take part in the analysis. ``can_explain``: they make the runs of the explanation that the campaign
+    asks for, if it is not there.
+    """
     if outcome.failures:
         first = outcome.failures[0]
         if not any(run.spec.variant != first.spec.variant for run in outcome.runs):
             raise RunError(_failure_text(outcome.failures))
     with Status(console, "comparing runs") as status:
-        data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"))
+        aligner = workers.aligner if workers is not None else align_in_threads
+        data = analyse(result.plan, outcome, lambda what: status.update(f"comparing runs: {what}"), aligner)
         if result.truth is not None:
             data = with_ground_truth(data, result.truth, outcome.runs, status.update)
     explained = stored_sentences(directory, result.plan)
-    if open_workers is not None and result.plan.campaign.explain and explained is None:
-        explained = _explain(result.plan, data, directory, console, open_workers)
+    if workers is not None and can_explain and result.plan.campaign.explain and explained is None:
+        explained = _explain(result.plan, data, directory, console, workers)
     data = with_explanation(data, result.plan, outcome, explained or {})
     with Status(console, "drawing the report"):
         text = json.dumps(summary(data, outcome) | plain(data.ground_truth), indent=1, allow_nan=False)
@@ -223,8 +224,7 @@ def _finish(
 
 
 def _explain(
-    plan: Plan, data: ReportData, directory: Path, console: Console,
-    open_workers: Callable[[], AbstractContextManager[Workers]],
+    plan: Plan, data: ReportData, directory: Path, console: Console, workers: Workers
 ) -> dict[str, tuple[str, ...]]:  # fmt: skip
     """Explain the variants whose relations are broken. What fails becomes the sentence on each of them."""
     from measure.explanation.explain_campaign import explain_judged
@@ -232,8 +232,7 @@ def _explain(
 
     judged = {one.name: Judged(one.inner, one.outer_held_out) for one in data.variants}
     try:
-        with open_workers() as makers:
-            explain_judged(plan, judged, directory, console, workers=makers)
+        explain_judged(plan, judged, directory, console, workers=workers)
     except MeasureError as error:
         return {name: (f"the explanation failed: {error}",) for name, one in judged.items() if one.broken}
     return stored_sentences(directory, plan) or {}

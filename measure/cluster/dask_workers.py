@@ -20,10 +20,13 @@ from instrumenter.errors import InstrumenterError
 from measure.campaign.executor import Workers
 from measure.campaign.run_types import Run, RunSpec
 from measure.cluster import worker_side
+from measure.cluster.alignment import Similarities, Tile, aligner_with
 from measure.cluster.identity import difference, digest, machine_identity
 from measure.cluster.shipment import Packer
 from measure.console.worker_pool import main_module_hidden
 from measure.errors import CampaignError, MeasureError
+from measure.perturbation.similarity import Aligner
+from measure.perturbation.similarity import Comparison as Similarity
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -150,6 +153,11 @@ class DaskWorkers(Workers):
             self._feed()
         return future
 
+    @property
+    def aligner(self) -> Aligner:
+        """Shares alignments with the cluster."""
+        return aligner_with(self._submit_tile)
+
     def close(self) -> None:
         """Give back the connection, and end the cluster if it was started here."""
         self.end()
@@ -225,6 +233,29 @@ class DaskWorkers(Workers):
                 self._waiting.insert(0, future)
             if not self._closed.is_set():
                 self._feed()
+
+    def _submit_tile(self, tile: Tile, how: Similarity) -> Future[Similarities]:
+        """Let a worker align the runs of a tile. The future ends when the worker does; it fails when that fails."""
+        future: Future[Similarities] = Future()
+        remote = self._client.submit(
+            worker_side.align, tile.runs, tile.couples, how, pure=False, resources={self._resource: 1}
+        )
+
+        def ended(remote: Any) -> None:
+            with contextlib.suppress(InvalidStateError):
+                try:
+                    future.set_result(remote.result(timeout=_CONNECT_SECONDS))
+                except Exception as error:  # Dask has many errors; whoever asked makes the tile itself
+                    future.set_exception(error)
+
+        def cancelled(future: Future[Similarities]) -> None:
+            if future.cancelled():
+                with contextlib.suppress(Exception):
+                    self._client.cancel([remote], force=True)
+
+        remote.add_done_callback(ended)
+        future.add_done_callback(cancelled)
+        return future
 
     def _is_alive(self) -> bool:
         return self._client.status == "running"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,9 @@ from measure.cluster import shipment as files
 
 if TYPE_CHECKING:
     from distributed import Worker
+
+    from measure.cluster.alignment import Similarities
+    from measure.perturbation.similarity import Comparison, PreparedRun
 
 
 def identity() -> dict[str, str]:
@@ -50,6 +53,13 @@ def execute(spec: RunSpec, shipment: files.Shipment) -> Run | str:
     from measure.campaign.executor import make_run
 
     return make_run(files.unpacked_spec(spec, shipment, _folder(get_worker())))
+
+
+def align(runs: Sequence[PreparedRun], couples: Sequence[tuple[int, int]], how: Comparison) -> Similarities:
+    """As `measure.cluster.alignment.align_tile`."""
+    from measure.cluster.alignment import align_tile
+
+    return align_tile(runs, couples, how)
 
 
 def _folder(worker: Any) -> Path:

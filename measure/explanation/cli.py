@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from measure.console.scheduler_option import scheduler_option
+
 
 @click.command()
 @click.argument("results", metavar="DIR", type=click.Path(path_type=Path))
@@ -18,8 +20,9 @@ import click
               help="Try no further order of metrics after so long; what is needed for one order is always "
                    "done.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Runs at once. Default: one a processor.")
+@scheduler_option
 def explain(
-    results: Path, variants: tuple[str, ...], pairs: int, minutes: float, workers: int | None
+    results: Path, variants: tuple[str, ...], pairs: int, minutes: float, workers: int | None, scheduler: str | None
 ) -> None:  # fmt: skip
     """Say why relations are perturbed in the results in DIR, and what helps.
 
@@ -38,4 +41,4 @@ def explain(
 
     from measure.explanation.command import run_explain
 
-    run_explain(results, Console(highlight=False), variants, pairs, minutes, workers)
+    run_explain(results, Console(highlight=False), variants, pairs, minutes, workers, scheduler)

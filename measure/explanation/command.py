@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from measure.campaign.analysis import verdicts_of_variants
 from measure.campaign.run_command import load_results
+from measure.cluster.choice import workers_on
 from measure.errors import CampaignError
 from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS, Explained, explain_judged
 from measure.explanation.explain_variant import Judged
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def explain_results(
@@ -22,12 +27,14 @@ def explain_results(
     pairs: int = DEFAULT_PAIRS,
     minutes: float = DEFAULT_MINUTES,
     workers: int | None = None,
+    scheduler: str | Client | None = None,
 ) -> Explained:
     """Explain the campaign whose results are in ``results``; further runs go to its folder ``explain``.
 
     ``variants``: those to explain, default: all with a perturbed relation. ``minutes``: for all of them
-    together, after which no further order of metrics is tried. Raises `CampaignError` for what the campaign does not
-    have.
+    together, after which no further order of metrics is tried. ``workers``: processes of this machine, or
+    ``scheduler``: a Dask cluster (see `measure.cluster.dask_workers.connect`). Raises `CampaignError` for what the
+    campaign does not have.
     """
     result, outcome = load_results(results)
     plan = result.plan
@@ -41,19 +48,21 @@ def explain_results(
         raise CampaignError(
             f"{results}: its campaign file {plan.campaign_file} is gone; `measure explain` needs it and the sources"
         )
-    judged = {name: Judged(*found) for name, found in verdicts_of_variants(plan, outcome).items()}
-    wanted = {name: one for name, one in judged.items() if not variants or name in variants}
-    return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=workers)
+    with workers_on(scheduler, workers, console.print) as makers:
+        judged = {name: Judged(*found) for name, found in verdicts_of_variants(plan, outcome, makers.aligner).items()}
+        wanted = {name: one for name, one in judged.items() if not variants or name in variants}
+        return explain_judged(plan, wanted, results, console, pairs=pairs, minutes=minutes, workers=makers)
 
 
 def run_explain(
-    results: Path, console: Console, variants: Sequence[str], pairs: int, minutes: float, workers: int | None
+    results: Path, console: Console, variants: Sequence[str], pairs: int, minutes: float, workers: int | None,
+    scheduler: str | None,
 ) -> None:  # fmt: skip
     """`explain_results`, and print the result."""
     from measure.explanation.terminal import print_explained
 
     found = explain_results(
-        results, console, variants=variants, pairs=pairs, minutes=minutes, workers=workers
+        results, console, variants=variants, pairs=pairs, minutes=minutes, workers=workers, scheduler=scheduler
     )  # fmt: skip
     print_explained(console, found.explanations, found.fine)
     console.print(f"Page: {found.directory / 'explain.html'}", style="dim")

@@ -45,7 +45,7 @@ def explain_judged(
     *,
     pairs: int = DEFAULT_PAIRS,
     minutes: float = DEFAULT_MINUTES,
-    workers: Workers | int | None = None,
+    workers: Workers,
 ) -> Explained:
     """Explain those variants of ``judged`` that have a broken relation; as `explain_results`, for verdicts at hand."""
     document = load_campaign(Path(plan.campaign_file))[1]
@@ -54,12 +54,11 @@ def explain_judged(
     directory = results / FOLDER
     explanations = []
     with ExitStack() as stack:
-        makers = workers if isinstance(workers, Workers) else stack.enter_context(Workers(workers))
         store = stack.enter_context(Store(directory))
         status = stack.enter_context(Status(console, "preparing"))
         if broken:
-            makers.prepare("emulated", plan.machine_text)
-        paired = PairedRuns(plan, document, store, makers, pairs, lambda text: console.print(text, style="dim"))
+            workers.prepare("emulated", plan.machine_text)
+        paired = PairedRuns(plan, document, store, workers, pairs, lambda text: console.print(text, style="dim"))
         for name, one in broken.items():
             explanations.append(
                 explain_variant(paired, name, one, directory, 60 * minutes / len(broken), status.update)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from measure.library.progress import console_for
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from measure.explanation.explanation_types import Explanation
 
 
@@ -19,14 +21,15 @@ def explain(
     pairs: int = 6,
     minutes: float = 3.0,
     workers: int | None = None,
+    client: Client | str | None = None,
     progress: bool | None = None,
 ) -> tuple[Explanation, ...]:
     """Say why relations are perturbed in the results of a campaign, and which remedies help, as `measure explain` does.
 
     ``directory``: of the results; ``variants``: those to explain, by default all with a perturbed or changed
     relation; ``pairs``: pairs of runs with the same seed; ``minutes``: time after which no further order of metrics is
-    tried; ``workers``: runs at once, one a processor by default; ``progress``: show it, by default in a terminal or
-    notebook only.
+    tried; ``workers``: runs at once, one a processor by default; ``client``: a Dask client or the address of a
+    scheduler, to make the runs there; ``progress``: show it, by default in a terminal or notebook only.
 
     The result has an explanation for each variant that has a perturbed relation, in the campaign's order. Its page and
     the campaign files of the best remedies are in the folder ``explain`` of the results. Raises `CampaignError` for
@@ -43,6 +46,7 @@ def explain(
     from measure.explanation.command import explain_results
 
     found = explain_results(
-        Path(directory), console_for(progress), variants=variants, pairs=pairs, minutes=minutes, workers=workers
-    )
+        Path(directory), console_for(progress), variants=variants, pairs=pairs, minutes=minutes, workers=workers,
+        scheduler=client,
+    )  # fmt: skip
     return found.explanations

@@ -14,9 +14,7 @@ the other runs' similarities to them are exchangeable, and the inner test applie
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -33,12 +31,13 @@ from measure.perturbation.analysis_types import (
 from measure.perturbation.assay import assay, not_assessable
 from measure.perturbation.similarity import (
     NEAR_DUPLICATE,
+    Aligner,
     Comparison,
     PreparedRun,
+    align_in_threads,
     check_held_out,
     near_duplicates,
     prepare,
-    similarity,
 )
 from measure.perturbation.verdict import Evidence, check_levels, check_pairs, judge
 from measure.stats.permutation import (
@@ -123,8 +122,10 @@ def outer_evidence(
     flips: Labellings | None = None,
     progress: Progress | None = None,
     memo: Memo | None = None,
+    aligner: Aligner = align_in_threads,
 ) -> Evidence:
-    """What `outer_perturbation` judges. ``flips``: of these pairs' signs, in place of those drawn with ``seed``."""
+    """What `outer_perturbation` judges. ``flips``: of these pairs' signs, in place of those drawn with ``seed``;
+    ``aligner``: computes similarities, such as on a cluster."""
     check_levels(delta, alpha)
     check_pairs(len(baseline), len(runs), paired)
     prepared = [prepare(values, metrics, f"baseline {i}") for i, values in enumerate(baseline)]
@@ -146,7 +147,7 @@ def outer_evidence(
         cells = list(combinations(range(len(prepared)), 2))
     memo = {} if memo is None else memo
     how = Comparison(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
-    found = _similarities(prepared, cells, how, progress, memo)
+    found = _similarities(prepared, cells, how, progress, memo, aligner)
     if flips is None:
         n_tested = len(runs) if paired else len(baseline) - len(references)
         flips = _labels(n_tested, len(runs), paired, n_permutations, seed)
@@ -258,25 +259,32 @@ def _similarities(
     how: Comparison,
     progress: Progress | None,
     memo: Memo,
+    aligner: Aligner,
 ) -> NDArray[np.float64]:
     """Outer z, ``(N, N, m)`` and symmetric, of the pairs in ``cells``; nan elsewhere and where undefined."""
     n_metrics = len(prepared[0].values)
-    result = np.full((len(prepared), len(prepared), n_metrics), np.nan)
-    total = len(cells) * (n_metrics if how.held_out else 1)
-
-    def of_cell(cell: tuple[int, int]) -> NDArray[np.float64]:
-        first, second = sorted((prepared[cell[0]], prepared[cell[1]]), key=lambda one: one.digest)
-        key = (how.key, first.digest, second.digest)
+    keys = []
+    missing: dict[tuple[str, bytes, bytes], tuple[PreparedRun, PreparedRun]] = {}
+    for i, j in cells:
+        first, second = sorted((prepared[i], prepared[j]), key=lambda one: one.digest)
+        key = how.key, first.digest, second.digest
+        keys.append(key)
         if key not in memo:
-            memo[key] = similarity(first, second, how)
-        return memo[key]
+            missing[key] = first, second
+    n_done = len(cells) - len(missing)
+    alignments = n_metrics if how.held_out else 1
 
-    # The alignment kernels run without the interpreter lock.
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for done, ((i, j), z) in enumerate(zip(cells, pool.map(of_cell, cells), strict=True), start=1):
-            result[i, j] = result[j, i] = z
-            if progress is not None:
-                progress(done * total // len(cells), total)
+    def more_done(count: int) -> None:
+        nonlocal n_done
+        n_done += count
+        if progress is not None:
+            progress(n_done * alignments, len(cells) * alignments)
+
+    more_done(0)
+    memo.update(zip(missing, aligner(list(missing.values()), how, more_done), strict=True))
+    result = np.full((len(prepared), len(prepared), n_metrics), np.nan)
+    for (i, j), key in zip(cells, keys, strict=True):
+        result[i, j] = result[j, i] = memo[key]
     return result
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,6 +134,29 @@ def similarity(first: PreparedRun, second: PreparedRun, how: Comparison, *, wide
         ]
         result[metric] = fisher_z(rho).mean()
     return result
+
+
+class Aligner(Protocol):
+    """Computes the `similarity` of each pair of runs, in the order of ``pairs``.
+
+    ``done`` is called with the number of further pairs that are done.
+    """
+
+    def __call__(
+        self, pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: Comparison, done: Callable[[int], None]
+    ) -> list[NDArray[np.float64]]: ...
+
+
+def align_in_threads(
+    pairs: Sequence[tuple[PreparedRun, PreparedRun]], how: Comparison, done: Callable[[int], None]
+) -> list[NDArray[np.float64]]:
+    """The `Aligner` of this process: the alignment kernels run without the interpreter lock."""
+    found = []
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for z in pool.map(lambda pair: similarity(pair[0], pair[1], how), pairs):
+            found.append(z)
+            done(1)
+    return found
 
 
 def alignment_paths(

@@ -341,7 +341,7 @@ def test_outer_remembers_alignments_and_gives_the_same_answer(monkeypatch: pytes
     assert repr(analyse(tables[6:8], None)) == repr(first)  # nan equals nan as text
     analyse(tables[8:], memo)
     assert len(memo) == 8 * 7 // 2 + 2 * 6 + 1 + 1  # the baselines were not aligned again
-    monkeypatch.setattr("measure.perturbation.outer.similarity", None)
+    monkeypatch.setattr("measure.perturbation.similarity.similarity", None)
     assert repr(analyse(tables[6:8], memo)) == repr(first)
 
 
