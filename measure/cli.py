@@ -181,18 +181,19 @@ def schema(kind: str) -> None:
 
 
 @main.command()
-@click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml", type=click.Path(path_type=Path))
+@click.argument("file", metavar="MACHINE.yaml|CAMPAIGN.yaml|host", type=click.Path(path_type=Path))
 @settings_option("file")
 def metrics(file: Path, settings: tuple[str, ...]) -> None:
     """List the hardware metrics that a machine offers.
 
     Given a campaign: the metrics of its machine, with a mark at those that it collects, then its software metrics.
-    Metrics that the machine lacks are errors, with exit status 2.
+    Metrics that the machine lacks are errors, with exit status 2. Given the word host: the metrics of the processor
+    that this command runs on, and why others are not counted.
     """
-    from measure.campaign.list_metrics import list_metrics
+    from measure.campaign.list_metrics import list_host_metrics, list_metrics
     from measure.errors import CampaignError
 
-    listing = list_metrics(file, settings)
+    listing = list_host_metrics() if str(file) == "host" else list_metrics(file, settings)
     for line in listing.lines:
         click.echo(line)
     if listing.problems:

@@ -81,7 +81,7 @@ def settings_of(figure: Figure, directory: Path) -> dict[tuple[str, str], tuple[
             keys = _merged(figure.common, changes)
             if "machine" in keys:
                 keys["machine"] = _machine(
-                    campaign.machine, keys["machine"], directory / f"{campaign.name}_{slug(setting)}.yaml"
+                    campaign.machine_file, keys["machine"], directory / f"{campaign.name}_{slug(setting)}.yaml"
                 )
             try:
                 made[campaign.name, setting] = Campaign.model_validate(_merged(data, keys)), document

@@ -23,7 +23,7 @@ def tabulate(figure: Figure, results: Results) -> pd.DataFrame:
         runs = results.table("runs", name)
         baselines = runs[runs["group"] == BASELINE]
         most = runs[runs["step"] == runs["step"].max()]
-        clock_hz = load_machine(campaign.machine).clock_hz
+        clock_hz = load_machine(campaign.machine_file).clock_hz
         interval, _ = campaign.sampling.interval
         rows.append(
             (name, PAPERS.get(name, ""), " ".join(map(str, campaign.program.args)), baselines["instructions"].mean(),

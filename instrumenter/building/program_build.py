@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from common.atomic_files import move_directory, workspace
 from common.source_digest import source_digest
@@ -53,6 +53,7 @@ class SamplerConfig:
     interval_nanoseconds: int
     hardware_counters: int
     buffer_records: int = 64
+    source: ClassVar[str] = "sampler.c"
 
     def __post_init__(self) -> None:
         if self.interval_nanoseconds < 1:
@@ -71,6 +72,25 @@ class SamplerConfig:
             f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
             f"-DMEASURE_BUFFER_RECORDS={self.buffer_records}",
         ]
+
+
+@dataclass(frozen=True)
+class HostSamplerConfig:
+    """The sampler in a program for the host, which gets interval and events when it starts."""
+
+    buffer_records: int = 64
+    source: ClassVar[str] = "host_sampler.c"
+
+    def defines(self, layout: CounterLayout) -> list[str]:
+        """The sampler's configuration as compiler flags."""
+        return [
+            f"-DMEASURE_SOFTWARE_COUNTERS={len(layout.metrics)}",
+            f"-DMEASURE_COUNTER_STRIDE={1 if layout.placement == 'packed' else 8}",
+            f"-DMEASURE_BUFFER_RECORDS={self.buffer_records}",
+        ]
+
+
+AnySampler = SamplerConfig | HostSamplerConfig
 
 
 @dataclass(frozen=True)
@@ -195,7 +215,7 @@ class Recipe:
     preprocessed: dict[Path, str]
     flags: tuple[str, ...] = DEFAULT_FLAGS
     libraries: tuple[str, ...] = ()
-    sampler: SamplerConfig | None = None
+    sampler: AnySampler | None = None
     placement: Placement = "packed"
     volatile: bool = True
     target: str | None = GUEST_TARGET
@@ -332,7 +352,7 @@ def _build_into(
     generated: Generated,
     flags: Sequence[str],
     libraries: Sequence[str],
-    sampler: SamplerConfig | None,
+    sampler: AnySampler | None,
     toolchain: Toolchain,
     relinkable: bool,
 ) -> None:
@@ -349,7 +369,7 @@ def _build_into(
             inputs.append(temporary / "sampler.o")
             machine = [flag for flag in flags if flag.startswith("-m")]
             toolchain.compile(
-                RUNTIME / "sampler.c",
+                RUNTIME / sampler.source,
                 [*RUNTIME_FLAGS, *machine, *sections, *sampler.defines(generated.layout)],
                 inputs[-1],
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -20,6 +21,8 @@ from common.file_cache import cache_directory
 from instrumenter.errors import SourceError, ToolchainError
 
 GUEST_TARGET = "riscv64-linux-musl"
+HOST_TARGET = f"{platform.machine()}-linux-musl"
+"""Static programs for this machine, with the guest's C library."""
 TIMEOUT_SECONDS = 600
 # zig adds run-time checks to unoptimised code; the program must have only its own code.
 ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")

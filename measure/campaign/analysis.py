@@ -19,6 +19,9 @@ from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
 from measure.errors import MeasureError
+from measure.host.description import identity_of, parse_host
+from measure.host.disturbances import disturbances
+from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
@@ -74,12 +77,12 @@ def analyse(
     if campaign.has_controls and runs_of(outcome.runs, NULL_CONTROL):
         progress("controls")
         controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
-    length, unit = campaign.sampling.interval
     counts = f"{len(baselines)} baselines, {campaign.replicates} runs of each variant"
     records = int(np.median([run.trace.n_records for run in outcome.runs]))
     return ReportData(
         title=campaign.name,
-        subtitle=f"{counts}; about {records:,} records of {length:,} {unit} a run, {campaign.sampling.mode} sampling",
+        subtitle=f"{counts}; about {records:,} records of {campaign.sampling.described} a run, "
+        f"{campaign.sampling.mode} sampling",
         hardware_metrics=hardware,
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
@@ -90,7 +93,7 @@ def analyse(
             *_findings(variants, uninformative, plan, outcome),
         ),
         provenance=_provenance(plan, outcome),
-        interval=f"{length:,} {unit}",
+        interval=campaign.sampling.described,
         metric_findings=uninformative,
         controls=controls.text if controls else "",
     )
@@ -182,6 +185,8 @@ def _correlations(run: Run, hardware: tuple[str, ...]) -> Correlations:
 
 def _percent(runs: Sequence[Run], baselines: Sequence[Run], attribute: str) -> Any:
     mean = np.mean([getattr(run, attribute) for run in baselines])
+    if not mean:  # a host that does not count instructions
+        return np.full(len(runs), np.nan)
     return 100 * (np.array([getattr(run, attribute) for run in runs]) / mean - 1)
 
 
@@ -219,6 +224,9 @@ def _findings(
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     sentences += [f"A counter may miss events: {warning}" for warning in missed]
+    if plan.campaign.host is not None:
+        sentences += disturbances(outcome.runs)
+        sentences += [f"Noise: {warning}." for warning in warnings_about(parse_host(plan.machine_text).processor)]
     sentences += outcome.warnings
     return tuple(sentences)
 
@@ -251,10 +259,9 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
     how = " ".join(program.flags)
     if program.build is not None and program.directory is not None:
         source, how = f"{program.directory.name}/{program.binary}", program.build
-    simulated = sum(run.total_instructions for run in outcome.runs)
     return (
         ("program", f"{source} {' '.join(str(a) for a in program.args)} ({how})"),
-        ("machine", f"{campaign.machine.name}, {plan.clock_hz / 1e6:g} MHz"),
+        ("machine", _machine(plan)),
         ("sampling", f"{campaign.sampling.mode}, every {campaign.sampling.every}"),
         ("seed", str(campaign.seed)),
         ("design", plan.history.text(campaign) if plan.history else "not recorded"),
@@ -264,10 +271,7 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("spread of z", components(outcome.runs, campaign.hardware_metrics, bool(campaign.pairs)).text),
         ("builds", ", ".join(f"{variant} {layouts[0].key[:12]}" for variant, layouts in plan.builds.items())),
         ("runs", f"{len(outcome.runs)} ({outcome.reused} from before, {len(outcome.failures)} failed)"),
-        (
-            "simulated",
-            f"{simulated:,} instructions in {sum(run.seconds for run in outcome.runs):.1f} s of run time",
-        ),
+        _work_done(plan, outcome),
         ("delta, alpha", f"{campaign.delta}, {campaign.alpha_of_a_look:g}"),
         (
             "software",
@@ -275,6 +279,26 @@ def _provenance(plan: Plan, outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ),
         ("host", f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"),
     )
+
+
+def _machine(plan: Plan) -> str:
+    """The machine for a reader."""
+    if plan.campaign.host is None:
+        return f"{plan.campaign.machine_file.name}, {plan.clock_hz / 1e6:g} MHz"
+    known, host = identity_of(plan.machine_text), parse_host(plan.machine_text)
+    named = [known[key] for key in ("model name", "architecture", "kernel", "host") if key in known]
+    kernel = "; events in the kernel are left out" if host.without_kernel else ""
+    return f"the host: {', '.join(named)}; processor {host.processor}{kernel}"
+
+
+def _work_done(plan: Plan, outcome: Outcome) -> tuple[str, str]:
+    """Name and text of what the runs executed."""
+    seconds = sum(run.seconds for run in outcome.runs)
+    if plan.campaign.host is not None:
+        time_ns = sum(run.total_cycles for run in outcome.runs)
+        return "executed", f"{time_ns / 1e9:.1f} s of processor time in {seconds:.1f} s of run time"
+    simulated = sum(run.total_instructions for run in outcome.runs)
+    return "simulated", f"{simulated:,} instructions in {seconds:.1f} s of run time"
 
 
 def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from measure.console.worker_pool import end_now, worker_pool
 from measure.errors import CampaignError, MeasureError
 
 if TYPE_CHECKING:
-    from instrumenter.building.program_build import Build, Recipe, SamplerConfig
+    from instrumenter.building.program_build import AnySampler, Build, Recipe
     from instrumenter.building.project import Project, ProjectRecipe
     from instrumenter.spec.software_metrics import MetricSpec
     from measure.programs.catalogue import ProgramSpec
@@ -199,18 +199,24 @@ def _recipe(
     campaign: Campaign, document: YamlDocument, clock_hz: int, notify: Callable[[str], None]
 ) -> Recipe | ProjectRecipe:
     """The recipe of the campaign's program: a project with its own build, or a list of sources."""
-    from instrumenter.building.program_build import SamplerConfig
+    from instrumenter.building.program_build import HostSamplerConfig, SamplerConfig
     from instrumenter.building.project import ProjectRecipe
     from instrumenter.errors import InstrumenterError, ToolchainError
 
-    sampler = None
-    if campaign.sampling.mode == "signal":
+    sampler: AnySampler | None = None
+    if campaign.host is not None:
+        sampler = HostSamplerConfig()
+    elif campaign.sampling.mode == "signal":
         nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
         sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
     each_run = campaign.noise.code_layouts == EACH_RUN
     try:
         project = _project(campaign.program)
         if project is not None:
+            if isinstance(sampler, HostSamplerConfig):  # of the catalogue; `machine_kind` refuses a campaign's own
+                raise CampaignError(
+                    f"{document.where('program')}: this program has its own build, which is for the emulated machine"
+                )
             return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, each_run)
         return _recipe_of_sources(campaign, sampler, notify)
     except ToolchainError as error:
@@ -234,11 +240,12 @@ def _project(program: Program) -> Project | None:
     return Project(ensure_project(entry)[0], entry.build.command, entry.build.binary)
 
 
-def _recipe_of_sources(campaign: Campaign, sampler: SamplerConfig | None, notify: Callable[[str], None]) -> Recipe:
+def _recipe_of_sources(campaign: Campaign, sampler: AnySampler | None, notify: Callable[[str], None]) -> Recipe:
     """The recipe of a program given by its C files or by a catalogue entry with sources."""
     from instrumenter.building.program_build import Recipe, preprocess_all
-    from instrumenter.building.toolchain import Toolchain
+    from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET, Toolchain
 
+    target = GUEST_TARGET if campaign.host is None else HOST_TARGET
     program = campaign.program
     flags, libraries = list(program.flags), [f"-l{name}" for name in program.libraries]
     if program.catalogue:
@@ -250,8 +257,8 @@ def _recipe_of_sources(campaign: Campaign, sampler: SamplerConfig | None, notify
         libraries += entry.linker_flags()
     else:
         sources = [program.source] if program.source else list(program.sources)
-    preprocessed = preprocess_all(sources, flags, Toolchain(notify=notify))
+    preprocessed = preprocess_all(sources, flags, Toolchain(target, notify))
     return Recipe(
-        preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile,
+        preprocessed, tuple(flags), tuple(libraries), sampler, campaign.placement, campaign.volatile, target,
         relinkable=campaign.noise.code_layouts == EACH_RUN,
     )  # fmt: skip

@@ -12,7 +12,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -24,7 +26,8 @@ from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT, AlignmentSetting
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
+from measure.campaign.machine_kind import check_machine_kind
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL, IntervalUnit
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import DEFAULT_DELTA
 
@@ -39,6 +42,8 @@ Count = Annotated[
     WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "pattern": rf"^\s*{NUMBER}\s*[kMGT]?\s*$"}]}),
 ]
 SHORTEST_INTERVAL = 100
+SHORTEST_TIME_NS = 50_000  # of an interval on the host
+_NANOSECONDS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 DEFAULT_RUNS = 10  # chosen by experiments/campaign_design
 FEWEST_PAIRS = 6  # of five pairs, no order of signs has a p below 2 / 2^5
 EACH_RUN: Literal["each run"] = "each run"
@@ -125,7 +130,8 @@ class Sampling(StrictModel):
     )
     every: str = Field(
         "100000 cycles",
-        description="Length of an interval: N cycles or N instructions. Default: 100000 cycles",
+        description="Length of an interval: N cycles or N instructions; on the host N ms or N us of processor time. "
+        "Default: 100000 cycles",
     )
 
     @field_validator("every", mode="before")
@@ -135,21 +141,36 @@ class Sampling(StrictModel):
         return str(value)
 
     @property
-    def interval(self) -> tuple[int, Literal["cycles", "instructions"]]:
+    def interval(self) -> tuple[int, IntervalUnit]:
         """Length and unit."""
         return _split_interval(self.every)
 
+    @property
+    def described(self) -> str:
+        """The interval for a reader."""
+        length, unit = self.interval
+        return self.every.strip() if unit == "nanoseconds" else f"{length:,} {unit}"
+
     @model_validator(mode="after")
     def _signal_in_cycles(self) -> Sampling:
-        if self.mode == "signal" and self.interval[1] != "cycles":
+        if self.mode == "signal" and self.interval[1] == "instructions":
             raise ValueError("mode signal samples by a timer: expected an interval in cycles")
         return self
 
 
-def _split_interval(text: str) -> tuple[int, Literal["cycles", "instructions"]]:
+def _split_interval(text: str) -> tuple[int, IntervalUnit]:
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
+    if time is not None:
+        nanoseconds = round(float(time[1]) * _NANOSECONDS[time[2]])
+        if nanoseconds < SHORTEST_TIME_NS:
+            raise ValueError(f"got '{text}', expected at least {SHORTEST_TIME_NS // 1000} us: a record takes some us")
+        return nanoseconds, "nanoseconds"
     match = re.fullmatch(rf"({NUMBER}\s*[kMG]?)\s*(cycles|instructions)", text.strip())
     if match is None:
-        raise ValueError(f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions'")
+        raise ValueError(
+            f"got '{text}', expected a length and a unit, such as '40000 cycles' or '100k instructions', or '1 ms' on "
+            "the host"
+        )
     length = parse_count(match[1])
     if length < SHORTEST_INTERVAL:
         raise ValueError(f"got '{text}', expected at least {SHORTEST_INTERVAL}: a record itself takes that long")
@@ -202,6 +223,9 @@ class Limits(StrictModel):
     """When to give up a run."""
 
     instructions: Count = Field(10_000_000_000, ge=1, description="Instructions that a run may execute. Default: 10G")
+    seconds: float = Field(
+        600, gt=0, allow_inf_nan=False, description="On the host: time that a run may take. Default: 600"
+    )
 
 
 class Cumulative(StrictModel):
@@ -226,6 +250,19 @@ class Cumulative(StrictModel):
         return found
 
 
+class HostMachine(StrictModel):
+    """The processor that the command itself runs on, in place of an emulated machine."""
+
+    host: Literal["perf"] = Field(description="`perf`: counters are read through Linux's perf_event_open")
+    cpu: int | None = Field(
+        None, ge=0, description="Number of the processor that programs run on. Default: the last one that may be used"
+    )
+
+
+def _kind_of_machine(value: Any) -> str:
+    return "host" if isinstance(value, dict | HostMachine) else "file"
+
+
 class Campaign(StrictModel):
     """Baselines and instrumented runs of one program on one machine."""
 
@@ -234,7 +271,12 @@ class Campaign(StrictModel):
         description="Name of the campaign and of its directory of results",
     )
     program: Program
-    machine: Path = Field(description="Machine description, relative to the campaign file")
+    machine: Annotated[
+        Annotated[Path, Tag("file")] | Annotated[HostMachine, Tag("host")], Discriminator(_kind_of_machine)
+    ] = Field(
+        description="Machine description, relative to the campaign file; or `{host: perf}` for the processor that the "
+        "command runs on"
+    )
     sampling: Sampling = Field(default_factory=lambda: Sampling(mode="ideal", every="100000 cycles"))
     hardware_metrics: tuple[str, ...] = Field(
         min_length=2, description="PAPI presets whose relations are watched: `measure metrics` lists them"
@@ -361,6 +403,23 @@ class Campaign(StrictModel):
                 raise problem_at(f"'{metric}' is given twice", *where)
 
     @property
+    def host(self) -> HostMachine | None:
+        """The host as the machine; None for an emulated one."""
+        return self.machine if isinstance(self.machine, HostMachine) else None
+
+    @property
+    def machine_file(self) -> Path:
+        """The description of the emulated machine. Raises ValueError where the machine is the host."""
+        if isinstance(self.machine, HostMachine):
+            raise ValueError("the machine is the host, which has no description")
+        return self.machine
+
+    @property
+    def machine_name(self) -> str:
+        """The machine for a reader: its file, or `host`."""
+        return "host" if isinstance(self.machine, HostMachine) else str(self.machine)
+
+    @property
     def pairs(self) -> int:
         """Number of pairs of a baseline and a run of each variant that share their noise; 0: runs are independent."""
         count = min(self.baselines, self.replicates)
@@ -428,6 +487,7 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     """The campaign in ``document``; all paths become absolute. Raises `CampaignError`."""
     campaign = document.validate(model, {})
     _check_given(document, campaign.program)
+    check_machine_kind(campaign, document)
 
     def resolve(value: Path, *keys: str | int) -> Path:
         absolute = (document.place(*keys).folder / value).resolve()
@@ -452,9 +512,9 @@ def campaign_of(document: YamlDocument, model: type[AnyCampaign]) -> AnyCampaign
     if program.catalogue:
         key = "catalogue_file" if program.catalogue_file else "catalogue"
         changes["catalogue_file"] = resolve(program.catalogue_file or Path("../programs.yaml"), "program", key)
-    return campaign.model_copy(
-        update={
-            "program": program.model_copy(update=changes),
-            "machine": resolve(campaign.machine, "machine"),
-        }
-    )
+    updates: dict[str, Any] = {"program": program.model_copy(update=changes)}
+    if campaign.host is None:
+        updates["machine"] = resolve(campaign.machine_file, "machine")
+    else:
+        updates["sampling"] = campaign.sampling.model_copy(update={"mode": "signal"})
+    return campaign.model_copy(update=updates)

@@ -8,19 +8,19 @@ compile its kernels, and a thread of the command compiles those of the statistic
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
+from measure.campaign.campaign_file import Campaign
 from measure.campaign.executor import Workers
 
 
 class Preparation:
     """Work done while programs are built; `begin` is called when the first of them is found missing.
 
-    ``target``, ``machine``: of the runs; the machine by its file.
+    ``target``, ``campaign``: of the runs.
     """
 
-    def __init__(self, workers: Workers, target: str, machine: Path) -> None:
-        self._workers, self._target, self._machine = workers, target, machine
+    def __init__(self, workers: Workers, target: str, campaign: Campaign) -> None:
+        self._workers, self._target, self._campaign = workers, target, campaign
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
@@ -28,7 +28,8 @@ class Preparation:
         from emulator.timing.machine_file import machine_text
 
         if self._thread is None:
-            self._workers.prepare(self._target, machine_text(self._machine))
+            if self._campaign.host is None:
+                self._workers.prepare(self._target, machine_text(self._campaign.machine_file))
             self._thread = threading.Thread(target=_prepare_statistics)
             self._thread.start()
 

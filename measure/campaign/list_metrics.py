@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,10 @@ def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
     from emulator.timing.machine_file import load_machine
 
     campaign, document = _campaign(path, settings)
+    if campaign is not None and document is not None and campaign.host is not None:
+        return _host_listing(path, campaign, document)
     try:
-        config = load_machine(campaign.machine) if campaign else load_machine(path, settings)
+        config = load_machine(campaign.machine_file) if campaign else load_machine(path, settings)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     available = available_metrics(config)
@@ -54,13 +57,57 @@ def list_metrics(path: Path, settings: Sequence[str] = ()) -> Listing:
     if campaign is None or document is None:
         return Listing(tuple(lines))
     lines += _software(campaign)
-    problems = list(_unavailable(document, used, available, campaign.machine))
+    problems = list(_unavailable(document, used, available, campaign.machine_file))
     if not problems:
         try:
             select_metrics(used, config)
         except EmulatorError as error:
             problems.append(f"{document.where('hardware_metrics')}: {error}; `measure partition` splits them")
-    return Listing((f"{campaign.machine.name}; * collected by {path.name}", *lines), tuple(problems))
+    return Listing((f"{campaign.machine_file.name}; * collected by {path.name}", *lines), tuple(problems))
+
+
+def list_host_metrics(used: Sequence[str] = ()) -> Listing:
+    """The metrics of this machine's processor: those that it counts, then the others, each with the reason; then what
+    makes measurements noisy. ``used``: metrics that a campaign collects, which are marked."""
+    from measure.host.metrics import METRICS, metric_named, why_not
+    from measure.host.processor import default_processor, model, warnings
+
+    names = [*METRICS, *(name for name in used if name not in METRICS and metric_named(name))]
+    known = {name: metric for name in names if (metric := metric_named(name))}
+    reasons = {name: why_not(name) for name in names}
+    widths = max(map(len, names)), max(len(metric.unit) for metric in known.values())
+    lines = [f"{model()}, this machine"]
+    for name, metric in known.items():
+        if not reasons[name]:
+            mark = ("* " if name in used else "  ") if used else ""
+            lines.append(f"{mark}{name:<{widths[0]}}  {metric.unit:<{widths[1]}}  {metric.description}")
+    lines.append("rUUEE: an event of this model by unit mask and number, as in perf, where events are counted")
+    missing: dict[str, list[str]] = {}
+    for name in names:
+        if reasons[name]:
+            missing.setdefault(reasons[name], []).append(name)
+    for why, without in missing.items():
+        lines += ["", f"Not counted here, because {why}:", *textwrap.wrap(", ".join(without), 78, initial_indent="  ",
+                  subsequent_indent="  ")]  # fmt: skip
+    noisy = warnings(default_processor())
+    if noisy:
+        lines += ["", "What makes measurements here noisy:", *(f"- {warning}" for warning in noisy)]
+    return Listing(tuple(lines))
+
+
+def _host_listing(path: Path, campaign: Campaign, document: YamlDocument) -> Listing:
+    """As `list_metrics`, for a campaign on the host."""
+    from measure.host.metrics import problems
+
+    listing = list_host_metrics(campaign.hardware_metrics)
+    found = problems(campaign.hardware_metrics)
+    index = {name: n for n, name in enumerate(campaign.hardware_metrics)}
+    told = [
+        f"{document.where('hardware_metrics', *([index[name]] if name else []))}: {name or 'these metrics'}: {why}"
+        for name, why in found.items()
+    ]
+    first = f"the host; * collected by {path.name}"
+    return Listing((first, *listing.lines, *_software(campaign)), tuple(told))
 
 
 def _campaign(path: Path, settings: Sequence[str]) -> tuple[Campaign | None, YamlDocument | None]:

@@ -23,7 +23,7 @@ from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
 from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
-from measure.campaign.run_types import BASELINE, NULL_CONTROL, CounterPlace, RunNoise, RunSpec
+from measure.campaign.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.campaign.variance import redrawn, sources_of
 from measure.errors import CampaignError
 from measure.programs.catalogue import ensure_project
@@ -91,8 +91,8 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
     from emulator.timing.machine_file import machine_text, parse_machine
 
     try:
-        text = machine_text(campaign.machine)
-        config = parse_machine(text, str(campaign.machine))
+        text = machine_text(campaign.machine_file)
+        config = parse_machine(text, campaign.machine_name)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
     try:
@@ -104,6 +104,34 @@ def checked_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, Ma
         # Of a metric that is given twice, the second time is wrong.
         raise CampaignError(f"{document.where('hardware_metrics', *about[-1:])}: {error}{split}") from None
     return text, config
+
+
+def checked_any_machine(campaign: Campaign, document: YamlDocument) -> tuple[str, int]:
+    """The description of the campaign's machine, emulated or the host, as text, and its clock [Hz].
+
+    Raises as `checked_machine`, on the host with everything that is missing.
+    """
+    if campaign.host is None:
+        text, config = checked_machine(campaign, document)
+        return text, config.clock_hz
+    from measure.host.description import NANOSECONDS_HZ, host_text
+    from measure.host.metrics import problems
+
+    found = problems(campaign.hardware_metrics)
+    if found:
+        where = {name: n for n, name in enumerate(campaign.hardware_metrics)}
+        raise CampaignError(
+            "\n".join(
+                f"{document.where('hardware_metrics', *([where[name]] if name else []))}: "
+                f"{name or 'these metrics'}: {why}"
+                for name, why in found.items()
+            )
+            + "\n`measure metrics host` lists what this machine counts"
+        )
+    try:
+        return host_text(campaign.host.cpu), NANOSECONDS_HZ
+    except ValueError as error:
+        raise CampaignError(f"{document.where('machine', 'cpu')}: {error}") from None
 
 
 def make_plan(
@@ -118,12 +146,13 @@ def make_plan(
     ``begin`` is called before the first build, if one is needed. Raises `CampaignError` for unknown metrics and for
     programs that do not build, `MeasureError` when the compiler itself does not work.
     """
-    machine_text, config = checked_machine(campaign, document)
+    machine_text, clock_hz = checked_any_machine(campaign, document)
+    target = HOST if campaign.host is not None and target == "emulated" else target
     stdin, arguments, files = program_input(campaign.program)
     numbered = [(BASELINE, n) for n in range(campaign.baselines)]
     variants = [*campaign.variant_sets(), *([NULL_CONTROL] if campaign.has_controls else [])]
     numbered += [(variant, n) for variant in variants for n in range(campaign.replicates)]
-    builds = Builds(campaign, document, config.clock_hz, notify, begin)
+    builds = Builds(campaign, document, clock_hz, notify, begin)
     drawn = _layouts(campaign, numbered, builds)
     builds.make([(variant, layout.number) for (variant, _), layout in zip(numbered, drawn, strict=True)])
     specs = []
@@ -142,7 +171,7 @@ def make_plan(
                 stdin=stdin,
                 files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
                 machine=machine_text,
-                machine_name=str(campaign.machine),
+                machine_name=campaign.machine_name,
                 hardware_metrics=campaign.hardware_metrics,
                 counters=tuple(
                     CounterPlace(metric, at.symbol, at.offset_bytes) for metric, at in build.counters.items()
@@ -153,6 +182,8 @@ def make_plan(
                 noise=RunNoise(**campaign.noise.model_dump()),
                 limit_instructions=campaign.limits.instructions,
                 target=target,
+                extra_columns=RECORD_FLAGS if target == HOST else (),
+                limit_seconds=campaign.limits.seconds if target == HOST else None,
                 layout_seed=layout.seed,
                 sampled=sampled_counters(campaign.software_metrics, tuple(build.counters)),
             )
@@ -165,7 +196,7 @@ def make_plan(
     facts = builds.facts()
     history = first_look(campaign, machine_text, keys, facts)
     path = str(document.path.resolve())
-    return Plan(campaign, machine_text, config.clock_hz, ordered, keys, facts, path, history)
+    return Plan(campaign, machine_text, clock_hz, ordered, keys, facts, path, history)
 
 
 def _noise_runs(specs: Sequence[RunSpec], count: int) -> list[RunSpec]:

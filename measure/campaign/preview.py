@@ -10,6 +10,7 @@ from rich.console import Console
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import print_dry_run
 from measure.campaign.event_counts import count_campaign, print_counts
+from measure.campaign.machine_kind import check_emulated
 
 
 def preview(
@@ -17,6 +18,7 @@ def preview(
 ) -> None:
     """Print the events of the campaign's software metrics, and with ``dry_run`` what the campaign takes and finds."""
     campaign, document = load_campaign(path, settings)
+    check_emulated(campaign, document, "--dry-run" if dry_run else "--counts")
     if dry_run:
         print_dry_run(campaign, document, console, workers)
         return

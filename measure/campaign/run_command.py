@@ -20,7 +20,7 @@ from measure.campaign.first_use import Preparation
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan, save_plan
 from measure.campaign.plan_summary import continue_history, describe_plan
-from measure.campaign.run_types import RunSpec
+from measure.campaign.run_types import HOST, RunSpec
 from measure.campaign.store import Store, check_results_place, write_text_atomically
 from measure.campaign.terminal import print_result
 from measure.cluster.choice import workers_on
@@ -127,8 +127,10 @@ def make_campaign(
     directory = out or Path("results") / campaign.name
     check_results_place(directory)
 
+    if campaign.host is not None and target == "emulated":
+        target, workers = HOST, _one_worker(document, workers, scheduler)
     with workers_on(scheduler, workers, console.print) as makers:
-        first_use = Preparation(makers, target, campaign.machine)
+        first_use = Preparation(makers, target, campaign)
         plan = continue_history(_plan(campaign, document, console, target, first_use.begin), directory)
         with Store(directory) as store, RunsBar(console) as bar:
             truth = None
@@ -143,6 +145,20 @@ def make_campaign(
             )
         first_use.wait()
         return _finish(result, outcome, directory, console, makers, can_explain=target == "emulated")
+
+
+def _one_worker(document: YamlDocument, workers: int | None, scheduler: str | Client | None) -> int:
+    """The number of workers for a campaign on the host: 1. Raises `CampaignError` where others are wanted."""
+    if scheduler is not None:
+        raise CampaignError(
+            f"{document.where('machine')}: runs on the host are made on the host: leave out --scheduler, or name a "
+            "machine file"
+        )
+    if workers not in (None, 1):
+        raise CampaignError(
+            f"{document.where('machine')}: runs on the host disturb one another: got --workers {workers}, expected 1"
+        )
+    return 1
 
 
 def read_campaign(results: Path, out: Path | None, console: Console, settings: Sequence[str] = ()) -> Finished:

@@ -12,6 +12,12 @@ BASELINE = "baseline"  # in place of a variant: runs without software metrics
 NULL_CONTROL = "null control"  # in place of a variant: runs with counters in code that never runs
 PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
 SCHEMA_VERSION = 1
+HOST = "host"  # target of runs on the processor that the command itself runs on
+SWITCHES, MIGRATED, MULTIPLEXED = "host:context-switches", "host:migrated", "host:multiplexed"
+RECORD_FLAGS = (SWITCHES, MIGRATED, MULTIPLEXED)
+"""Columns of a host's trace that say what disturbed a record: how often the thread lost the processor, whether it came
+to another one, and the time for which events were not counted [ns]."""
+IntervalUnit = Literal["cycles", "instructions", "nanoseconds"]
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")
 
 
@@ -92,7 +98,7 @@ class RunSpec:
     ``redrawn``: "memory" (page frames, initial cache state) or "phase" (of the timer): drawn anew, while all other
     noise is that of the seed;
     ``unread``: counters that the machine reads, in place of a sampler in the guest; ``sampled``: counters that add N at
-    every Nth event, with N;
+    every Nth event, with N; ``limit_seconds``: of a run on the host;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run.
@@ -112,7 +118,7 @@ class RunSpec:
     counters: tuple[CounterPlace, ...]
     sampling_mode: Literal["ideal", "signal"]
     interval: int
-    interval_unit: Literal["cycles", "instructions"]
+    interval_unit: IntervalUnit
     noise: RunNoise = RunNoise()
     limit_instructions: int = 10_000_000_000
     target: str = "emulated"
@@ -124,6 +130,7 @@ class RunSpec:
     redrawn: str = ""
     unread: tuple[str, ...] = ()
     sampled: tuple[tuple[str, int], ...] = ()
+    limit_seconds: float | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -153,7 +160,16 @@ class RunSpec:
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
         for key in ("binary", "variant", "machine_name"):
             del fields[key]
-        for key in ("probes", "extra_columns", "layout_seed", "intervention", "redrawn", "unread", "sampled"):
+        for key in (
+            "probes",
+            "extra_columns",
+            "layout_seed",
+            "intervention",
+            "redrawn",
+            "unread",
+            "sampled",
+            "limit_seconds",
+        ):
             if fields[key] in (None, (), ""):  # keeps the keys of runs from before these fields were added
                 del fields[key]
         return fields
@@ -199,7 +215,10 @@ class RunSpec:
 @dataclass(frozen=True)
 class Trace:
     """Events per interval. ``boundaries_cycles``, ``boundaries_instructions``: (n+1,) int64; ``values``:
-    (n, m) int64; ``metrics``: (m,) names, hardware first."""
+    (n, m) int64; ``metrics``: (m,) names, hardware first.
+
+    On the host, whose clock is taken as one of 1 GHz, cycles are nanoseconds of processor time; instructions are 0
+    where the processor does not count them."""
 
     boundaries_cycles: NDArray[np.int64]
     boundaries_instructions: NDArray[np.int64]

@@ -20,6 +20,7 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_file import Campaign, Count, Sampling, StrictModel, load_campaign_as
 from measure.campaign.executor import Outcome
+from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan, content_keys, make_plan
 from measure.campaign.run_types import BASELINE, Run
 from measure.cycle_close.predictors import predictor_named
@@ -164,6 +165,7 @@ def load_check(path: Path, settings: Sequence[str] = ()) -> tuple[SamplingCheck,
 
 def plan_check(check: SamplingCheck, document: YamlDocument, notify: Callable[[str], None]) -> Plan:
     """The runs: full simulations as baselines, and every configuration under seeds of its own."""
+    check_emulated(check, document, "measure check-sampling")
     length, unit = check.sampling.interval
     if unit != "instructions":
         from measure.errors import CampaignError

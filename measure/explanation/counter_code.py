@@ -22,7 +22,8 @@ from instrumenter.rewrite.counter_layout import COUNTDOWN
 from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec
 from measure.errors import MeasureError
-from measure.targets.emulated import layout_of, program_of
+from measure.targets.emulated import layout_of
+from measure.targets.program_file import program_of
 
 _COUNTER_BYTES = 8
 _SAMPLER = next(iter(RUNTIME.glob("*.c"))).name

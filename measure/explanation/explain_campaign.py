@@ -13,6 +13,7 @@ from rich.console import Console
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.explained import FILE, FOLDER, plan_digest
+from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan
 from measure.campaign.store import Store, write_text_atomically
 from measure.console.progress import Status
@@ -49,6 +50,7 @@ def explain_judged(
 ) -> Explained:
     """Explain those variants of ``judged`` that have a broken relation; as `explain_results`, for verdicts at hand."""
     document = load_campaign(Path(plan.campaign_file))[1]
+    check_emulated(plan.campaign, document, "measure explain")
     broken = {name: one for name, one in judged.items() if one.broken}
     fine: dict[str, str] = {name: one.verdict for name, one in judged.items() if not one.broken}
     directory = results / FOLDER

@@ -57,8 +57,8 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
     from measure.campaign.plan import program_input
     from measure.targets import target_named
 
-    text = machine_text(campaign.machine)
-    machine = parse_machine(text, str(campaign.machine))
+    text = machine_text(campaign.machine_file)
+    machine = parse_machine(text, campaign.machine_name)
     names = tuple(name for name in _CANDIDATES if name in available_metrics(machine))
     _check_length(instructions, "instructions")
     stdin, arguments, files = program_input(campaign.program)
@@ -66,7 +66,7 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
     spec = RunSpec(
         variant=BASELINE, replicate=0, seed=campaign.seed, build_key=build_key, binary=str(program),
         arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
-        machine=_with_counters(text, len(names)), machine_name=str(campaign.machine), hardware_metrics=names,
+        machine=_with_counters(text, len(names)), machine_name=campaign.machine_name, hardware_metrics=names,
         counters=(), sampling_mode="ideal", interval=finest, interval_unit="cycles",
         limit_instructions=campaign.limits.instructions,
     )  # fmt: skip
@@ -93,7 +93,7 @@ def _that_fit(names: list[str], campaign: Campaign) -> list[str]:
     from emulator.pmu import PmuError, select_metrics
     from emulator.timing.machine_file import load_machine
 
-    machine = load_machine(campaign.machine)
+    machine = load_machine(campaign.machine_file)
     found: list[str] = []
     for name in names:
         if len(found) == MOST_METRICS:

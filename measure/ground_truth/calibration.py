@@ -29,7 +29,8 @@ from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
 from measure.merging.program_progress import EventCurve
-from measure.targets.emulated import layout_of, program_of
+from measure.targets.emulated import layout_of
+from measure.targets.program_file import program_of
 
 OBSERVATIONS = 50_000
 """Observations in a run: about 16 in each record of a trace of 3000 records."""

@@ -16,7 +16,7 @@ from measure.campaign.run_types import BASELINE, AddressRange, ProbePlaces, RunS
 from measure.ground_truth.calibration import Calibration, count_events
 from measure.ground_truth.reference_events import Kind, kind_of
 from measure.merging.program_progress import PROGRESS
-from measure.targets.emulated import program_of
+from measure.targets.program_file import program_of
 
 _SymbolicProbe = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int, int], ...]]
 """A probe by symbols: instructions as (symbol, offset), ranges as (symbol, offset, length); fits every code layout."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
+from measure.campaign.machine_kind import check_emulated
 from measure.campaign.store import Store, write_text_atomically
 from measure.cluster.choice import workers_on
 from measure.console.progress import Status
@@ -81,6 +82,7 @@ def search_partition(request: Request, console: Console) -> Searched:
     """
     budget = Budget(60 * request.minutes if request.minutes else None)
     campaign, document = load_campaign(request.campaign, request.settings)
+    check_emulated(campaign, document, "measure partition")
     names = tuple(campaign.software_metrics)
     if not names:
         raise CampaignError(f"{document.path}: got no software metrics, expected some to split into runs")
@@ -93,7 +95,7 @@ def search_partition(request: Request, console: Console) -> Searched:
     directory = request.out or Path("results") / f"{campaign.name}-partition"
     searched = campaign
     if len(hardware) > 1:
-        machine = counting_everything(campaign.machine, directory)
+        machine = counting_everything(campaign.machine_file, directory)
         searched = campaign.model_copy(update={"machine": machine})
     settings = Settings(request.most_replicates or REPLICATES_FACTOR * campaign.replicates, request.accept)
     with ExitStack() as stack:
@@ -116,7 +118,7 @@ def _hardware_sets(request: Request, campaign: Campaign, document: YamlDocument)
 
     where = document.where("hardware_metrics")
     try:
-        machine = load_machine(campaign.machine)
+        machine = load_machine(campaign.machine_file)
         events = events_of(campaign.hardware_metrics, machine)
         counters = request.counters or max(1, machine.pmu.programmable_counters)
         return split_hardware(campaign.hardware_metrics, counters, request.shared, events)

@@ -248,7 +248,7 @@ def write_campaigns(
         data |= {
             "name": f"{outcome.name}-partition{suffix}",
             "program": _program_from(campaign, document.data["program"], directory),
-            "machine": _relative(campaign.machine, directory),
+            "machine": _relative(campaign.machine_file, directory),
             "hardware_metrics": list(hardware),
             "software_metrics": {
                 metric: document.data["software_metrics"][metric] for metric in outcome.metrics if metric in needed

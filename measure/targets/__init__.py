@@ -1,14 +1,14 @@
 """Targets: a target executes a `RunSpec` and returns a `Run`, in a worker process, and stores nothing.
 
-``emulated`` is the real one; ``cycleclose`` simulates only samples of the program in detail; ``fake`` returns made-up
-traces at once, for tests of everything around it.
+``emulated`` is the usual one; ``cycleclose`` simulates only samples of the program in detail; ``host`` is the processor
+that the command itself runs on; ``fake`` returns made-up traces at once, for tests of everything around it.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from measure.campaign.run_types import Run, RunSpec
+from measure.campaign.run_types import HOST, Run, RunSpec
 
 
 class Target(Protocol):
@@ -31,6 +31,10 @@ def target_named(name: str) -> Target:
         from measure.targets.cycleclose import CycleCloseTarget
 
         return CycleCloseTarget()
+    if name == HOST:
+        from measure.targets.host import HostTarget
+
+        return HostTarget()
     from measure.targets.emulated import EmulatedTarget
 
     return EmulatedTarget()

@@ -21,7 +21,8 @@ from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.targets.emulated import check_ending, core_of, layout_of, program_of
+from measure.targets.emulated import check_ending, core_of, layout_of
+from measure.targets.program_file import program_of
 
 
 class CycleCloseTarget:

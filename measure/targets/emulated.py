@@ -24,12 +24,12 @@ from emulator.sampling import Samples, sample_ideal
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import parse_machine
-from instrumenter.building.relink import relinked
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
 from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
+from measure.targets.program_file import program_of
 
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
@@ -154,20 +154,6 @@ def _hotness_threshold(spec: RunSpec) -> int:
     return OPTIMISE_EXECUTIONS if spec.layout_seed is None else _ONCE_OPTIMISE_EXECUTIONS
 
 
-def program_of(spec: RunSpec) -> bytes:
-    """The contents of the spec's executable, linked in the spec's layout. Raises `RunError`.
-
-    With its file name, which lies on the guest's stack, the layout of the stack would depend on the length of the path
-    of the user's cache directory.
-    """
-    if spec.layout_seed is None:
-        return Path(spec.binary).read_bytes()
-    try:
-        return relinked(Path(spec.binary), spec.layout_seed)
-    except InstrumenterError as error:
-        raise RunError(str(error)) from None
-
-
 def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:
     """The memory layout of the process and the phase of the sampling timer, from the spec's noise."""
     noise = spec.noise
@@ -216,6 +202,7 @@ def _sample(
     """Run to the end, and take records by the spec's interval, or where its intervention says."""
     addresses = _addresses(machine, spec)
     change = spec.intervention
+    assert spec.interval_unit != "nanoseconds"  # of the host; see `measure.campaign.machine_kind`
     if isinstance(core, CounterfactualCore) and change is not None:
         if change.boundaries:
             return sample_by_progress(machine, pmu, core, change.boundaries, addresses, between)

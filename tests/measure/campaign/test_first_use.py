@@ -9,10 +9,12 @@ from pathlib import Path
 
 from emulator.first_use import compile_ahead
 from emulator.timing.machine_file import load_machine
+from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.first_use import Preparation
 
 ROOT = Path(__file__).parents[3]
+CAMPAIGN = ROOT / "configs" / "campaigns" / "quickstart.yaml"
 MACHINE = ROOT / "configs" / "machines" / "desktop.yaml"
 
 
@@ -41,7 +43,7 @@ def test_compiling_ahead_needs_no_machine() -> None:
 
 def test_workers_that_were_prepared_make_runs(tmp_path: Path) -> None:
     with Workers(2) as workers:
-        preparation = Preparation(workers, "fake", MACHINE)
+        preparation = Preparation(workers, "fake", load_campaign(CAMPAIGN)[0])
         preparation.wait()
         preparation.begin()
         preparation.begin()

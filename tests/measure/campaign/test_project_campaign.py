@@ -17,7 +17,7 @@ from measure.campaign.plan_file import load_plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.cli import main
 from measure.errors import CampaignError
-from measure.targets.emulated import program_of
+from measure.targets.program_file import program_of
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 

@@ -27,7 +27,8 @@ from measure.ground_truth.sampler import other_mode
 from measure.ground_truth.software import software_column
 from measure.merging.program_progress import reference_events_at_boundaries
 from measure.merging.truth import alignment_error, true_positions
-from measure.targets.emulated import EmulatedTarget, program_of
+from measure.targets.emulated import EmulatedTarget
+from measure.targets.program_file import program_of
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """\

@@ -1,0 +1,241 @@
+/* The interval sampler on the processor that compiles the program, by Linux's perf_event_open.
+ *
+ * As the guest's sampler (sampler.c; Mytkowicz et al., section 3.1): at the end of each interval the counters stop, a
+ * handler reads and resets them and starts them again. Intervals are of the main thread's processor time. The leader of
+ * the group of counters is a clock that overflows at the end of an interval, which stops the whole group at once; so what the
+ * handler does is not counted. Other threads and child processes are not counted.
+ *
+ * The environment variable MEASURE_HOST has, separated by spaces:
+ *   path of the trace file, length of the first interval and of the others [ns], bytes to move the heap by,
+ *   whether to leave out the kernel (0 or 1), then TYPE:CONFIG of each event, for perf_event_open.
+ * Compiled with
+ *   MEASURE_SOFTWARE_COUNTERS     length of __measure_counters
+ *   MEASURE_COUNTER_STRIDE        its stride in 8-byte words
+ *   MEASURE_BUFFER_RECORDS        records held in memory before they are written to the file
+ *
+ * The file, little-endian as the processor: magic "MSRHST1\n", u32 columns, u32 events, then a record of u64 an interval:
+ *   time-stamp counter [ticks], processor time [ns]: of this interval
+ *   context switches of the thread, time for which the group was enabled, and for which it was counting [ns]: totals
+ *   number of the processor
+ *   events: in this interval
+ *   software counters: totals
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_EVENTS 32
+#define FIXED 6
+#define COLUMNS (FIXED + n_events + MEASURE_SOFTWARE_COUNTERS)
+#define MOST_COLUMNS (FIXED + MOST_EVENTS + MEASURE_SOFTWARE_COUNTERS)
+#define FIRST_FILE 900 /* the program gets the low numbers, as without the sampler */
+
+#if MEASURE_SOFTWARE_COUNTERS > 0
+extern volatile unsigned long long __measure_counters[];
+#endif
+
+static uint64_t buffer[MEASURE_BUFFER_RECORDS * MOST_COLUMNS];
+static unsigned records, n_events;
+static int trace = -1, group = -1;
+static uint64_t period, started;
+static pid_t owner;
+
+static uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+    uint32_t low, high;
+    __asm__ volatile("lfence\n\trdtsc" : "=a"(low), "=d"(high));
+    return (uint64_t)high << 32 | low;
+#elif defined(__aarch64__)
+    uint64_t now;
+    __asm__ volatile("isb\n\tmrs %0, cntvct_el0" : "=r"(now));
+    return now;
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+#endif
+}
+
+static void fail(const char *message)
+{
+    if (write(2, "measure: ", 9) < 0 || write(2, message, strlen(message)) < 0 || write(2, "\n", 1) < 0)
+        _exit(125);
+    _exit(125);
+}
+
+static void flush(void)
+{
+    const char *from = (const char *)buffer;
+    size_t left = (size_t)records * COLUMNS * sizeof buffer[0];
+    while (left > 0) {
+        ssize_t written = write(trace, from, left);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            fail("the trace file cannot be written");
+        from += written;
+        left -= (size_t)written;
+    }
+    records = 0;
+}
+
+static void take_record(void)
+{
+    struct {
+        uint64_t count, enabled, running, values[1 + MOST_EVENTS];
+    } read_group;
+    struct rusage usage;
+    unsigned processor = 0;
+    uint64_t *record = buffer + (size_t)records * COLUMNS;
+    uint64_t now = ticks();
+    if (read(group, &read_group, sizeof read_group) < 0)
+        fail("the counters cannot be read");
+    record[0] = now - started;
+    record[1] = read_group.values[0];
+    getrusage(RUSAGE_THREAD, &usage);
+    syscall(SYS_getcpu, &processor, 0, 0);
+    record[2] = (uint64_t)usage.ru_nvcsw + (uint64_t)usage.ru_nivcsw;
+    record[3] = read_group.enabled;
+    record[4] = read_group.running;
+    record[5] = processor;
+    memcpy(record + FIXED, read_group.values + 1, n_events * sizeof record[0]);
+#if MEASURE_SOFTWARE_COUNTERS > 0
+    for (unsigned n = 0; n < MEASURE_SOFTWARE_COUNTERS; n++)
+        record[FIXED + n_events + n] = __measure_counters[n * MEASURE_COUNTER_STRIDE];
+#endif
+    if (++records == MEASURE_BUFFER_RECORDS)
+        flush();
+}
+
+/* Let the group count until its clock overflows once. */
+static void resume(void)
+{
+    ioctl(group, PERF_EVENT_IOC_RESET, PERF_IOC_FLAG_GROUP);
+    started = ticks();
+    if (ioctl(group, PERF_EVENT_IOC_REFRESH, 1) < 0)
+        fail("the counters cannot be started");
+}
+
+static void on_overflow(int signal)
+{
+    static int began;
+    int saved_errno = errno;
+    (void)signal;
+    if (trace < 0 || getpid() != owner)
+        return;
+    take_record();
+    if (!began) {
+        ioctl(group, PERF_EVENT_IOC_PERIOD, &period);
+        began = 1;
+    }
+    resume();
+    errno = saved_errno;
+}
+
+static void finish(void)
+{
+    if (trace < 0 || getpid() != owner) /* a child after fork has no trace */
+        return;
+    signal(SIGPROF, SIG_IGN);
+    ioctl(group, PERF_EVENT_IOC_DISABLE, PERF_IOC_FLAG_GROUP);
+    take_record();
+    flush();
+    close(trace);
+    trace = -1;
+}
+
+static int high(int file)
+{
+    int moved = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, FIRST_FILE);
+    if (file >= 0)
+        close(file);
+    return moved;
+}
+
+static int open_event(uint32_t type, uint64_t config, uint64_t first, int without_kernel)
+{
+    struct perf_event_attr wanted;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.size = sizeof wanted;
+    wanted.type = type;
+    wanted.config = config;
+    wanted.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+    wanted.exclude_kernel = (unsigned)without_kernel & 1;
+    wanted.exclude_hv = 1;
+    if (group < 0) {
+        wanted.disabled = 1;
+        wanted.sample_period = first;
+        wanted.wakeup_events = 1;
+    }
+    return high((int)syscall(SYS_perf_event_open, &wanted, 0, -1, group, PERF_FLAG_FD_CLOEXEC));
+}
+
+static uint64_t number(char **text)
+{
+    char *end;
+    uint64_t value = strtoull(*text, &end, 0);
+    if (end == *text)
+        fail("MEASURE_HOST is damaged");
+    *text = *end ? end + 1 : end;
+    return value;
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    struct sigaction action;
+    struct f_owner_ex thread;
+    uint32_t header[2];
+    char *text = getenv("MEASURE_HOST"), *space = text ? strchr(text, ' ') : 0;
+    char path[256];
+    uint64_t first, heap;
+    int without_kernel;
+
+    if (!space || (size_t)(space - text) >= sizeof path)
+        fail("this program was built for `measure`, which starts it: MEASURE_HOST is missing");
+    memcpy(path, text, (size_t)(space - text));
+    path[space - text] = 0;
+    text = space + 1;
+    first = number(&text);
+    period = number(&text);
+    heap = number(&text);
+    without_kernel = (int)number(&text);
+    if (heap) /* musl's sbrk does nothing; its allocator begins where this leaves the break */
+        syscall(SYS_brk, (uint64_t)syscall(SYS_brk, 0) + heap);
+    owner = getpid();
+    group = open_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, first, without_kernel);
+    if (group < 0)
+        fail("Linux refuses perf_event_open");
+    while (*text) {
+        uint32_t type = (uint32_t)number(&text);
+        uint64_t config = number(&text);
+        if (n_events == MOST_EVENTS || open_event(type, config, 0, without_kernel) < 0)
+            fail("Linux refuses one of the events");
+        n_events++;
+    }
+    header[0] = COLUMNS;
+    header[1] = n_events;
+    trace = high(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (trace < 0 || write(trace, "MSRHST1\n", 8) != 8 || write(trace, header, sizeof header) != sizeof header)
+        fail("the trace file cannot be created");
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_overflow;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    thread.type = F_OWNER_TID;
+    thread.pid = (pid_t)syscall(SYS_gettid);
+    if (sigaction(SIGPROF, &action, 0) || fcntl(group, F_SETFL, O_ASYNC) || fcntl(group, F_SETSIG, SIGPROF) ||
+        fcntl(group, F_SETOWN_EX, &thread) || atexit(finish))
+        fail("the sampling clock cannot be started");
+    resume();
+}

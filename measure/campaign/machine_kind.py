@@ -1,0 +1,75 @@
+"""Which keys of a campaign have a meaning on the host, and which on an emulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from common.yaml_document import YamlDocument
+from measure.errors import CampaignError
+
+if TYPE_CHECKING:
+    from measure.campaign.campaign_file import Campaign
+
+_MEMORY = "a real machine's pages and caches are as they come, and differ from run to run"
+
+
+def check_machine_kind(campaign: Campaign, document: YamlDocument) -> None:
+    """Raise `CampaignError`, with file and line, for keys that the campaign's machine cannot do."""
+    for keys, problem in _problems(campaign, document.data):
+        raise CampaignError(f"{document.where(*keys)}: {'.'.join(map(str, keys))}: {problem}")
+
+
+def _problems(campaign: Campaign, given: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Keys and what is wrong with each. ``given``: what the file has, without defaults."""
+    unit = campaign.sampling.interval[1]
+    if campaign.host is None:
+        if unit == "nanoseconds":
+            yield (
+                ("sampling", "every"),
+                f"got '{campaign.sampling.every}', expected cycles or instructions on an emulated machine, such as "
+                "'100000 cycles'",
+            )
+        return
+    where = ("sampling", "every") if "every" in (given.get("sampling") or {}) else ("machine",)
+    if unit != "nanoseconds":
+        yield where, f"the host samples by processor time: expected sampling: {{every: 1 ms}}, got {unit}"
+    if (given.get("sampling") or {}).get("mode") == "ideal":
+        yield ("sampling", "mode"), "nobody but the program itself can read counters on the host: expected signal"
+    yield from _emulated_only(campaign)
+    noise = given.get("noise") or {}
+    for key in ("page_placement", "cache_state"):
+        if key in noise:
+            yield ("noise", key), f"{_MEMORY}: leave the key out"
+    if campaign.noise.interrupts:
+        yield ("noise", "interrupts"), "a real machine has interrupts of its own: leave the key out"
+    if campaign.program.build is not None:
+        yield (
+            ("program", "build"),
+            "a project with its own build is built for the emulated machine only: give its files as `sources:`",
+        )
+
+
+def _emulated_only(campaign: Campaign) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Keys for which runs are made that no processor can make."""
+    for metric, spec in campaign.software_metrics.items():
+        if spec.method == "probe":
+            yield (
+                ("software_metrics", metric, "method"),
+                "a probe watches an emulated program from outside: use a counter (leave the key out), or an emulated "
+                "machine",
+            )
+    for key in ("explain", "ground_truth"):
+        if getattr(campaign, key):
+            yield (key,), "this needs runs that no processor can make: give a machine file"
+    if campaign.variance_runs:
+        yield ("variance_runs",), "sources of noise cannot be drawn one by one on the host: leave the key out"
+
+
+def check_emulated(campaign: Campaign, document: YamlDocument, command: str) -> None:
+    """Raise `CampaignError`, with file and line, if the campaign is for the host: ``command`` needs the emulator."""
+    if campaign.host is not None:
+        raise CampaignError(
+            f"{document.where('machine')}: {command} works on an emulated machine only: name the file of one, in the "
+            "campaign or by --set machine=FILE with a --set sampling.every in cycles"
+        )

@@ -1,0 +1,37 @@
+"""What disturbed the runs on a host, as sentences for the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from measure.campaign.run_types import MIGRATED, MULTIPLEXED, SWITCHES, Run
+
+
+def disturbances(runs: Sequence[Run]) -> list[str]:
+    """Sentences on records in which the program lost the processor or came to another one, and on events that were
+    counted for a part of the time only."""
+    if not runs:
+        return []
+    records = sum(run.trace.n_records for run in runs)
+    switched, migrated, multiplexed = (
+        sum(int(np.count_nonzero(run.trace.counts((flag,)))) for run in runs)
+        for flag in (SWITCHES, MIGRATED, MULTIPLEXED)
+    )
+    found = []
+    if switched:
+        share = 100 * switched / records
+        found.append(
+            f"Other programs or waiting took the processor away in {switched:,} of {records:,} records ({share:.1f}%; "
+            f"column {SWITCHES} of the traces)."
+        )
+    if migrated:
+        found.append(f"{migrated:,} of {records:,} records ended on another processor (column {MIGRATED}).")
+    if multiplexed:
+        found.append(
+            f"In {multiplexed:,} of {records:,} records the events were counted for a part of the time (column "
+            f"{MULTIPLEXED}): something else uses the processor's counters, such as the kernel's watchdog "
+            "(kernel.nmi_watchdog) or another perf; their counts are too low there."
+        )
+    return found

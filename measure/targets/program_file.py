@@ -1,0 +1,24 @@
+"""The program of a run, in the layout of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instrumenter.building.relink import relinked
+from instrumenter.errors import InstrumenterError
+from measure.campaign.run_types import RunSpec
+from measure.errors import RunError
+
+
+def program_of(spec: RunSpec) -> bytes:
+    """The contents of the spec's executable, linked in the spec's layout. Raises `RunError`.
+
+    With its file name, which lies on the guest's stack, the layout of the stack would depend on the length of the path
+    of the user's cache directory.
+    """
+    if spec.layout_seed is None:
+        return Path(spec.binary).read_bytes()
+    try:
+        return relinked(Path(spec.binary), spec.layout_seed)
+    except InstrumenterError as error:
+        raise RunError(str(error)) from None
