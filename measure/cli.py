@@ -151,7 +151,7 @@ def report(
 def schema(kind: str) -> None:
     """Print the JSON Schema of a file kind, for editors and checks."""
     if kind == "campaign":
-        from measure.campaign.campaign_file import Campaign
+        from measure.campaign.campaign_model import Campaign
 
         document = Campaign.model_json_schema()
     elif kind == "sampling-check":

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, execute_plan
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import save_plan

@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument, problem_at
-from measure.campaign.campaign_file import Campaign, StrictModel, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign, StrictModel
 from measure.campaign.store import write_text_atomically
 from measure.errors import CampaignError
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from common.yaml_document import YamlDocument
 from experiments.measurement_perturbation.collect import judge_alone
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import execute_plan
 from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE

@@ -8,7 +8,8 @@ import pandas as pd
 
 from experiments.measurement_perturbation.collect import TABLES
 from experiments.measurement_perturbation.figures import Figure, slug
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE
 from measure.errors import MeasureError
 

@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -210,8 +211,10 @@ __attribute__((constructor)) static void start(void)
     period = number(&text);
     heap = number(&text);
     without_kernel = (int)number(&text);
-    if (heap) /* musl's sbrk does nothing; its allocator begins where this leaves the break */
+    if (heap) { /* musl's allocator begins at the break, and takes more from below the last mapping */
         syscall(SYS_brk, (uint64_t)syscall(SYS_brk, 0) + heap);
+        mmap(0, heap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
     owner = getpid();
     group = open_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK, first, without_kernel);
     if (group < 0)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.perturbation.analysis_types import BROKEN
-from measure.perturbation.wording import percent
 from measure.report.model import VariantReport
 
 _MOST_SHARE = 0.8
@@ -33,17 +32,26 @@ class Counted:
     added_instructions: float
 
 
-def advice(variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str) -> list[str]:
+def advice(
+    variants: Sequence[VariantReport], counted: Mapping[str, Counted], campaign_file: str, *, on_host: bool = False
+) -> list[str]:
     """Sentences for the smallest perturbed or changed variants: the metrics behind it, then the command; empty without.
 
     A variant that adds metrics to such a one is left out, since the smaller one is more specific.
-    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown.
+    ``counted``: by variant; ``campaign_file``: path of the campaign file, empty if unknown;
+    ``on_host``: the machine is the host, on which only runs as they are can be made.
     """
     all_perturbed = [variant for variant in variants if variant.verdict in BROKEN]
     perturbed = _smallest(all_perturbed)
     sentences = []
     for variant in perturbed:
         sentences += [f"{variant.name}: {text}" for text in _metrics_behind(variant, variants, counted[variant.name])]
+    if on_host and all_perturbed:
+        sentences.append(
+            "Next: give the same program and counters an emulated machine (`machine:` a file, `sampling: {every:}` in "
+            "cycles): if they perturb there, too, `measure explain` says why and tries remedies."
+        )
+        return sentences
     if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
         sentences.append(
             "Next: `measure explain`, given the directory of these results, says why and tries remedies; "
@@ -85,7 +93,6 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
             f"{'this metric adds' if len(more) == 1 else 'these metrics add'} "
             f"{'perturbs' if variant.verdict == 'perturbed' else 'changes the relations'}."
         )
-    overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
     total = sum(counted.events.values())
     if total > 0 and counted.added_instructions > 0:
         most, covered = [], 0.0
@@ -98,12 +105,12 @@ def _metrics_behind(variant: VariantReport, variants: Sequence[VariantReport], c
         cost = counted.added_instructions / total
         each = f", about {cost:.1f} instructions an event" if not counted.sums else ""
         sentences.append(
-            f"most of its {overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} events "
-            f"that its counters count in a run{rest}{each}."
+            f"most of its {variant.overhead} come from {', '.join(most)}: {covered / total:.0%} of the {total:,.0f} "
+            f"events that its counters count in a run{rest}{each}."
         )
     elif not total and not counted.sums:
         sentences.append(
-            f"its counters counted no event, so its {overhead} and the change come from code and data that "
+            f"its counters counted no event, so its {variant.overhead} and the change come from code and data that "
             "moved; more baselines and replicates, each in a code layout of its own, show whether it stays."
         )
     return sentences

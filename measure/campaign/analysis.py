@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from measure.campaign.advice import Counted, advice, shown_path
-from measure.campaign.campaign_file import EACH_RUN
+from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
@@ -25,7 +25,6 @@ from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.similarity import Aligner, align_in_threads
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding, metric_findings
-from measure.perturbation.wording import percent
 from measure.report.model import ReportData, Signals, VariantReport
 from measure.stats.correlation import Correlations, spearman
 
@@ -71,6 +70,7 @@ def analyse(
                 outer_held_out=judged.outer_held_out,
                 example=_signals(name, runs[0]),
                 metric_findings=findings_of_variant(uninformative, name),
+                time_name="cycles" if campaign.host is None else "time",
             )
         )
     controls = None
@@ -217,10 +217,10 @@ def _findings(
                 if perturbation is None or perturbation.verdict != verdict:
                     continue
                 where = "within a run" if perturbation.kind == "inner" else "across aligned runs"
-                overhead = f"{percent(float(variant.instructions_percent.mean()))} instructions"
-                sentences += [f"{variant.name} ({overhead}), {where}: {text}" for text in perturbation.findings]
+                sentences += [f"{variant.name} ({variant.overhead}), {where}: {text}" for text in perturbation.findings]
         if verdict == "changed":
-            sentences += advice(variants, _counted(plan, outcome), plan.campaign_file)
+            on_host = plan.campaign.host is not None
+            sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     sentences += [f"A counter may miss events: {warning}" for warning in missed]

@@ -16,7 +16,7 @@ import numpy as np
 
 from common.suggestions import nearest
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
+from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.run_types import BASELINE, NULL_CONTROL
 from measure.console.interrupts import TERMINATED, Terminated, terminable
 from measure.console.worker_pool import end_now, worker_pool

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
+from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.outer import Memo, outer_evidence

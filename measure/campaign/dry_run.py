@@ -19,7 +19,7 @@ from rich.table import Table
 
 from common.yaml_document import YamlDocument
 from measure.campaign.builds import Builds, shifted_layouts
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
 from measure.campaign.plan import Plan, checked_machine, make_plan
 from measure.campaign.power import SOURCES, assumed_spread, plan_text

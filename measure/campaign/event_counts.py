@@ -17,7 +17,7 @@ from rich.table import Table
 
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError, RunError
 
 _EVERYTHING = "everything"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers
 
 

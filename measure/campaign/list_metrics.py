@@ -14,7 +14,7 @@ from common.yaml_document import YamlDocument
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_file import Campaign
+    from measure.campaign.campaign_model import Campaign
 
 _CAMPAIGN_KEYS = ("program", "hardware_metrics", "software_metrics")
 
@@ -81,7 +81,8 @@ def list_host_metrics(used: Sequence[str] = ()) -> Listing:
         if not reasons[name]:
             mark = ("* " if name in used else "  ") if used else ""
             lines.append(f"{mark}{name:<{widths[0]}}  {metric.unit:<{widths[1]}}  {metric.description}")
-    lines.append("rUUEE: an event of this model by unit mask and number, as in perf, where events are counted")
+    if not why_not("PAPI_TOT_INS"):
+        lines.append("rUUEE: an event of this model by unit mask and number, as in perf, where events are counted")
     missing: dict[str, list[str]] = {}
     for name in names:
         if reasons[name]:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 
 _DESIGN = ("hardware_metrics", "delta", "alpha", "outer", "alignment", "seed", "looks", "controls")
 

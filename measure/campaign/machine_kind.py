@@ -9,7 +9,7 @@ from common.yaml_document import YamlDocument
 from measure.errors import CampaignError
 
 if TYPE_CHECKING:
-    from measure.campaign.campaign_file import Campaign
+    from measure.campaign.campaign_model import Campaign
 
 _MEMORY = "a real machine's pages and caches are as they come, and differ from run to run"
 

@@ -21,7 +21,7 @@ from common.source_digest import source_digest
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts, Builds, catalogue_entry, shifted_layouts
-from measure.campaign.campaign_file import EACH_RUN, Campaign, Program
+from measure.campaign.campaign_model import EACH_RUN, Campaign, Program
 from measure.campaign.looks import History, first_look
 from measure.campaign.run_types import BASELINE, HOST, NULL_CONTROL, RECORD_FLAGS, CounterPlace, RunNoise, RunSpec
 from measure.campaign.variance import redrawn, sources_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from measure.campaign.builds import BuildFacts
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.looks import History
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import RunSpec

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from measure.campaign.campaign_file import FEWEST_PAIRS, Campaign
+from measure.campaign.campaign_model import FEWEST_PAIRS, Campaign
 from measure.campaign.variance import SOURCES
 from measure.perturbation.perturbation import comparisons
 from measure.perturbation.significance import FOUND_ERRORS

@@ -13,7 +13,8 @@ from rich.console import Console
 from common.yaml_document import YamlDocument
 from measure.campaign.advice import shown_path
 from measure.campaign.analysis import analyse, summary, with_explanation
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Failure, Outcome, Workers, execute_plan
 from measure.campaign.explained import stored_sentences
 from measure.campaign.first_use import Preparation

@@ -54,7 +54,7 @@ class ProbePlaces(NamedTuple):
 
 @dataclass(frozen=True)
 class RunNoise:
-    """Sources of variation between runs; by default there are none. See `measure.campaign.campaign_file.Noise`.
+    """Sources of variation between runs; by default there are none. See `measure.campaign.campaign_model.Noise`.
 
     ``interrupts``: mean interval between interrupt bursts, in cycles, 0 for none; ``interrupt_lines``: cache lines that
     one burst brings in.

@@ -37,7 +37,7 @@ def _verdicts(data: ReportData) -> Table:
     table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
     table.add_column("variant", overflow="fold", min_width=7)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("instructions,\ncycles", justify="right", no_wrap=True)
+    table.add_column(f"instructions,\n{data.time_name}", justify="right", no_wrap=True)
     table.add_column("within a run, and\nacross aligned runs", min_width=26)
     for variant in data.variants:
         compared = [f"within: {in_words(variant.inner)}"]

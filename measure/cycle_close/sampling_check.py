@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import Campaign, Count, Sampling, StrictModel, load_campaign_as
+from measure.campaign.campaign_file import load_campaign_as
+from measure.campaign.campaign_model import Campaign, Count, Sampling, StrictModel
 from measure.campaign.executor import Outcome
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.plan import Plan, content_keys, make_plan

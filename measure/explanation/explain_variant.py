@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.linux.loader.elf import load_image
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.errors import MeasureError
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.counter_code import CounterCode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from measure.campaign.builds import catalogue_entry
-from measure.campaign.campaign_file import Program
+from measure.campaign.campaign_model import Program
 from measure.campaign.store import write_text_atomically
 from measure.explanation.compiler_decisions import FunctionFacts, function_facts
 

@@ -14,7 +14,7 @@ from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import Builds, shifted_layouts
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers, execute_plan
 from measure.campaign.plan import Plan, sampled_counters
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec

@@ -16,7 +16,8 @@ from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.errors import InstrumenterError
 from measure.campaign.builds import Builds
-from measure.campaign.campaign_file import Campaign, campaign_of
+from measure.campaign.campaign_file import campaign_of
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE
 from measure.campaign.store import check_file_place, write_text_atomically
 from measure.console.progress import Status

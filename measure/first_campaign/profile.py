@@ -24,7 +24,7 @@ from measure.errors import RunError
 
 if TYPE_CHECKING:
     from emulator.linux.loader.elf import ElfImage
-    from measure.campaign.campaign_file import Campaign
+    from measure.campaign.campaign_model import Campaign
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from common.yaml_document import YamlDocument
 from instrumenter.errors import SpecError
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.event_counts import Counts, count_events
 from measure.errors import CampaignError
 from measure.first_campaign.profile import HotFunction

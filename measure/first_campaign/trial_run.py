@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE, RunSpec
 from measure.errors import RunError
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import EACH_RUN, Campaign
+from measure.campaign.campaign_model import EACH_RUN, Campaign
 from measure.campaign.plan import Plan, content_keys, make_plan
 from measure.campaign.run_types import BASELINE, RunSpec
 from measure.campaign.store import write_text_atomically

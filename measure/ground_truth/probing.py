@@ -11,7 +11,7 @@ from pathlib import Path
 
 from emulator.linux.loader.elf import ElfImage, load_image
 from measure.campaign.builds import catalogue_entry
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import BASELINE, AddressRange, ProbePlaces, RunSpec
 from measure.ground_truth.calibration import Calibration, count_events
 from measure.ground_truth.reference_events import Kind, kind_of

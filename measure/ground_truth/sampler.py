@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.run_types import Run
 from measure.perturbation.perturbation import inner_perturbation, outer_perturbation
 from measure.report.model import SamplerTruth

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, Run, standard_error
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, HOST, Run, standard_error
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -44,7 +44,7 @@ class Result(Comparison):
     metric_units: dict[str, str]
 
     def trace(self, variant: str, replicate: int) -> pd.DataFrame:
-        """Events of each record of one run, indexed by ``seconds``, the time of the guest at which a record begins.
+        """Events of each record of one run, indexed by ``seconds``, the time of the program at which a record begins.
 
         ``variant``: a variant, or "baseline"; ``replicate``: number of the run, from 0.
 
@@ -61,6 +61,8 @@ class Result(Comparison):
         columns |= {metric: run.trace.values[:, n] for n, metric in enumerate(run.trace.metrics)}
         table = pd.DataFrame(columns, index=pd.Index(run.trace.boundaries_cycles[:-1] / self.clock_hz, name="seconds"))
         units = {name: name.split("_")[1] for name in BOUNDARY_COLUMNS}
+        if run.spec.target == HOST:
+            units |= {name: "nanoseconds" for name, unit in units.items() if unit == "cycles"}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
         errors = {metric: standard_error(period) for metric, period in run.spec.sampled}
         table.attrs = {"units": units, "variant": variant, "replicate": replicate, "standard_error": errors}

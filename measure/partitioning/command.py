@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from common.yaml_document import YamlDocument
-    from measure.campaign.campaign_file import Campaign
+    from measure.campaign.campaign_model import Campaign
 
 REPLICATES_FACTOR = 4
 VALIDATION = 1  # the round of runs that are independent of the search's

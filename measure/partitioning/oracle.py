@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.yaml_document import YamlDocument
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Outcome, Workers, execute_plan
 from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunSpec

@@ -14,7 +14,7 @@ from measure.partitioning.search_types import Group, Outlook, Partition, Proof, 
 
 if TYPE_CHECKING:
     from common.yaml_document import YamlDocument
-    from measure.campaign.campaign_file import Campaign
+    from measure.campaign.campaign_model import Campaign
 
 _PROOFS = {
     "optimal": "no collection of fewer groups exists by these verdicts",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from measure.perturbation.analysis_types import Pair, Perturbation, Verdict, gravest
 from measure.perturbation.uninformative_metrics import MetricFinding, caveat
-from measure.perturbation.wording import beside, in_words
+from measure.perturbation.wording import beside, in_words, percent
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,15 @@ class VariantReport:
     outer_held_out: Perturbation | None
     example: Signals
     metric_findings: tuple[MetricFinding, ...] = ()
+    time_name: str = "cycles"
+
+    @property
+    def overhead(self) -> str:
+        """The mean overhead in instructions; in time, where instructions were not counted."""
+        instructions, time = float(self.instructions_percent.mean()), float(self.cycles_percent.mean())
+        if np.isfinite(time) and not np.isfinite(instructions):
+            return f"{percent(time)} {self.time_name}"
+        return f"{percent(instructions)} instructions"
 
     @property
     def caveat(self) -> str:
@@ -235,3 +244,8 @@ class ReportData:
     metric_findings: tuple[MetricFinding, ...] = ()
     ground_truth: GroundTruth | None = None
     controls: str = ""
+
+    @property
+    def time_name(self) -> str:
+        """What the time of runs is measured in: cycles, or processor time on the host."""
+        return self.variants[0].time_name if self.variants else "cycles"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.campaign.campaign_file import FEWEST_PAIRS
+from measure.campaign.campaign_model import FEWEST_PAIRS
 from measure.campaign.comparison import compared, runs_of
 from measure.campaign.plan import Plan
 from measure.campaign.run_command import load_results
@@ -171,7 +171,8 @@ def compare_results(
     delta = delta if delta is not None else min(campaign.delta for campaign in campaigns)
     alpha = alpha if alpha is not None else min(campaign.alpha_of_a_look for campaign in campaigns)
     same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
-    paired = same_noise and all(campaign.pairs for campaign in campaigns)
+    same_machine = campaigns[0].host is None and campaigns[1].host is None  # a host's pairs share no noise with others
+    paired = same_noise and same_machine and all(campaign.pairs for campaign in campaigns)
     variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names)) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
@@ -179,6 +180,7 @@ def compare_results(
         for side in sides
         if side.missing
     ]
+    notes += _agreement(variants)
     left_out = [metric for side in sides for metric in side.metrics if metric not in metrics]
     if left_out:
         notes.append(f"Hardware metrics of one campaign only, left out: {', '.join(left_out)}.")
@@ -188,6 +190,21 @@ def compare_results(
         tuple(name for name in sets[0] if name not in sets[1]), tuple(name for name in sets[1] if name not in sets[0]),
         tuple(notes), delta, alpha, second.plan.campaign_file,
     )  # fmt: skip
+
+
+def _agreement(variants: Sequence[VariantChange]) -> list[str]:
+    """On how many variants and pairs of metrics the two campaigns have the same verdict."""
+    same = [one.name for one in variants if one.before.verdict == one.after.verdict]
+    others = [one.name for one in variants if one.name not in same]
+    assessed = [
+        pair for one in variants for pair in one.pairs if "not assessable" not in (pair.before, pair.after)
+    ]  # fmt: skip
+    n_same = sum(pair.before == pair.after for pair in assessed)
+    which = f" (not on {', '.join(others)})" if others else ""
+    return [
+        f"The two campaigns' own verdicts agree on {len(same)} of {len(variants)} variants{which}, and within a run on "
+        f"{n_same} of {len(assessed)} pairs of metrics that both can assess."
+    ]
 
 
 def _side(directory: Path) -> _Side:

@@ -38,7 +38,7 @@ def table_of(data: ReportData, failures: Sequence[str] = (), campaign_file: str 
     """The verdicts of a report: of each variant within runs, and across aligned runs."""
     return VerdictTable(
         data.title,
-        ("variant", "verdict", "instructions", "cycles", "within a run", "across aligned runs"),
+        ("variant", "verdict", "instructions", data.time_name, "within a run", "across aligned runs"),
         tuple(_row(variant) for variant in data.variants),
         tuple(one for variant in data.variants for one in _judgements(variant)),
         (*(one.text for one in data.metric_findings), *data.findings),

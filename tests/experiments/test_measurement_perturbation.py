@@ -239,7 +239,7 @@ def test_settings_change_campaigns_and_machines(tmp_path: Path) -> None:
         assert campaign.variants
         if campaign.machine_file.parent == tmp_path:
             assert campaign.machine_file.stem == f"{name}_{slug(setting)}"
-    machines = {campaign.machine for campaign, _ in made.values()}
+    machines = {campaign.machine_file for campaign, _ in made.values()}
     texts = [yaml.safe_load(machine.read_text()) for machine in machines]
     assert len({yaml.safe_dump(text) for text in texts}) == len(machines)
 

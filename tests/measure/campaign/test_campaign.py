@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError
 
 GOOD = """\
@@ -96,11 +97,11 @@ def test_names_of_cumulative_sets_are_taken(folder: Path) -> None:
         ("{every: 40k cycles}", "{evry: 40k cycles}", "4: sampling.evry: unknown key, expected one of: mode, every; "
          "did you mean 'every'?"),
         ("40k cycles", "40k seconds", "4: sampling.every: got '40k seconds', expected a length and a unit, such as "
-         "'40000 cycles' or '100k instructions'"),
+         "'40000 cycles' or '100k instructions', or '1 ms' on the host"),
         ("40k cycles", "40000", "4: sampling.every: got '40000', expected a length and a unit, such as "
-         "'40000 cycles' or '100k instructions'"),
+         "'40000 cycles' or '100k instructions', or '1 ms' on the host"),
         ("40k cycles", "1.2.3k cycles", "4: sampling.every: got '1.2.3k cycles', expected a length and a unit, such "
-         "as '40000 cycles' or '100k instructions'"),
+         "as '40000 cycles' or '100k instructions', or '1 ms' on the host"),
         ("40k cycles", "99 cycles", "4: sampling.every: got '99 cycles', expected at least 100: a record itself takes "
          "that long"),
         ("{every: 40k cycles}", "{mode: signal, every: 40k instructions}", "4: sampling: mode signal samples by a "

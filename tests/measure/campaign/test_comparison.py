@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from measure.campaign.campaign_file import Campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.run_command import load_results

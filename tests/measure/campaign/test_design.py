@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparison import compared
 from measure.campaign.looks import History, continued, first_look, load_history
 from measure.campaign.plan import Plan, interleaved, make_plan

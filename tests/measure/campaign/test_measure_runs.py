@@ -332,7 +332,8 @@ def test_programs_are_listed(tmp_path: Path) -> None:
 
 
 def test_shipped_campaigns_are_valid() -> None:
-    from measure.campaign.campaign_file import Campaign, load_campaign
+    from measure.campaign.campaign_file import load_campaign
+    from measure.campaign.campaign_model import Campaign
     from measure.cycle_close.sampling_check import SamplingCheck, load_check
 
     paths = sorted((ROOT / "configs" / "campaigns").glob("*.yaml"))

@@ -17,17 +17,8 @@ from pydantic import BaseModel
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.builds import BuildFacts
-from measure.campaign.campaign_file import (
-    EACH_RUN,
-    Alignment,
-    Campaign,
-    Cumulative,
-    Limits,
-    Noise,
-    Program,
-    Sampling,
-    load_campaign,
-)
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import EACH_RUN, Alignment, Campaign, Cumulative, Limits, Noise, Program, Sampling
 from measure.campaign.looks import first_look
 from measure.campaign.plan import Plan
 from measure.campaign.plan_file import load_plan, save_plan
@@ -129,7 +120,7 @@ def campaigns(draw: st.DrawFn) -> dict[str, Any]:
             variance_runs=st.integers(0, 100),
             seed=st.integers(0, 10**30),
             noise=NOISE,
-            limits=some(instructions=counts),
+            limits=some(instructions=counts, seconds=st.floats(0.1, 1e6)),
             delta=st.floats(0, exclude_min=True),
             alpha=st.floats(0, 0.5, exclude_min=True, exclude_max=True),
             alignment=some(step_penalty=st.floats(0, 1e6), band=st.floats(0, 1, exclude_min=True)),

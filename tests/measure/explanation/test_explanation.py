@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.explanation.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy

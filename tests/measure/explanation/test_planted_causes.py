@@ -10,7 +10,7 @@ import pytest
 from instrumenter.building.program_build import build_program
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.alignment.setting import DEFAULT_ALIGNMENT
-from measure.campaign.campaign_file import Program
+from measure.campaign.campaign_model import Program
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import ACCESSES, EXECUTED, SAMPLER, Mechanisms, find_mechanisms

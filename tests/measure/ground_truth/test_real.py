@@ -14,7 +14,8 @@ from rich.console import Console
 from emulator.events import BlockFacts, TraceSelection
 from emulator.linux.loader.elf import load_image
 from emulator.machine import Machine
-from measure.campaign.campaign_file import Campaign, load_campaign
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
 from measure.campaign.plan import Plan, make_plan
 from measure.campaign.plan_file import load_plan
 from measure.campaign.run_command import load_results, make_campaign, read_campaign

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from instrumenter.building.program_build import build_program
-from measure.campaign.campaign_file import Noise
+from measure.campaign.campaign_model import Noise
 from measure.campaign.run_types import BASELINE, RunNoise, RunSpec
 from measure.targets.emulated import EmulatedTarget
 

@@ -1,0 +1,215 @@
+"""Programs that run on this machine's own processor, and traces of processors that this machine is not."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumenter.building.program_build import HostSamplerConfig, Recipe, preprocess_all
+from instrumenter.building.toolchain import HOST_TARGET, Toolchain
+from instrumenter.errors import InstrumenterError
+from instrumenter.host_sampler_format import MAGIC, read_host_trace
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.campaign.run_types import (
+    BASELINE,
+    HOST,
+    MIGRATED,
+    MULTIPLEXED,
+    RECORD_FLAGS,
+    SWITCHES,
+    CounterPlace,
+    RunNoise,
+    RunSpec,
+)
+from measure.errors import RunError
+from measure.host.description import host_text, identity_of, parse_host
+from measure.host.disturbances import disturbances
+from measure.host.metrics import why_not
+from measure.targets import host as host_target
+from measure.targets.host import HostTarget
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+volatile unsigned long sink;
+void work(long n) { for (long i = 0; i < n; i++) sink += i; }
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "fail")) { fprintf(stderr, "no luck\n"); return 3; }
+    if (!strcmp(what, "crash")) *(volatile int *)0 = 1;
+    if (!strcmp(what, "child")) { if (fork() == 0) { work(3000000000L); exit(0); } work(60000000); wait(0); return 0; }
+    if (!strcmp(what, "read")) { FILE *file = fopen("data/in.txt", "r"); if (!file || fgetc(file) != 'x') return 4; }
+    int first = dup(0);
+    for (int round = 0; round < 40; round++) {
+        char *page = malloc(400000);
+        memset(page, round, 400000);
+        sink += page[round];
+        work(1000000 + 500000 * (round % 4));
+        free(page);
+    }
+    printf("first file %d stack %lx heap %lx done\n", first, (unsigned long)&what, (unsigned long)malloc(8));
+    return 0;
+}
+"""
+pytestmark = pytest.mark.skipif(bool(why_not("page-faults")), reason=f"here {why_not('page-faults')}")
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> RunSpec:
+    source = tmp_path_factory.mktemp("host") / "program.c"
+    source.write_text(PROGRAM)
+    toolchain = Toolchain(HOST_TARGET)
+    recipe = Recipe(
+        preprocess_all([source], ["-O1"], toolchain), ("-O1",), (), HostSamplerConfig(), target=HOST_TARGET,
+        relinkable=True,
+    )  # fmt: skip
+    build = recipe.build({"rounds": MetricSpec.model_validate({"event": "entry", "function": "work"})})
+    at = build.counters["rounds"]
+    return RunSpec(
+        variant=BASELINE, replicate=0, seed=1, build_key=build.key, binary=str(build.elf_path), arguments=(),
+        stdin=None, files=(), machine=host_text(None), machine_name="host",
+        hardware_metrics=("page-faults", "tsc", "task-clock"),
+        counters=(CounterPlace("rounds", at.symbol, at.offset_bytes),), sampling_mode="signal", interval=1_000_000,
+        interval_unit="nanoseconds", noise=RunNoise("each run", True, True, True), target=HOST,
+        extra_columns=RECORD_FLAGS, layout_seed=7, limit_seconds=60.0,
+    )  # fmt: skip
+
+
+def test_a_program_runs_and_leaves_a_trace(spec: RunSpec) -> None:
+    run = HostTarget().execute(spec)
+    assert run.trace.metrics == ("page-faults", "tsc", "task-clock", "rounds", *RECORD_FLAGS)
+    table = dict(zip(run.trace.metrics, run.trace.values.T, strict=True))
+    assert 35 <= table["rounds"].sum() <= 40  # the first and the last record are left out
+    assert table["page-faults"].sum() > 20 * 90  # 98 pages a round
+    assert 0.7e6 < np.median(table["task-clock"]) < 1.5e6
+    assert np.array_equal(np.diff(run.trace.boundaries_cycles), table["task-clock"])
+    assert run.total_cycles >= table["task-clock"].sum()
+    assert run.total_instructions == 0
+    assert run.stdout_tail.endswith("done")
+    assert not table[MULTIPLEXED].any()
+
+
+def test_the_program_sees_what_it_would_without_the_sampler(spec: RunSpec) -> None:
+    assert "first file 3" in HostTarget().execute(spec).stdout_tail
+
+
+def test_addresses_follow_from_the_seed(spec: RunSpec) -> None:
+    def addresses(seed: int) -> str:
+        return HostTarget().execute(replace(spec, seed=seed)).stdout_tail
+
+    assert addresses(1) == addresses(1)
+    stack, heap = ({addresses(seed).split()[place] for seed in range(4)} for place in (4, 6))
+    assert len(stack) == 4
+    assert len(heap) > 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("fail", "exit status 3; its last words on stderr: no luck"),
+        ("crash", "ended by SIGSEGV"),
+        ("child", "the sampler counts the main thread only"),
+    ],
+)
+def test_programs_that_cannot_be_measured(spec: RunSpec, argument: str, message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        HostTarget().execute(replace(spec, arguments=(argument,)))
+
+
+def test_too_few_records(spec: RunSpec) -> None:
+    with pytest.raises(RunError, match="sample at a shorter interval"):
+        HostTarget().execute(replace(spec, interval=1_000_000_000))
+
+
+def test_a_program_that_does_not_end(spec: RunSpec) -> None:
+    with pytest.raises(RunError, match=r"still ran after 0\.01 s"):
+        HostTarget().execute(replace(spec, limit_seconds=0.01))
+
+
+def test_files_are_beside_the_program(spec: RunSpec, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    given = replace(spec, arguments=("read",), files=(("data/in.txt", str(tmp_path / "mine.txt")),))
+    assert HostTarget().execute(given).trace.n_records
+    with pytest.raises(RunError, match="exit status 4"):
+        HostTarget().execute(replace(given, files=()))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("/data/in.txt", "expected one relative"), ("../in.txt", "leads out of the directory")]
+)
+def test_files_elsewhere_are_refused(spec: RunSpec, tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(RunError, match=message):
+        HostTarget().execute(replace(spec, files=((name, str(tmp_path / "mine.txt")),)))
+
+
+def test_the_machine_is_named_in_the_spec() -> None:
+    text = host_text(None)
+    assert parse_host(text).processor in os.sched_getaffinity(0)
+    assert identity_of(text)["kernel"] == os.uname().release
+    with pytest.raises(ValueError, match="got processor 4096, expected one that may be used"):
+        host_text(4096)
+
+
+def trace_file(records: list[list[int]], n_events: int) -> bytes:
+    """A file as the sampler writes it."""
+    table = np.array(records, np.uint64)
+    return MAGIC + struct.pack("=II", table.shape[1], n_events) + table.tobytes()
+
+
+def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace with counters, which this machine may not have: two events, in the campaign's order."""
+    n = 40
+    records = [
+        # ticks, time, switches so far, enabled, running, processor, instructions, cycles, calls so far
+        [3000, 1_000_000, k // 10, k * 1000, k * 1000 - 300 * (k >= 20), k >= 30, 5000 + k, 2000 - k, 7 * (k + 1)]
+        for k in range(n)
+    ]
+
+    def run_program(spec: RunSpec, host: object, folder: Path) -> tuple[str, float]:
+        (folder / "trace").write_bytes(trace_file(records, 2))
+        return "recorded", n * 1e-3
+
+    monkeypatch.setattr(host_target, "_run_program", run_program)
+    given = replace(spec, hardware_metrics=("PAPI_TOT_INS", "tsc", "PAPI_TOT_CYC", "context-switches"))
+    run = HostTarget().execute(given)
+    assert run.trace.n_records == n - 2
+    table = dict(zip(run.trace.metrics, run.trace.values.T, strict=True))
+    assert table["PAPI_TOT_INS"].tolist() == [5000 + k for k in range(1, n - 1)]
+    assert table["PAPI_TOT_CYC"].tolist() == [2000 - k for k in range(1, n - 1)]
+    assert set(table["rounds"]) == {7}
+    assert table["context-switches"].sum() == 3
+    assert table[SWITCHES].sum() == 3
+    assert table[MIGRATED].sum() == 1
+    assert table[MULTIPLEXED].tolist() == [300 * (k == 20) for k in range(1, n - 1)]
+    assert run.total_instructions == sum(5000 + k for k in range(n))
+    assert np.diff(run.trace.boundaries_instructions).tolist() == table["PAPI_TOT_INS"].tolist()
+    told = " ".join(disturbances([run]))
+    for words in ("in 3 of 38 records", "1 of 38 records ended on another", "In 1 of 38 records the events were"):
+        assert words in told
+    assert disturbances([]) == []
+
+
+@given(st.binary(max_size=80))
+def test_damaged_traces_are_refused(data: bytes) -> None:
+    whole = trace_file([[1] * 8, [2] * 8], 1)
+    for damaged in (data, whole[:-3], MAGIC + data):
+        try:
+            records = read_host_trace(damaged)
+        except InstrumenterError:
+            continue
+        assert records.ticks.ndim == 1
+    with pytest.raises(InstrumenterError, match="is cut"):
+        read_host_trace(whole[:-3])
+    assert read_host_trace(whole).time_ns.tolist() == [1, 2]
