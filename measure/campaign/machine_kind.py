@@ -35,7 +35,7 @@ def _problems(campaign: Campaign, given: dict[str, Any]) -> Iterator[tuple[tuple
     if unit != "nanoseconds":
         yield where, f"the host samples by processor time: expected sampling: {{every: 1 ms}}, got {unit}"
     if (given.get("sampling") or {}).get("mode") == "ideal":
-        yield ("sampling", "mode"), "nobody but the program itself can read counters on the host: expected signal"
+        yield ("sampling", "mode"), "on the host the program itself reads the counters: expected signal"
     yield from _emulated_only(campaign)
     noise = given.get("noise") or {}
     for key in ("page_placement", "cache_state"):

@@ -1,8 +1,8 @@
 """Computes the similarities of pairs of runs on a cluster and on this machine at once.
 
 Pairs go in tiles of runs times runs, so that a worker gets few traces for many alignments. Workers take tiles from the
-first on, this machine from the last back, and each tile counts once, whoever finishes it first. So the end needs no
-worker: tiles of workers that died are made here.
+first on, this machine from the last back, and each tile counts once, by the first that finishes it. The end needs no worker:
+this machine makes the tiles of workers that died.
 """
 
 from __future__ import annotations

@@ -245,7 +245,7 @@ class DaskWorkers(Workers):
             with contextlib.suppress(InvalidStateError):
                 try:
                     future.set_result(remote.result(timeout=_CONNECT_SECONDS))
-                except Exception as error:  # Dask has many errors; whoever asked makes the tile itself
+                except Exception as error:  # Dask has many errors; the caller makes the tile itself
                     future.set_exception(error)
 
         def cancelled(future: Future[Similarities]) -> None:
