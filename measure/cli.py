@@ -106,6 +106,10 @@ def run(
         option = "--dry-run" if dry_run else "--counts"
         if out is not None:
             raise click.UsageError(f"{option} keeps nothing, so --out means nothing beside it")
+        if scheduler is not None:
+            raise click.UsageError(
+                f"{option} makes no runs, so --scheduler means nothing beside it; --workers N is for so many at once"
+            )
         preview(campaign, _console(), dry_run=dry_run, workers=workers, settings=settings)
         return
     from measure.campaign.run_command import run_campaign

@@ -1,8 +1,8 @@
 """Computes the similarities of pairs of runs on a cluster and on this machine at once.
 
 Pairs go in tiles of runs times runs, so that a worker gets few traces for many alignments. Workers take tiles from the
-first on, this machine from the last back, and each tile counts once, by the first that finishes it. The end needs no worker:
-this machine makes the tiles of workers that died.
+first on, this machine from the last back, and each tile counts once, by the first that
+finishes it. The end needs no worker: this machine makes the tiles of workers that died.
 """
 
 from __future__ import annotations
