@@ -37,9 +37,15 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         if commands or _REMEDY in finding:
             steps.append(Step(text.removeprefix("Next: "), commands, finding))
     if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):
-        commands = (f"measure merge {results} --out merged.parquet",)
-        steps.append(Step("Use the counters: they change nothing that counts. This joins the runs into one trace.",
-                          commands))  # fmt: skip
+        blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
+        commands = () if blind else (f"measure merge {results} --out merged.parquet",)
+        text = "Use the counters: they change nothing that counts. This joins the runs into one trace."
+        if blind:
+            text = (
+                f"Within a run nothing could be seen in {', '.join(blind)}: watch metrics that take many values, or "
+                "take longer records, and run again."
+            )
+        steps.append(Step(text, commands))
     return tuple(steps)
 
 
@@ -53,7 +59,12 @@ def headline(data: ReportData) -> str:
     """The variants by verdict in a sentence, the gravest verdict first."""
     parts = []
     for verdict in VERDICTS:
-        names = [variant.name for variant in data.variants if variant.verdict == verdict]
-        if names:
-            parts.append(f"{verdict.capitalize()}: {', '.join(names)}.")
+        variants = [variant for variant in data.variants if variant.verdict == verdict]
+        blind = [one for one in variants if verdict == "equivalent" and one.inner.verdict == "not assessable"]
+        for names, what in (
+            ([one.name for one in variants if all(one is not other for other in blind)], verdict.capitalize()),
+            ([one.name for one in blind], "Equivalent across runs, not assessable within a run"),
+        ):
+            if names:
+                parts.append(f"{what}: {', '.join(names)}.")
     return " ".join(parts)

@@ -14,7 +14,7 @@ import pytest
 
 from measure.report.html import STATIC_ROWS, render
 from measure.report.model import ReportData
-from measure.report.next_steps import next_steps
+from measure.report.next_steps import headline, next_steps
 from measure.report.page import code_markup, embedded_json
 from measure.report.page_data import TRACE_VALUES, packed, page_data
 from measure.report.style import DARK_VERDICTS, VERDICTS
@@ -68,6 +68,13 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     assert [one.verdict for one in good.variants] == ["equivalent"]
     assert [step.commands for step in next_steps(good, "r")] == [("measure merge r --out merged.parquet",)]
     assert next_steps(good) == ()
+    one = good.variants[0]
+    blind = replace(good, variants=(replace(one, inner=replace(one.inner, verdict="not assessable")),))
+    assert blind.variants[0].verdict == "equivalent"  # across runs
+    (step,) = next_steps(blind, "r")
+    assert "nothing could be seen in variant 0" in step.text
+    assert step.commands == ()
+    assert headline(blind) == "Equivalent across runs, not assessable within a run: variant 0."
     assert "No command follows from the verdicts" in render(good)
 
 
