@@ -19,10 +19,12 @@ from instrumenter.building.toolchain import (
     GUEST_TARGET,
     Toolchain,
     cache_directory,
+    compiler_name_for,
     compiler_version,
     without_preprocessor_flags,
 )
 from instrumenter.errors import SourceError, SpecError
+from instrumenter.find.languages import flags_of_language, generated_ending, is_cplusplus
 from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import CounterLayout, CounterLocation, Placement
 from instrumenter.rewrite.rewriter import rewrite
@@ -145,14 +147,19 @@ def generate(
     """The instrumented sources as text; writes nothing. Raises `SourceError` and `SpecError`."""
     layout = CounterLayout.of(metrics, placement, volatile)
     results = {
-        source: rewrite(text, str(source), metrics, layout, target, flags) for source, text in preprocessed.items()
+        source: rewrite(text, str(source), metrics, layout, target, flags, cplusplus=is_cplusplus(source))
+        for source, text in preprocessed.items()
     }
+    check_one_meaning({str(source): result.events for source, result in results.items()})
     sites = {metric: sum(each.count_sites(metric) for each in results.values()) for metric in metrics}
     for metric, spec in metrics.items():
         if not sites[metric]:
             events = {str(source): result.events for source, result in results.items()}
             raise SpecError(explain_no_events(metric, spec, events), metric)
-    files = {f"{n}_{source.stem}.c": result.text for n, (source, result) in enumerate(results.items())}
+    files = {
+        f"{n}_{source.stem}{generated_ending(source)}": result.text
+        for n, (source, result) in enumerate(results.items())
+    }
     if metrics:
         files["measure_counters.c"] = layout.definition()
     warnings = dict.fromkeys(warning for result in results.values() for warning in result.events.warnings)
@@ -160,6 +167,18 @@ def generate(
     for metric, result in product(metrics, results.values()):
         add_places(places[metric], result.places(metric))
     return Generated(files, layout, sites, tuple(warnings), places)
+
+
+def check_one_meaning(events_of: Mapping[str, FoundSites]) -> None:
+    """Raise `SpecError` if a name in a metric means different C++ functions in different sources."""
+    meant: dict[tuple[str, str], dict[str, str]] = {}
+    for source, events in events_of.items():
+        for where, names in events.meant.items():
+            meant.setdefault(where, {}).update(dict.fromkeys(names, source))
+    for (metric, key), found in meant.items():
+        if len(found) > 1:
+            listed = ", ".join(f"{name} ({source})" for name, source in sorted(found.items()))
+            raise SpecError(f"metric '{metric}': its {key} may be any of {listed}: give the qualified name", metric)
 
 
 def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -187,9 +206,9 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
         return f"metric '{metric}': no functions come from a file '{spec.file}'{nearest(spec.file, files, most=3)}"
     for key, names in names_of.items():
         value = getattr(spec, key)
-        if value is None or value.rpartition(".")[2] in names:
+        if value is None or value.rpartition(".")[2] in names or _names_one(value, names):
             continue
-        if key == "function" and value in names_of["callee"]:
+        if key == "function" and (value in names_of["callee"] or _names_one(value, names_of["callee"])):
             return (
                 f"metric '{metric}': function '{value}' is declared but has no body in {where}; "
                 f"its calls can be counted: {{event: call, callee: {value}}}"
@@ -201,6 +220,14 @@ def explain_no_events(metric: str, spec: MetricSpec, events_of: Mapping[str, Fou
             "for a local variable say in which `function:`"
         )
     return f"metric '{metric}': its event ({spec.describe()}) never happens in {where}; nothing to count"
+
+
+def _names_one(value: str, names: set[str]) -> bool:
+    """Whether a metric's name means one of these qualified C++ names."""
+    from instrumenter.find.cplusplus.names import read_name
+
+    wanted = read_name(value.replace(".", "::"))
+    return any(wanted.matches_parts(tuple(name.split("::"))) for name in names)
 
 
 @dataclass(frozen=True)
@@ -267,7 +294,7 @@ class Recipe:
         """Path of the program in the cache, a hash of everything that the build depends on."""
         identity = {
             "generator": generator_digest(),
-            "sources": [[source.stem, text] for source, text in self.preprocessed.items()],
+            "sources": [[source.stem + generated_ending(source), text] for source, text in self.preprocessed.items()],
             "metrics": [[name, spec.model_dump()] for name, spec in metrics.items()],
             "placement": self.placement, "volatile": self.volatile, "flags": list(self.flags),
             "libraries": list(self.libraries), "code_offset_bytes": code_offset_bytes, "target": self.target,
@@ -362,8 +389,11 @@ def _build_into(
         for name, text in generated.files.items():
             (temporary / name).write_text(text, "utf-8", "surrogateescape")
         inputs = [temporary / name for name in generated.files]
+        driver = compiler_name_for(inputs)
         if relinkable:
             inputs = _objects(inputs, [*flags, *sections], toolchain)
+        elif driver == "c++":  # which would take C sources for C++, too
+            inputs = _compiled(inputs, flags, toolchain)
         if sampler:
             # Compiled separately, so that its cost does not depend on the program's flags.
             inputs.append(temporary / "sampler.o")
@@ -375,10 +405,10 @@ def _build_into(
             )
         program = temporary / "program"
         if relinkable:
-            words = toolchain.traced_link(inputs, [*flags, *libraries, *wanted_symbols(inputs)], program)
+            words = toolchain.traced_link(inputs, [*flags, *libraries, *wanted_symbols(inputs)], program, driver)
             keep_link(temporary, words)
         else:
-            toolchain.link(inputs, [*flags, *libraries], program)
+            toolchain.link(inputs, [*flags, *libraries], program, driver)
         write_facts(temporary, generated.sites, generated.places, generated.warnings)
         keep_build(temporary, place, generated.layout)
 
@@ -388,10 +418,15 @@ def _objects(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain
     padding = sources[0].parent / "padding.s"
     padding.write_text(PADDING_SOURCE, "utf-8")
     machine = [flag for flag in flags if flag.startswith("-m")]
-    for source in sources:
-        toolchain.compile(source, flags, source.with_suffix(".o"))
     toolchain.compile(padding, machine, padding.with_suffix(".o"))
-    return [each.with_suffix(".o") for each in (padding, *sources)]
+    return [padding.with_suffix(".o"), *_compiled(sources, flags, toolchain)]
+
+
+def _compiled(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> list[Path]:
+    """Compile each source into an object beside it."""
+    for source in sources:
+        toolchain.compile(source, flags_of_language(source, flags), source.with_suffix(".o"))
+    return [source.with_suffix(".o") for source in sources]
 
 
 def write_facts(

@@ -44,12 +44,12 @@ from instrumenter.building.project_tree import (
 from instrumenter.building.relink import COMMAND_NAME
 from instrumenter.building.toolchain import GUEST_TARGET, Toolchain, cache_directory, compiler_version
 from instrumenter.errors import InstrumenterError, SourceError, SpecError
-from instrumenter.find.events import find_events
+from instrumenter.find.find import find_source_events
 from instrumenter.find.sites import FoundSites
 from instrumenter.rewrite.counter_layout import SYMBOL, Placement
 from instrumenter.spec.software_metrics import MetricSpec
 from instrumenter.wrapper.arguments import read_command_line
-from instrumenter.wrapper.compile_call import Wrapper
+from instrumenter.wrapper.compile_call import Wrapper, is_cplusplus_source
 from instrumenter.wrapper.environment_spec import (
     LOG_VARIABLE,
     SPEC_VARIABLE,
@@ -359,7 +359,9 @@ def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec) -> FoundSite
     wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(GUEST_TARGET), unit["driver"])
     source = next(token for token in line.sources if token.words[0] == unit["source"])
     text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")
-    return find_events(text, unit["source"], {metric: spec}, GUEST_TARGET, line.compile_words())
+    return find_source_events(
+        text, unit["source"], {metric: spec}, GUEST_TARGET, line.compile_words(), cplusplus=is_cplusplus_source(source)
+    )
 
 
 def _left_out(units: list[dict[str, Any]]) -> list[str]:

@@ -14,11 +14,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from common.file_cache import cache_directory
 from instrumenter.errors import SourceError, ToolchainError
+from instrumenter.find.languages import flags_of_language, is_cplusplus
 
 GUEST_TARGET = "riscv64-linux-musl"
 HOST_TARGET = f"{platform.machine()}-linux-musl"
@@ -119,43 +120,56 @@ class Toolchain:
         return process.returncode, out, err
 
     def preprocess(self, source: Path, flags: Sequence[str]) -> str:
-        """The source after the preprocessor, with its line markers. Raises `SourceError`."""
+        """The source, C or C++ by the ending of its name, after the preprocessor, with its line markers.
+
+        Raises `SourceError`.
+        """
         if not source.is_file():
             raise SourceError(f"{source}: no such source file")
         full = source.resolve()
-        wanted = [flag for flag in flags if flag not in _UNWANTED_OUTPUT]
-        status, out, err = self.run(["-E", *ALWAYS, *wanted, str(full)], full.parent)
+        wanted = [flag for flag in flags_of_language(full, flags) if flag not in _UNWANTED_OUTPUT]
+        driver = compiler_name_for([full])
+        status, out, err = self.run(["-E", *ALWAYS, *wanted, str(full)], full.parent, driver)
         if status:
             raise SourceError(_first_errors(err, f"{source} cannot be preprocessed"))
         return out.decode("utf-8", "surrogateescape")
 
     def compile(self, source: Path, flags: Sequence[str], output: Path) -> None:
         """Compile one source into the object file ``output``. Raises `SourceError`."""
-        self._checked([*ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent)
+        self._checked(
+            [*ALWAYS, *flags, "-c", str(source), "-o", str(output)], output.parent, compiler_name_for([source])
+        )
 
-    def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path) -> None:
+    def link(self, inputs: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> None:
         """Compile and link sources and objects, statically for the guest, into ``output``. Raises `SourceError`."""
-        self.prepare()
-        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent)
+        self.prepare(driver)
+        self._checked(self.link_arguments([str(each) for each in inputs], flags, str(output)), output.parent, driver)
 
-    def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path) -> list[str]:
+    def traced_link(self, objects: Sequence[Path], flags: Sequence[str], output: Path, driver: str = "cc") -> list[str]:
         """As `link`, and return the arguments with which the linker itself was called; empty if they are unknown."""
-        self.prepare()
+        self.prepare(driver)
         arguments = self.link_arguments([str(each) for each in objects], [*flags, "--verbose"], str(output))
-        return linker_arguments(self._checked(arguments, output.parent))
+        return linker_arguments(self._checked(arguments, output.parent, driver))
 
-    def prepare(self) -> None:
-        """Build the target's C library on all processors, with a message, if no program was linked for it yet.
+    def prepare(self, driver: str = "cc") -> None:
+        """Build the target's C library, and for the driver ``c++`` the C++ library, too, on all processors, with a
+        message, if no program was linked with it yet.
 
         A link would build it, too, but one file at a time. A failure is left to the link, which reports it.
         Raises `ToolchainError` as `run`.
         """
-        ready = self.cache / f"ready-{compiler_version()}-{self.target or 'host'}"
+        cplusplus = driver == "c++"
+        ready = self.cache / f"ready-{compiler_version()}-{self.target or 'host'}{'-c++' if cplusplus else ''}"
         if ready.exists():
             return
         self.notify(
-            f"First use of the compiler for {self.target or 'the host'}: it builds its C library now, "
-            "which takes about half a minute on two processors and is kept."
+            f"First use of the compiler for {self.target or 'the host'}: it builds its "
+            + (
+                "C++ library now, which takes about two minutes"
+                if cplusplus
+                else "C library now, which takes about half a minute"
+            )
+            + " on two processors and is kept."
         )
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "empty.c"
@@ -164,7 +178,8 @@ class Toolchain:
             # zig runs two compilers fewer at once than the number says.
             jobs = (os.cpu_count() or 1) + 2
             static = ["-static"] if self.target else []
-            arguments = [f"-j{jobs}", "-lc", *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
+            library = ["-lc", "-lc++"] if cplusplus else ["-lc"]
+            arguments = [f"-j{jobs}", *library, *static, "-O", "ReleaseFast", str(source), "-femit-bin=program"]
             status, _, _ = self.run(arguments, Path(folder), driver="build-exe")
         if status == 0:
             ready.parent.mkdir(parents=True, exist_ok=True)
@@ -174,13 +189,18 @@ class Toolchain:
         """The compiler's arguments that link a program for this target."""
         return [*ALWAYS, *inputs, *flags, *(["-static"] if self.target else []), "-o", output]
 
-    def _checked(self, arguments: Sequence[str], directory: Path) -> bytes:
+    def _checked(self, arguments: Sequence[str], directory: Path, driver: str = "cc") -> bytes:
         """Run the compiler and return what it wrote to standard error. Raises `SourceError`."""
         # The directory of the compilation must not be in the program: same content, same bytes.
-        status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory)
+        status, _, err = self.run([*arguments, f"-ffile-prefix-map={directory}=."], directory, driver)
         if status:
             raise SourceError(_first_errors(err, "the program does not compile"))
         return err
+
+
+def compiler_name_for(sources: Iterable[Path]) -> str:
+    """``c++`` if one of the sources is C++, else ``cc``."""
+    return "c++" if any(is_cplusplus(source) for source in sources) else "cc"
 
 
 def linker_arguments(messages: bytes) -> list[str]:

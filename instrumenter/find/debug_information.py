@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from instrumenter.errors import InstrumenterError
 
 _POINTER_BYTES = 8
 _ALIASES = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_atomic_type")
+_SCOPES = (
+    "DW_TAG_namespace", "DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type", "DW_TAG_subprogram",
+)  # fmt: skip
 _SCALARS = ("DW_TAG_base_type", "DW_TAG_pointer_type", "DW_TAG_enumeration_type")
 
 
@@ -40,14 +44,27 @@ class Variable:
     volatile: bool
 
 
+@dataclass(frozen=True)
+class Body:
+    """Code ``[low, high)`` of a function; ``names``: its qualified name with template arguments; its symbol."""
+
+    code: tuple[int, int]
+    names: tuple[str, ...]
+    symbol: str
+
+
 @dataclass
 class UnitInfo:
     """One compiled source: code ``[low, high)`` of its functions, its global and static variables, its lines.
 
-    ``inlined``: functions with copies inside other functions. ``rows`` are sorted by address.
+    ``functions``: by name, for C; ``bodies``: all code by ``file:line:name`` of the definition, in C++, where overloads
+    share names and instances of a template a definition; ``wrappers``: versions of constructors and destructors that
+    only call the others. ``inlined``: functions with copies inside other functions. ``rows`` are sorted by address.
     """
 
     functions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    bodies: dict[str, list[Body]] = field(default_factory=dict)
+    wrappers: dict[str, list[Body]] = field(default_factory=dict)
     inlined: set[str] = field(default_factory=set)
     variables: dict[str, list[Variable]] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
@@ -98,17 +115,76 @@ def _name_of(unit: Any) -> str | None:
 
 def _read_unit(dwarf: Any, unit: Any) -> UnitInfo:
     info = UnitInfo()
-    for die in unit.iter_DIEs():
+    files = _file_names(dwarf, unit)
+    scopes: dict[int, tuple[str, ...]] = {}
+    dies = list(_with_scopes(unit.get_top_DIE(), (), scopes))
+    for die in dies:
         if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes:
-            low, extent = die.attributes["DW_AT_low_pc"].value, die.attributes["DW_AT_high_pc"]
-            high = extent.value if extent.form == "DW_FORM_addr" else low + extent.value
-            info.functions[_die_name(die)] = (low, high)
+            low = die.attributes["DW_AT_low_pc"].value
+            high = die.attributes["DW_AT_high_pc"]
+            end = high.value if high.form == "DW_FORM_addr" else low + high.value
+            if low:  # a copy of an inline function that the linker dropped is at 0
+                _add_body(info, die, files, scopes, (low, end))
         elif die.tag == "DW_TAG_inlined_subroutine":
-            info.inlined.add(_die_name(die))
+            info.inlined.update((_die_name(die), _definition_key(die, files)))
         elif die.tag == "DW_TAG_variable":
             _read_variable(dwarf, unit, die, info)
     info.rows = sorted(_rows(dwarf, unit), key=lambda row: row.address)
     return info
+
+
+def _with_scopes(die: Any, scope: tuple[str, ...], scopes: dict[int, tuple[str, ...]]) -> Iterator[Any]:
+    """The entries below ``die``; ``scopes`` gets the names around each function, by the entry's offset."""
+    for child in die.iter_children():
+        yield child
+        if child.tag == "DW_TAG_subprogram":
+            scopes[child.offset] = scope
+        if child.has_children:
+            inner = (*scope, _die_name(child)) if child.tag in _SCOPES else scope
+            yield from _with_scopes(child, inner, scopes)
+
+
+def _chain(die: Any) -> Iterator[Any]:
+    """An entry, and those that it completes."""
+    while True:
+        yield die
+        link = next((link for link in ("DW_AT_abstract_origin", "DW_AT_specification") if link in die.attributes), None)
+        if link is None:
+            return
+        die = die.get_DIE_from_attribute(link)
+
+
+def _attribute(die: Any, name: str) -> Any:
+    return next((one.attributes[name].value for one in _chain(die) if name in one.attributes), None)
+
+
+def _definition_key(die: Any, files: Sequence[str]) -> str:
+    """Where a function is defined, and its name: ``file:line:name``, as `instrumenter.find.cplusplus` has it."""
+    number, line = _attribute(die, "DW_AT_decl_file"), _attribute(die, "DW_AT_decl_line")
+    file = files[number] if number is not None and number < len(files) else ""
+    name = _die_name(die)
+    return f"{file}:{line}:{name if name.startswith('operator') else name.split('<', 1)[0]}"
+
+
+def _add_body(
+    info: UnitInfo, die: Any, files: Sequence[str], scopes: Mapping[int, tuple[str, ...]], code: tuple[int, int]
+) -> None:
+    """Add a function's code. Of a constructor's or destructor's versions only those that have its own text count."""
+    linkage = _attribute(die, "DW_AT_linkage_name")
+    linked = linkage.decode("utf-8", "surrogateescape") if linkage is not None else _die_name(die)
+    scope = next((scopes[one.offset] for one in reversed(list(_chain(die))) if scopes.get(one.offset)), ())
+    key = _definition_key(die, files)
+    info.functions[_die_name(die)] = code
+    version = re.search(r"([CD])([0-5])E", linked) if scope and linked.startswith("_Z") else None
+    name = _die_name(die).split("<", 1)[0]
+    special = scope and name.removeprefix("~") == scope[-1].split("<", 1)[0]
+    bodies = info.bodies.setdefault(key, [])
+    if special and version is not None and version[2] != "2":
+        virtual_bases = any(_die_name(child) == "vtt" for child in die.iter_children())
+        if version[1] == "D" or not virtual_bases:
+            info.wrappers.setdefault(key, []).append(Body(code, (*scope, _die_name(die)), linked))
+            return
+    bodies.append(Body(code, (*scope, _die_name(die)), linked))
 
 
 def _die_name(die: Any) -> str:
@@ -179,11 +255,22 @@ def _rows(dwarf: Any, unit: Any) -> Iterator[Row]:
     program = dwarf.line_program_for_CU(unit)
     if program is None:
         return
+    names = _file_names(dwarf, unit)
+    for entry in program.get_entries():
+        state = entry.state
+        if state is not None and not state.end_sequence and state.line and state.column:
+            yield Row(state.address, names[state.file], state.line, state.column)
+
+
+def _file_names(dwarf: Any, unit: Any) -> list[str]:
+    """The whole names of the files of a unit's line table, by the number that entries give them."""
+    program = dwarf.line_program_for_CU(unit)
+    if program is None:
+        return []
     version = program["version"]
-    files = program["file_entry"]
     folders = program["include_directory"]
-    names = []
-    for entry in files:
+    names = [""] if version < 5 else []  # older versions count from 1
+    for entry in program["file_entry"]:
         index = entry.dir_index if version >= 5 else entry.dir_index - 1
         folder = folders[index] if 0 <= index < len(folders) else b""
         if version >= 5:
@@ -191,8 +278,4 @@ def _rows(dwarf: Any, unit: Any) -> Iterator[Row]:
         names.append(
             str(PurePath(folder.decode("utf-8", "surrogateescape"), entry.name.decode("utf-8", "surrogateescape")))
         )
-    for entry in program.get_entries():
-        state = entry.state
-        if state is not None and not state.end_sequence and state.line and state.column:
-            number = state.file if version >= 5 else state.file - 1
-            yield Row(state.address, names[number], state.line, state.column)
+    return names

@@ -11,7 +11,7 @@ initialisation of a local variable is not a write.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind
@@ -24,7 +24,7 @@ from instrumenter.find.sites import Form, FoundSites, Site
 from instrumenter.rewrite.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
-_LOOPS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT)
+_LOOPS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT)
 _LABELLED = (CursorKind.LABEL_STMT, CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT)
 _WORD = re.compile(rb"[\w$\x80-\xff]+")
 _LOCAL_LABELS = re.compile(rb"(?:(?:\s|^#.*$)*__label__[^;]*;)*", re.MULTILINE)
@@ -37,14 +37,14 @@ Wanted = dict[tuple[str, str], list[str]]  # (event, subject) -> metrics; subjec
 def find_events(
     text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str] = ()
 ) -> FoundSites:
-    """Find the events of ``metrics`` in preprocessed ``text`` of the file ``name``.
+    """Find the events of ``metrics`` in preprocessed C, the ``text`` of the file ``name``.
 
     Raises `SourceError` for text that does not parse and for an event that cannot be counted where it happens.
     """
-    return _Finder(text, name, metrics, target, flags).find()
+    return Finder(text, name, metrics, target, flags).find()
 
 
-class _Finder:
+class Finder:
     """Finds the events of one source; see `find_events`."""
 
     def __init__(
@@ -58,7 +58,7 @@ class _Finder:
         self.text = text
         self.name = name
         self.lines = LineMap(text, name)
-        self.root = clang.parse(text, name, target, self.lines, flags)
+        self.root = self.parse(target, flags)
         self.metrics = metrics
         self._order = {metric: number for number, metric in enumerate(metrics)}
         self._by_function: dict[str | None, list[tuple[str, MetricSpec]]] = {}
@@ -74,8 +74,14 @@ class _Finder:
         self._body = 0
         self._wanted: Wanted = {}
         self._exits: list[str] = []
+        self._conditions: dict[str, str] = {}  # of instances of templates, by metric
+        self._constant = False  # whether the compiler may evaluate the function
         self._direct: set[int] = set()  # offsets of names that are called or subscripted where they are
         self._already_counted: set[int] = set()  # offsets of returns whose exits have been added
+
+    def parse(self, target: str | None, flags: Sequence[str]) -> Cursor:
+        """The root of the syntax tree."""
+        return clang.parse(self.text, self.name, target, self.lines, flags)
 
     def find(self) -> FoundSites:
         """Visit every function body; collect names for suggestions."""
@@ -136,13 +142,16 @@ class _Finder:
         return spec.line is None or place.file == self._main_file
 
     def _add(self, metrics: Sequence[str], form: Form, start: int, end: int,
-             probed: tuple[int, int] = (0, 0), name: str = "") -> None:  # fmt: skip
+             probed: tuple[int, int] = (0, 0), name: str = "", around: Cursor | None = None) -> None:  # fmt: skip
         for metric in metrics:
             key = (metric, form, start, end)
             if key not in self._seen:  # libclang shows some expressions more than once
                 self._seen.add(key)
-                place = self.lines.place(start)
-                site = Site(metric, form, start, end, place, self._function, *probed, name, self._body)
+                place = self.lines.place(start if around is None else around.extent.start.offset)
+                site = Site(
+                    metric, form, start, end, place, self._function, *probed, name, self._body,
+                    self._conditions.get(metric, ""), self._constant,
+                )  # fmt: skip
                 self.events.sites.append(site)
 
     def _warn(self, metrics: Sequence[str], cursor: Cursor, what: str) -> None:
@@ -203,7 +212,11 @@ class _Finder:
         while stack:
             cursor = stack.pop()
             self._visit(cursor)
-            stack.extend(reversed(list(evaluated(cursor, self.text))))
+            stack.extend(reversed(list(self._evaluated(cursor))))
+
+    def _evaluated(self, cursor: Cursor) -> Iterable[Cursor]:
+        """The children that are evaluated when the statement or expression is."""
+        return evaluated(cursor, self.text)
 
     def _visit(self, cursor: Cursor) -> None:
         """Add the sites of one statement or expression, without its children."""
@@ -224,11 +237,11 @@ class _Finder:
         elif kind in _LOOPS:
             children = list(cursor.get_children())
             body = children[0] if kind == CursorKind.DO_STMT else children[-1]
-            self._add_statement(body, self._metrics_at("loop", "", cursor.extent.start.offset))
+            self._add_statement(body, self._metrics_at("loop", "", cursor.extent.start.offset), cursor)
         elif kind == CursorKind.IF_STMT:
             wanted = self._metrics_at("branch", "", cursor.extent.start.offset)
             if wanted:
-                self._add_statement(list(cursor.get_children())[1], wanted)
+                self._add_statement(self._then(cursor), wanted, cursor)
         elif kind in (CursorKind.CONDITIONAL_OPERATOR, CursorKind.UNEXPOSED_EXPR):
             self._visit_ternary(cursor)
         elif kind == CursorKind.RETURN_STMT:
@@ -236,6 +249,10 @@ class _Finder:
                 self._add_statement(cursor, self._exits)
         elif kind == CursorKind.UNEXPOSED_STMT:
             self._visit_attributed(cursor)
+
+    def _then(self, statement: Cursor) -> Cursor:
+        """What an ``if`` executes when its condition is true."""
+        return list(statement.get_children())[1]
 
     def _visit_ternary(self, cursor: Cursor) -> None:
         wanted = self._wanted.get(("branch", ""))
@@ -266,17 +283,20 @@ class _Finder:
             self._add_statement(cursor, wanted)
             self._already_counted.add(value.extent.start.offset)
 
-    def _add_statement(self, cursor: Cursor, metrics: Sequence[str]) -> None:
-        """Count before a statement, which may be the unbraced body of a loop or an if."""
+    def _add_statement(self, cursor: Cursor, metrics: Sequence[str], around: Cursor | None = None) -> None:
+        """Count before a statement, which may be the unbraced body of a loop or an if.
+
+        ``around``: that loop or if, which is the place of the event.
+        """
         if not metrics:
             return
         start, end = cursor.extent.start.offset, self._statement_end(cursor)
         probed = (start, end)
         if cursor.kind == CursorKind.COMPOUND_STMT:
             at = self._after_brace(start)
-            self._add(metrics, Form.POINT, at, at, probed)
+            self._add(metrics, Form.POINT, at, at, probed, around=around)
         else:
-            self._add(metrics, Form.STATEMENT, self._before_directives(start), end, probed)
+            self._add(metrics, Form.STATEMENT, self._before_directives(start), end, probed, around=around)
 
     def _after_brace(self, brace: int) -> int:
         """The offset at which statements may begin in the block that opens at ``brace``."""
@@ -295,10 +315,15 @@ class _Finder:
     def _statement_end(self, cursor: Cursor) -> int:
         """The offset after a statement, including its semicolon (extents exclude it)."""
         end = int(cursor.extent.end.offset)
-        if cursor.kind in (CursorKind.COMPOUND_STMT, CursorKind.NULL_STMT, CursorKind.DECL_STMT):
+        if cursor.kind in (
+            CursorKind.COMPOUND_STMT,
+            CursorKind.NULL_STMT,
+            CursorKind.DECL_STMT,
+            CursorKind.CXX_TRY_STMT,
+        ):
             return end
         if cursor.kind in (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.IF_STMT, CursorKind.SWITCH_STMT,
-                           CursorKind.UNEXPOSED_STMT, *_LABELLED):  # fmt: skip
+                           CursorKind.CXX_FOR_RANGE_STMT, CursorKind.UNEXPOSED_STMT, *_LABELLED):  # fmt: skip
             children = list(cursor.get_children())
             if children:
                 return self._statement_end(children[-1])

@@ -30,6 +30,8 @@ def check_expressions(
     functions: set[str],
     target: str | None,
     flags: Sequence[str],
+    *,
+    cplusplus: bool = False,
 ) -> None:
     """Raise `SpecError` for an ``add`` expression that is not valid C at its place, or has side effects.
 
@@ -53,12 +55,20 @@ def check_expressions(
                     metric,
                 )
 
-    diagnostics, root = clang.parse_leniently(rewritten, target, flags)
+    if cplusplus:
+        from instrumenter.find.cplusplus import parse as cplusplus_parse
+
+        diagnostics, root = cplusplus_parse.parse_leniently(rewritten, target, flags)
+    else:
+        diagnostics, root = clang.parse_leniently(rewritten, target, flags)
     for diagnostic in diagnostics:
         if diagnostic.severity >= Diagnostic.Error:
             complain(diagnostic.location.offset, f"is not valid ({diagnostic.spelling})")
     for function in root.get_children():
-        if function.kind == CursorKind.FUNCTION_DECL and function.spelling in functions:
+        around = min((end for start, end, _ in spans if start >= function.extent.start.offset), default=-1)
+        if cplusplus and not 0 <= around <= function.extent.end.offset:
+            continue
+        if cplusplus or (function.kind == CursorKind.FUNCTION_DECL and function.spelling in functions):
             for cursor in function.walk_preorder():
                 if _changes(cursor):
                     complain(cursor.extent.start.offset, "changes the program (it assigns)")

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import InstrumenterError
-from instrumenter.find.debug_information import DebugInfo, UnitInfo, Variable
-from instrumenter.find.events import find_events
+from instrumenter.find.cplusplus.names import read_name, split_arguments
+from instrumenter.find.debug_information import Body, DebugInfo, UnitInfo, Variable
+from instrumenter.find.find import find_source_events
+from instrumenter.find.languages import generated_ending, is_cplusplus
 from instrumenter.find.line_markers import LineMap
 from instrumenter.find.sites import Form, FoundSites, Site
 from instrumenter.spec.software_metrics import MetricSpec
@@ -54,6 +56,7 @@ class _Source:
     lines: LineMap
     events: FoundSites
     unit: UnitInfo
+    cplusplus: bool
 
 
 class ProbeFinder:
@@ -74,14 +77,17 @@ class ProbeFinder:
         self.metrics = metrics
         levels = [flag for flag in flags if flag.startswith("-O")]
         self._optimised = bool(levels) and levels[-1] != "-O0"
-        names = [f"{number}_{path.stem}.c" for number, path in enumerate(preprocessed)]
+        names = [f"{number}_{path.stem}{generated_ending(path)}" for number, path in enumerate(preprocessed)]
         self._debug = DebugInfo(elf_path, names)
         self._sources = []
         for name, (path, text) in zip(names, preprocessed.items(), strict=True):
             data = text.encode("utf-8", "surrogateescape")
             unit = self._debug.units[name]
-            events = find_events(data, str(path), metrics, target, flags)
-            self._sources.append(_Source(data, LineMap(data, str(path)), events, unit))
+            cplusplus = is_cplusplus(path)
+            events = find_source_events(data, str(path), metrics, target, flags, cplusplus=cplusplus)
+            self._sources.append(_Source(data, LineMap(data, str(path)), events, unit, cplusplus))
+        self._any_cplusplus = any(source.cplusplus for source in self._sources)
+        self._exceptions = "-fno-exceptions" not in flags
 
     def probe_for(self, metric: str) -> Probe:
         """The probe of a metric. Raises `ProbeError` with the reason when there is no exact one."""
@@ -97,7 +103,7 @@ class ProbeFinder:
             if ranges is not None:
                 return Probe(metric, store_ranges=ranges)
         if self._optimised:
-            if spec.event == "call" and spec.callee is not None and not narrowed:
+            if spec.event == "call" and spec.callee is not None and not narrowed and not self._any_cplusplus:
                 return Probe(metric, pcs=tuple(self._callee_entries(metric, spec.callee)))
             raise ProbeError(
                 f"metric '{metric}': in optimised code no instruction stands for {spec.describe()} alone; "
@@ -127,24 +133,58 @@ class ProbeFinder:
         """Code ``[low, high)`` of the functions with a metric's sites; functions without code never run."""
         found = {}
         for source, site in self._sites(metric):
-            self._check_one_body(metric, source.unit, site.function, source.events)
-            code = source.unit.functions.get(site.function)
-            if code is not None:
-                found[code[0]] = code
+            self._check_one_body(metric, source, site.function)
+            found.update({code[0]: code for code in self._code(metric, source, site)})
         return list(found.values())
 
-    def _check_one_body(self, metric: str, unit: UnitInfo, function: str, events: FoundSites) -> None:
+    def _code(self, metric: str, source: _Source, site: Site) -> list[tuple[int, int]]:
+        """Code of the function of a site: one range, or in C++ one for each instance of a template."""
+        if not source.cplusplus:
+            code = source.unit.functions.get(site.function)
+            return [] if code is None else [code]
+        bodies = self._bodies(source, site.function)
+        meant = [body for body in bodies if not site.condition or self._is_instance(metric, body)]
+        if bodies and not meant:
+            there = ", ".join(sorted({"::".join(body.names) for body in bodies})[:4])
+            raise ProbeError(
+                f"metric '{metric}': no instance '{self.metrics[metric].function}' in the debug information, which has "
+                f"{there}: write its arguments as there"
+            )
+        return [body.code for body in meant]
+
+    def _bodies(self, source: _Source, function: str) -> list[Body]:
+        """The code of a C++ function; of an inline function's copies the linker keeps one, in any unit."""
+        units = [source.unit, *(other.unit for other in self._sources)]
+        return next((unit.bodies[function] for unit in units if unit.bodies.get(function)), [])
+
+    def _is_instance(self, metric: str, body: Body) -> bool:
+        """Whether code belongs to the instance of a template that the metric names."""
+        wanted = read_name(self.metrics[metric].function or "")
+        for part, name in zip(reversed(wanted.parts), reversed(body.names), strict=False):
+            if part.arguments is not None:
+                own = split_arguments(name[name.find("<") + 1 : name.rfind(">")])
+                if own[: len(part.arguments)] != part.arguments:
+                    return False
+        return True
+
+    def _check_one_body(self, metric: str, source: _Source, function: str) -> None:
         """Refuse a function whose code is not exactly one body, entered by every call."""
-        if function in unit.inlined or (self._optimised and function not in unit.functions):
-            raise ProbeError(f"metric '{metric}': '{function}' is inlined; its events have no place of their own")
+        unit, shown = source.unit, function.rpartition(":")[2]
+        bodies = self._bodies(source, function) if source.cplusplus else ()
+        has_code = bool(bodies) if source.cplusplus else function in unit.functions
+        if function in unit.inlined or (self._optimised and not has_code):
+            raise ProbeError(f"metric '{metric}': '{shown}' is inlined; its events have no place of their own")
         if not self._optimised:
             return
-        clone = next((symbol for symbol in self._debug.symbols if symbol.startswith(f"{function}.")), None)
+        names = [body.symbol for body in bodies] or [function]
+        clone = next(
+            (symbol for symbol in self._debug.symbols for name in names if symbol.startswith(f"{name}.")), None
+        )
         if clone is not None:
-            raise ProbeError(f"metric '{metric}': the compiler made a special version of '{function}', '{clone}'")
-        if function in events.recursive:
+            raise ProbeError(f"metric '{metric}': the compiler made a special version of '{shown}', '{clone}'")
+        if function in source.events.recursive:
             raise ProbeError(
-                f"metric '{metric}': '{function}' calls itself, which optimised code may do by a jump; "
+                f"metric '{metric}': '{shown}' calls itself, which optimised code may do by a jump; "
                 "build the program with -O0"
             )
 
@@ -156,6 +196,11 @@ class ProbeFinder:
             raise ProbeError(
                 f"metric '{metric}': optimised functions may leave by a jump to another; build the program with -O0"
             )
+        if self._exceptions and any(source.cplusplus for source, _ in self._sites(metric)):
+            raise ProbeError(
+                f"metric '{metric}': no instruction stands for leaving a C++ function by an exception; probe its "
+                "entries, which are as many as its exits unless it ends the program"
+            )
         return [pc for low, high in self._functions(metric) for pc in self._debug.instructions(low, high, _RETURNS)]
 
     def _callee_entries(self, metric: str, callee: str) -> list[int]:
@@ -166,7 +211,7 @@ class ProbeFinder:
                 "build the program with -O0"
             )
         for source in bodies:
-            self._check_one_body(metric, source.unit, callee, source.events)
+            self._check_one_body(metric, source, callee)
         if len(bodies) > 1:
             raise ProbeError(f"metric '{metric}': there are several functions '{callee}'")
         return [bodies[0].unit.functions[callee][0]]
@@ -176,7 +221,10 @@ class ProbeFinder:
         """Address ranges of a scalar global or static, or of an array of scalars; None if a write is not one store."""
         variables: set[Variable | None] = set()
         for source in {id(source): source for source, _ in self._sites(metric)}.values():
+            name = name.rpartition("::")[2]
             own = source.unit.variables.get(name)
+            if source.cplusplus and own is not None and len(own) > 1:
+                return None  # which of them is meant, their names do not tell
             if own is None:  # declared `extern` here
                 own = [v for other in self._sources for v in other.unit.variables.get(name, ()) if v.external]
             variables |= {*own} or {None}
@@ -196,15 +244,19 @@ class ProbeFinder:
 
     def _first_instruction(self, metric: str, source: _Source, site: Site) -> list[int]:
         """The first instruction of a site's probed text, as a list; empty if it has no code and never runs."""
-        unit = source.unit
-        self._check_one_body(metric, unit, site.function, source.events)
+        self._check_one_body(metric, source, site.function)
         if site.probed_end <= site.probed_start:
             raise ProbeError(f"{site.place}: metric '{metric}': the event has no code of its own here")
-        if site.function not in unit.functions:
-            return []
-        low, high = unit.functions[site.function]
+        bodies = self._code(metric, source, site)
+        return [pc for code in bodies for pc in self._first_instruction_in(metric, source, site, code)]
+
+    def _first_instruction_in(
+        self, metric: str, source: _Source, site: Site, code: tuple[int, int]
+    ) -> list[int]:  # fmt: skip
+        """As `_first_instruction`, in one body of the function."""
+        unit = next(one.unit for one in (source, *self._sources) if one.unit.rows_between(*code))
         inside, anything = [], False
-        for row in unit.rows_between(low, high):
+        for row in unit.rows_between(*code):
             offsets = source.lines.offsets(row.file, row.line, row.column)
             anything = anything or any(site.start <= offset < site.end for offset in offsets)
             hits = [site.probed_start <= offset < site.probed_end for offset in offsets]

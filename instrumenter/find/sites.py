@@ -16,6 +16,7 @@ class Form(Enum):
     POINT = "at offset start, between statements"
     CONDITION = "when the condition [start, end) is true"
     SHORT_CONDITION = "when the operand [start, end) of `?:` without a middle is true"
+    LEAVING = "when the block that begins before offset start is left, by an exception, too"
     CALLEE = "in a function that stands in for the callee [start, end)"
 
 
@@ -25,7 +26,9 @@ class Site:
 
     ``start``, ``end``: byte offsets in the preprocessed text. ``probed_start``, ``probed_end``: where a probe may be
     put, the text whose machine code runs exactly once per event; both equal: unknown. ``name``: the allocator, for
-    `Form.CALLEE`; ``body``: where declarations may begin in the body of the function.
+    `Form.CALLEE`; ``body``: where declarations may begin in the body of the function, -1 where there is none.
+    ``condition``: a C++ condition for one instance of a template; ``constant``: the compiler may evaluate the function,
+    which does not count. ``function`` is a key of `FoundSites.bodies` in C++.
     """
 
     metric: str
@@ -38,6 +41,8 @@ class Site:
     probed_end: int = 0
     name: str = ""
     body: int = 0
+    condition: str = ""
+    constant: bool = False
 
 
 @dataclass
@@ -52,3 +57,4 @@ class FoundSites:
     fields: set[str] = field(default_factory=set)
     callees: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
+    meant: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # C++: (metric, key) -> qualified names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 SYMBOL = "__measure_counters"
@@ -83,6 +83,10 @@ class CounterLayout:
             return f"{counter}++"
         return f"{counter} += (unsigned long long)({add})"
 
+    def bump_shared(self, metric: str) -> str:
+        """The expression that counts one event outside of the function, where its local counters are unknown."""
+        return replace(self, local=()).bump(metric, None)
+
     def _local(self, metric: str) -> str:
         return f"{LOCAL}{self.metrics.index(metric)}"
 
@@ -99,8 +103,11 @@ class CounterLayout:
         padding = CACHE_LINE_BYTES - 8
         return f"struct __measure_line {{ {cell} value; char padding[{padding}]; }}"
 
-    def declaration(self) -> str:
-        """The declarations to put before the user's code, on one line."""
+    def declaration(self, *, cplusplus: bool = False, leaving: Sequence[Sequence[str]] = ()) -> str:
+        """The declarations to put before the user's code, on one line.
+
+        ``leaving``: metrics that count together when a block is left, see `leaving_variable`.
+        """
         parts = [f"extern {self._type()} {SYMBOL}[{len(self.metrics)}];"]
         if self.sampled:
             parts.append(f"extern unsigned long long {COUNTDOWN}[{len(self.metrics) * self._stride // 8}];")
@@ -108,6 +115,16 @@ class CounterLayout:
             f"static inline __attribute__((always_inline, unused)) void __measure_flush{self.metrics.index(metric)}"
             f"(unsigned long long *counted) {{ {self.lvalue(metric)} += *counted; }}"
             for metric in self.local
+        ]
+        if cplusplus:
+            parts = [
+                f'extern "C" {{ {parts[0]} {parts[1] if self.sampled else ""} }}',
+                *parts[1 + bool(self.sampled) :],
+            ]
+        parts += [
+            f"static inline __attribute__((always_inline, unused)) void __measure_left{number}"
+            f"(unsigned char *counted) {{ if (*counted) {{ {'; '.join(counts)}; }} }}"
+            for number, counts in enumerate(leaving)
         ]
         return " ".join(parts)
 

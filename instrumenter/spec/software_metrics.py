@@ -34,19 +34,27 @@ class MetricSpec(BaseModel):
         description="call: a direct call of `callee`; entry, exit: of `function`; write: an assignment, ++ or -- to "
         "`variable` (or any part of it) or to a struct `field`; loop: an iteration of a loop of `function`; "
         "branch: an if or ?: of `function` whose condition is true; alloc, alloc_bytes: calls of "
-        "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for"
+        "malloc, calloc, realloc and aligned_alloc, and the bytes they ask for; alloc counts `new` in C++, too"
     )
     function: str | None = Field(
         None,
-        description="Function the event is about (entry, exit, loop, branch), or in which it must happen",
+        description="Function the event is about (entry, exit, loop, branch), or in which it must happen. In C++ "
+        "`ns::Class::method` (or its last parts, where they mean one), `ns::f(int, const char *)`, `Box<int>::push`, "
+        "`Box::Box`, `Box::~Box`, or `main::lambda@12` for a lambda that begins on line 12",
     )
-    callee: str | None = Field(None, description="Function whose calls are counted (event: call)")
+    callee: str | None = Field(
+        None,
+        description="Function whose calls are counted (event: call); in C++ also `operator new` and `operator delete`",
+    )
     variable: str | None = Field(
-        None, description="Variable whose writes are counted: a global, a static, or a local of `function`"
+        None,
+        description="Variable whose writes are counted: a global, a static, or a local of `function`; in C++ also "
+        "`ns::variable` and `Class::variable`",
     )
     field: str | None = Field(
         None,
-        description="Struct field whose writes are counted: `name`, or `struct_tag.name` if several have it",
+        description="Struct field whose writes are counted: `name`, or `struct_tag.name` or `Class::name` if several "
+        "have it",
     )
     file: str | None = Field(None, description="Count only events in this source file (name without directories)")
     line: int | None = Field(None, ge=1, description="Count only events that begin on this source line")
@@ -106,7 +114,16 @@ class MetricSpec(BaseModel):
             raise ValueError("`add:` means nothing for event `alloc_bytes`: it adds the bytes asked for")
         return self
 
-    @field_validator("callee", "function", "variable")
+    @field_validator("callee", "function")
+    @classmethod
+    def _function_name(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"[A-Za-z_$]\w*", value):
+            from instrumenter.find.cplusplus.names import read_name
+
+            read_name(value)
+        return value
+
+    @field_validator("variable")
     @classmethod
     def _identifier(cls, value: str | None) -> str | None:
         return _check_identifiers(value, 1)
@@ -146,7 +163,8 @@ def _problem_with(expression: str) -> str | None:
 
 def _check_identifiers(value: str | None, most: int) -> str | None:
     if value is not None:
-        parts = value.split(".")
+        parts = value.replace("::", ".").split(".") if "::" in value else value.split(".")
+        most = max(most, len(parts)) if "::" in value else most
         if len(parts) > most or not all(re.fullmatch(r"[A-Za-z_$]\w*", part) for part in parts):
             wanted = "a C identifier" if most == 1 else "a field's name, or `struct_tag.name`"
             raise ValueError(f"got {value!r}, expected {wanted}")
@@ -166,7 +184,7 @@ class InstrumentSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sources: tuple[Path, ...] = Field(min_length=1, description="C files, relative to this file")
+    sources: tuple[Path, ...] = Field(min_length=1, description="C and C++ files, relative to this file")
     flags: tuple[str, ...] = Field(("-O2",), description="Compiler flags; default: -O2")
     libraries: tuple[str, ...] = Field((), description="Libraries to link, without -l")
     metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")

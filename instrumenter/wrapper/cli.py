@@ -23,7 +23,7 @@ def main_cc() -> None:
 
 
 def main_cplusplus() -> None:
-    """``instrument-c++``: as `main_cc` for C++, which is compiled without counters."""
+    """``instrument-c++``: as `main_cc` for C++."""
     raise SystemExit(compile_and_link(sys.argv[1:], "c++"))
 
 

@@ -42,7 +42,13 @@ from instrumenter.rewrite.rewriter import rewrite
 from instrumenter.wrapper.arguments import CommandLine, Kind, Token
 from instrumenter.wrapper.environment_spec import WrapperSpec, sites_note, write_entry
 
+_CPLUSPLUS = ("C++", "c++", "c++-cpp-output")  # by `-x`, and by `instrumenter.wrapper.arguments`
 _ENDINGS = {"compile": ".o", "assembly": ".s", "check": ".o"}
+
+
+def is_cplusplus_source(source: Token) -> bool:
+    """Whether a source on a command line is C++."""
+    return source.language in _CPLUSPLUS
 
 
 class Wrapper:
@@ -142,13 +148,16 @@ class Wrapper:
         """Compile a source again with its counters into ``made``, or list the reason why that is impossible."""
         name = source.words[0]
         entry = {"kind": "unit", "source": name, "directory": str(self.directory), "driver": self.driver}
-        if source.kind is Kind.OTHER_SOURCE:
-            reason = f"{source.language}: only C is instrumented"
+        cplusplus = is_cplusplus_source(source)
+        if source.kind is Kind.OTHER_SOURCE and not cplusplus:
+            reason = f"{source.language}: only C and C++ are instrumented"
             self._write_entry({**entry, "instrumented": False, "reason": reason})
             return
         try:
             text = self.preprocessed(source)
-            rewritten = rewrite(text, name, self.spec.metrics, self.spec.layout, self.toolchain.target, words)
+            rewritten = rewrite(
+                text, name, self.spec.metrics, self.spec.layout, self.toolchain.target, words, cplusplus=cplusplus
+            )
         except (SourceError, SpecError) as error:
             wrong: dict[str, Any] = {"reason": str(error), "wrong_spec": isinstance(error, SpecError)}
             if isinstance(error, SpecError) and error.metric is not None:
@@ -161,7 +170,7 @@ class Wrapper:
         if sites:
             places = {metric: self._relative_to_root(rewritten.places(metric)) for metric in sites}
             note = sites_note(name, sites, places)
-            problem = self._compile_counted(f"{note} {rewritten.text}", name, made, stage)
+            problem = self._compile_counted(f"{note} {rewritten.text}", name, made, stage, cplusplus)
             if problem is not None:
                 reason = f"with its counts it does not compile: {problem}"
                 self._write_entry({**entry, "instrumented": False, "reason": reason})
@@ -189,11 +198,11 @@ class Wrapper:
         add_places(relative, {place.removeprefix(root).removeprefix("./"): n for place, n in places.items()})
         return relative
 
-    def _compile_counted(self, text: str, name: str, made: Path, stage: str) -> str | None:
+    def _compile_counted(self, text: str, name: str, made: Path, stage: str, cplusplus: bool) -> str | None:
         """Compile the rewritten text over ``made``; returns the compiler's first error, or None."""
         folder = made.parent / f"counted-{made.stem}"
         folder.mkdir()
-        file, result = folder / f"{Path(name).stem}.c", folder / made.name
+        file, result = folder / f"{Path(name).stem}.{'cpp' if cplusplus else 'c'}", folder / made.name
         file.write_text(text, "utf-8", "surrogateescape")
         flags = without_preprocessor_flags(self.line.words(Kind.OTHER))
         same = [*self._prefix_map, f"-ffile-prefix-map={folder}=."]
@@ -247,7 +256,7 @@ class Wrapper:
             # For an unoptimised link zig builds its own run-time library unoptimised, too, and links all of it. Build
             # systems give -O only when they compile.
             inputs = [*inputs, "-O2"]
-        self.toolchain.prepare()
+        self.toolchain.prepare(self.driver)
         if self.keep_link_in is not None:
             return self._link_and_keep([*first, *inputs, *last, *static], place)
         status = self._call([*ALWAYS, *first, *inputs, *last, *static, "-o", str(made)], names)

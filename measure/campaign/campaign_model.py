@@ -54,10 +54,10 @@ class StrictModel(BaseModel):
 
 
 class Program(StrictModel):
-    """The program to compile and run: C sources, a directory with a build command, or an entry of a catalogue."""
+    """The program to compile and run: C or C++ files, a directory with a build command, or an entry of a catalogue."""
 
-    source: Path | None = Field(None, description="One C file, relative to the campaign file")
-    sources: tuple[Path, ...] = Field((), description="Several C files, relative to the campaign file")
+    source: Path | None = Field(None, description="One C or C++ file, relative to the campaign file")
+    sources: tuple[Path, ...] = Field((), description="Several C and C++ files, relative to the campaign file")
     catalogue: str | None = Field(None, description="Name of a program in the catalogue (configs/programs.yaml)")
     catalogue_file: Path | None = Field(
         None, description="The catalogue, relative to the campaign file; default: ../programs.yaml"
@@ -65,8 +65,8 @@ class Program(StrictModel):
     build: str | None = Field(
         None,
         min_length=1,
-        description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC: "
-        "`make CC=$CC`",
+        description="Shell command that builds the program in a copy of `directory`, with instrument-cc for $CC and "
+        "instrument-c++ for $CXX: `make CC=$CC`",
     )
     directory: Path | None = Field(None, description="Directory that `build` builds, relative to the campaign file")
     binary: str | None = Field(None, description="The program that `build` makes, relative to `directory`")
@@ -87,7 +87,7 @@ class Program(StrictModel):
         if isinstance(value, str):
             what = (
                 f"write `program: {{source: {value}}}`"
-                if value.endswith(".c")
+                if PurePosixPath(value).suffix in (".c", ".cc", ".cpp", ".cxx")
                 else f"write `program: {{source: FILE.c}}`, or `program: {{catalogue: {value}}}` for a program of the "
                 "catalogue"
             )

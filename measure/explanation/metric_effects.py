@@ -112,7 +112,7 @@ class MetricEffects:
         full = self._paired.build(self._choice)
         places = list(full.places.get(metric, {}))[:MOST_SITES]
         spec = dict(self._choice.specs).get(metric) or self._paired.campaign.software_metrics[metric]
-        if len(places) < 2 or spec.line is not None:
+        if len(places) < 2 or spec.line is not None or spec.event == "exit":  # all exits belong to one line
             return tuple(SiteEffect(metric, place, self._alone(metric)) for place in places[:1])
         choices = {place: self._at(metric, spec, place) for place in places}
         made = self._paired.runs([*choices.values(), PLAIN])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from instrumenter.find.languages import is_cplusplus
 from measure.errors import CampaignError
 
 _BUILDS = (
@@ -61,6 +62,11 @@ def program_keys(
             raise CampaignError(f"{option} means nothing for one C file: give the directory that is built")
     if not program.is_file():
         raise CampaignError(f"{program}: no such file or directory; expected a C file or a directory")
+    if is_cplusplus(program):
+        raise CampaignError(
+            f"{program}: is C++, for which no campaign is proposed: write one, as configs/campaigns/annoy.yaml is, "
+            f"with `program: {{source: {program.name}}}`"
+        )
     if program.suffix != ".c":
         raise CampaignError(f"{program}: is no C file, expected FILE.c, or a directory with a build of its own")
     return sources_keys([program], beside)

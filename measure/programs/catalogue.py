@@ -61,7 +61,7 @@ class PackageSpec(BaseModel):
     extract: tuple[str, ...] = Field(
         min_length=1, description="Files to unpack; * and ? stay in a folder, a last /** is all below."
     )
-    sources: tuple[str, ...] = Field(default=(), description="C files to compile; * and ? as above.")
+    sources: tuple[str, ...] = Field(default=(), description="C and C++ files to compile; * and ? as above.")
     include_dirs: tuple[str, ...] = Field(default=(), description="Folders for #include.")
 
     _inside = field_validator("extract", "sources", "include_dirs")(_check_inside)
@@ -112,8 +112,10 @@ class ProgramSpec(BaseModel):
 
     name: str = Field(default="", exclude=True, description="Key in the catalogue; not a key of the entry.")
     description: str = Field(description="What the program does, in a line.")
-    sources: tuple[Path, ...] = Field(default=(), description="C files of this project, relative to the catalogue.")
-    package: PackageSpec | None = Field(default=None, description="Third-party C files to fetch.")
+    sources: tuple[Path, ...] = Field(
+        default=(), description="C and C++ files of this project, relative to the catalogue."
+    )
+    package: PackageSpec | None = Field(default=None, description="Third-party C and C++ files to fetch.")
     build: BuildSpec | None = Field(default=None, description="The package's own build, instead of sources.")
     defines: dict[str, _Text | None] = Field(default={}, description="Macros; empty for a bare -D.")
     flags: tuple[str, ...] = Field(default=(), description="Further compiler flags.")
@@ -146,8 +148,11 @@ class ProgramSpec(BaseModel):
             raise ValueError("got neither 'sources' nor 'package', expected at least one")
         if self.build is not None:
             self._check_build()
-        elif self.package is not None and not self.package.sources:
-            raise ValueError("package has neither 'sources' nor is there a 'build', expected one of them")
+        elif self.package is not None and not self.package.sources and not (self.sources and self.package.include_dirs):
+            raise ValueError(
+                "package has neither 'sources' nor is there a 'build', expected one of them, or 'include_dirs' beside "
+                "'sources' of this project for a library of headers"
+            )
         if DEFAULT_SIZE not in self.arguments:
             raise ValueError(f"arguments has no size '{DEFAULT_SIZE}', which is the default")
         unknown = [size for size in self.instructions if size not in self.arguments]

@@ -95,7 +95,7 @@ def test_metrics_without_events(spec: dict[str, Any], message: str) -> None:
         ({"event": "entry", "function": "f", "callee": "g"}, "`callee:` means nothing for event `entry`"),
         ({"event": "alloc_bytes", "add": "1"},
          "`add:` means nothing for event `alloc_bytes`: it adds the bytes asked for"),
-        ({"event": "entry", "function": "f()"}, "got 'f()', expected a C identifier"),
+        ({"event": "entry", "function": "f("}, "got 'f(': its brackets do not match"),
         ({"event": "write", "field": "a.b.c"}, "got 'a.b.c', expected a field's name, or `struct_tag.name`"),
         ({"event": "entry", "function": "f", "add": "x; y"}, "got 'x; y', expected one C expression"),
         ({"event": "entry", "function": "f", "add": "x) + (y"},

@@ -1,0 +1,1 @@
+"""Finds the events of metrics in preprocessed C++."""

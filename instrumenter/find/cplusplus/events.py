@@ -1,0 +1,461 @@
+"""Finds where the events of metrics happen in preprocessed C++; `instrumenter.find.events` does it for C.
+
+Counters go into the user's functions, never into headers of the system. The text of a template is counted for all its
+instances; a condition on its parameters narrows that to one. What the compiler evaluates itself is not an event, nor
+are calls that are not written: of constructors, destructors and conversions. Their entries are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, StorageClass
+
+from instrumenter.errors import SpecError
+from instrumenter.find import clang
+from instrumenter.find.cplusplus import parse as cplusplus_parse
+from instrumenter.find.cplusplus.names import (
+    FUNCTIONS,
+    RECORDS,
+    WantedName,
+    choose_names,
+    instance_condition,
+    qualified_parts,
+    read_name,
+)
+from instrumenter.find.evaluation import evaluated, text_of
+from instrumenter.find.events import Finder, Wanted
+from instrumenter.find.sites import Form, FoundSites
+from instrumenter.rewrite.counter_layout import ALLOCATORS
+from instrumenter.spec.software_metrics import MetricSpec
+
+_SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, CursorKind.FRIEND_DECL, *RECORDS)
+_ASSIGNING = re.compile(r"operator(?:[-+*/%&|^]|<<|>>)?=|operator(?:\+\+|--)")
+_UNEVALUATED = re.compile(rb"(noexcept|requires|__builtin_(offsetof|constant_p))\b")
+_COROUTINE = re.compile(rb"\bco_(await|return|yield)\b")
+_PLACEMENT = re.compile(rb"(?:::\s*)?new\s*\(")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function with a body: its name's parts, and whether the compiler may or must evaluate it."""
+
+    cursor: Cursor
+    body: Cursor
+    parts: tuple[str, ...]
+    constant: bool
+    immediate: bool
+    key: str
+
+
+class CplusplusFinder(Finder):
+    """Finds the events of one C++ source."""
+
+    def __init__(
+        self, text: bytes, name: str, metrics: Mapping[str, MetricSpec], target: str | None, flags: Sequence[str]
+    ) -> None:
+        super().__init__(text, name, metrics, target, flags)
+        self._system = cplusplus_parse.SystemText(text)
+        self._found: list[Function] = []
+        self._declared: dict[tuple[str, ...], Cursor] = {}
+        self._variables: set[tuple[str, ...]] = set()
+        self._names: dict[tuple[str, str], WantedName] = {}
+        self._meant: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+        self._reached: dict[str, set[tuple[str, ...]]] = {}  # of callees in headers of the system, by metric
+        self._callee_matches: dict[tuple[str, Any], bool] = {}
+        for metric, spec in metrics.items():
+            for key in ("function", "callee", "variable", "field"):
+                if getattr(spec, key) is not None:
+                    self._names[metric, key] = read_name(getattr(spec, key).replace(".", "::"))
+
+    def parse(self, target: str | None, flags: Sequence[str]) -> Cursor:
+        """The root of the syntax tree. Raises `SourceError`."""
+        return cplusplus_parse.parse(self.text, self.name, target, self.lines, flags)
+
+    def find(self) -> FoundSites:
+        """Collect the functions of the source, find what metrics mean by their names, and visit every body."""
+        self._collect(self.root)
+        self._choose()
+        for function in self._found:
+            self._visit_cplusplus(function)
+        for metric, reached in self._reached.items():
+            choose_names(metric, self._names[metric, "callee"], reached)
+        for (metric, key), meant in self._meant.items():
+            self.events.meant[metric, key] = {"::".join(parts) for parts in meant}
+        return self.events
+
+    # --- functions and names
+    def _collect(self, scope: Cursor) -> None:
+        for cursor in scope.get_children():
+            start = cursor.extent.start
+            if start.file is None or not start.file.name.endswith(".ii") or self._system.contains(start.offset):
+                continue
+            kind = cursor.kind
+            if kind in FUNCTIONS:
+                self._collect_function(cursor)
+            elif kind in _SCOPES:
+                self._collect(cursor)
+            elif kind == CursorKind.VAR_DECL:
+                self._variables.add(qualified_parts(cursor))
+                self.events.variables.add("::".join(qualified_parts(cursor)))
+                self._collect_inner(cursor, qualified_parts(cursor))
+            elif kind == CursorKind.FIELD_DECL:
+                self.events.fields.add("::".join(qualified_parts(cursor)))
+                self._collect_inner(cursor, qualified_parts(cursor))
+
+    def _collect_function(self, cursor: Cursor) -> None:
+        parts = qualified_parts(cursor)
+        self._declared[parts] = cursor
+        self.events.callees.add("::".join(parts))
+        body = next((c for c in cursor.get_children() if c.kind in (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)),
+                    None)  # fmt: skip
+        if body is not None and cursor.is_definition():
+            self._add_function(cursor, body, parts, lambda_=False)
+            self._collect_inner(cursor, parts)
+
+    def _add_function(self, cursor: Cursor, body: Cursor, parts: tuple[str, ...], *, lambda_: bool) -> None:
+        whole = body
+        if body.kind == CursorKind.CXX_TRY_STMT:
+            body = next(body.get_children())
+        head = self.text[cursor.extent.start.offset : whole.extent.start.offset]
+        place = self.lines.place(cursor.location.offset)
+        name = "operator()" if lambda_ else parts[-1]
+        function = Function(
+            cursor, body, parts, lambda_ or re.search(rb"\bconstexpr\b", head) is not None,
+            re.search(rb"\bconsteval\b", head) is not None, f"{place}:{name}",
+        )  # fmt: skip
+        self._found.append(function)
+        self.events.functions.add("::".join(parts))
+        self.events.files.add(self.lines.place(body.extent.start.offset).file)
+
+    def _collect_inner(self, outer: Cursor, parts: tuple[str, ...]) -> None:
+        """Collect the lambdas and local classes inside of a declaration."""
+        stack = list(outer.get_children())
+        while stack:
+            cursor = stack.pop()
+            if cursor.kind == CursorKind.LAMBDA_EXPR:
+                body = next((c for c in cursor.get_children() if c.kind == CursorKind.COMPOUND_STMT), None)
+                if body is not None:
+                    own = (*parts, f"lambda@{self.lines.place(cursor.extent.start.offset).line}")
+                    self._add_function(cursor, body, own, lambda_=True)
+                    self._collect_inner(cursor, own)
+            elif cursor.kind in RECORDS:
+                self._collect(cursor)
+            else:
+                stack.extend(cursor.get_children())
+
+    def _choose(self) -> None:
+        """Find which functions and variables the metrics mean. Raises `SpecError`."""
+        with_body = {function.parts for function in self._found}
+        for (metric, key), wanted in self._names.items():
+            if key == "function":
+                self._meant[metric, key] = choose_names(metric, wanted, with_body)
+            elif key == "callee":
+                self._meant[metric, key] = choose_names(metric, wanted, {*self._declared, *with_body})
+                self._refuse_constructor(metric, wanted)
+            elif key == "variable":
+                self._meant[metric, key] = choose_names(metric, wanted, self._variables)
+
+    def _refuse_constructor(self, metric: str, wanted: WantedName) -> None:
+        for parts in self._meant[metric, "callee"] or {tuple(part.name for part in wanted.parts)}:
+            if parts[-1].startswith("~") or (len(parts) > 1 and parts[-1] == parts[-2]):
+                name = "::".join(parts)
+                raise SpecError(
+                    f"metric '{metric}': calls of '{name}' are mostly not written in the program, and cannot be "
+                    f"counted; count its entries: {{event: entry, function: '{name}'}}",
+                    metric,
+                )
+
+    # --- one function
+    def _visit_cplusplus(self, function: Function) -> None:
+        start, end = function.body.extent.start.offset, function.body.extent.end.offset
+        self._function, self._constant = function.key, function.constant
+        self._body = self._after_brace(start)
+        self._conditions = {}
+        self._wanted = self._wanted_in(function, self.text[start:end])
+        if any(function.parts[-1] == word.decode("utf-8", "replace")
+               for word in re.findall(rb"[\w$]+", self.text[start:end])):  # fmt: skip
+            self.events.recursive.add(function.key)
+        if not self._wanted:
+            return
+        shown = "::".join(function.parts)
+        if function.immediate:
+            self._refuse(function.cursor, f"'{shown}' is consteval: it never runs, the compiler evaluates it")
+        if _COROUTINE.search(self.text, start, end):
+            self._refuse(function.cursor, f"'{shown}' is a coroutine: coroutines are not instrumented")
+        self._exits = []
+        self._add(self._metrics_at("entry", "", start), Form.POINT, self._body, self._body)
+        leaving = self._metrics_at("exit", "", start)
+        for metric in leaving:
+            if self.metrics[metric].add is not None:
+                raise SpecError(f"metric '{metric}': `add:` is not possible with event `exit` in C++", metric)
+        self._add(leaving, Form.LEAVING, self._body, self._body)
+        if any(event not in ("entry", "exit") for event, _ in self._wanted):
+            self._walk(function.body)
+            self._visit_initialisers(function)
+
+    def _visit_initialisers(self, function: Function) -> None:
+        """Visit what a constructor evaluates before its body."""
+        if function.cursor.kind not in (CursorKind.CONSTRUCTOR, CursorKind.FUNCTION_TEMPLATE):
+            return
+        self._body = -1
+        for child in function.cursor.get_children():
+            before_body = child.extent.end.offset <= function.body.extent.start.offset
+            if (
+                child.kind.is_expression()
+                and before_body
+                and (child.extent.start.offset > function.cursor.location.offset)
+            ):
+                self._walk(child)
+
+    def _wanted_in(self, function: Function, body: bytes) -> Wanted:
+        """The events that metrics count in a function, by kind and by metric where there is a subject."""
+        words = {word.decode("utf-8", "surrogateescape") for word in re.findall(rb"[\w$\x80-\xff]+", self.text[
+            function.cursor.extent.start.offset : function.cursor.extent.end.offset])}  # fmt: skip
+        wanted: Wanted = {}
+        for metric, spec in self.metrics.items():
+            if spec.function is not None:
+                name = self._names[metric, "function"]
+                if function.parts not in self._meant[metric, "function"] or not name.matches_signature(function.cursor):
+                    continue
+                condition = instance_condition(metric, name, function.cursor)
+                if condition is None:
+                    continue
+                if condition:
+                    self._conditions[metric] = condition
+            subject = next((key for key in ("callee", "variable", "field") if (metric, key) in self._names), None)
+            if subject is not None:
+                last = self._names[metric, subject].parts[-1].name
+                if not last.startswith("operator") and last not in words:
+                    continue
+            kind = spec.event + (" field" if spec.field is not None else "")
+            wanted.setdefault((kind, metric if subject is not None else ""), []).append(metric)
+        return wanted
+
+    def _wanted_of(self, kind: str) -> list[str]:
+        """The metrics of a kind of event with a subject that count in this function."""
+        return [metric for event, metric in self._wanted if event == kind and metric]
+
+    # --- the walk
+    def _evaluated(self, cursor: Cursor) -> Iterable[Cursor]:
+        kind = cursor.kind
+        if kind in (CursorKind.LAMBDA_EXPR, CursorKind.DECL_REF_EXPR, CursorKind.CXX_TYPEID_EXPR) or kind in RECORDS:
+            return
+        if kind == CursorKind.UNEXPOSED_EXPR and _UNEVALUATED.match(self.text, cursor.extent.start.offset):
+            return
+        if kind == CursorKind.VAR_DECL:
+            head = self.text[cursor.extent.start.offset : cursor.location.offset]
+            value = clang.initializer(cursor)
+            by_compiler = re.search(rb"\b(constexpr|constinit)\b", head)
+            if value is not None and not by_compiler and cursor.storage_class != StorageClass.EXTERN:
+                yield value
+            return
+        children: Iterable[Cursor] = evaluated(cursor, self.text)
+        if kind == CursorKind.IF_STMT and re.match(rb"if\s*constexpr\b", self.text[cursor.extent.start.offset :][:40]):
+            inside = self._closing_parenthesis(cursor.extent.start.offset)
+            children = [child for child in children if child.extent.start.offset >= inside]
+        for child in children:
+            if child.kind.is_expression() or child.kind.is_statement() or child.kind == CursorKind.VAR_DECL:
+                yield child
+
+    def _visit(self, cursor: Cursor) -> None:
+        kind = cursor.kind
+        if kind == CursorKind.CXX_NEW_EXPR:
+            self._visit_new(cursor)
+        elif kind == CursorKind.CXX_DELETE_EXPR:
+            array = re.match(rb"(?:::\s*)?delete\s*\[", text_of(self.text, cursor)) is not None
+            self._add_operator(cursor, "operator delete[]" if array else "operator delete")
+        elif kind == CursorKind.UNEXPOSED_EXPR:
+            children = list(cursor.get_children())
+            if len(children) == 4:
+                between = self.text[children[0].extent.end.offset : children[3].extent.start.offset]
+                if re.fullmatch(rb"\s*\)*\s*\?\s*:\s*\(*\s*", between):
+                    self._visit_ternary(cursor)
+        else:
+            super()._visit(cursor)
+
+    def _visit_new(self, cursor: Cursor) -> None:
+        text = text_of(self.text, cursor)
+        placed = _PLACEMENT.match(text)
+        if placed is not None:
+            after = self._closing_parenthesis(cursor.extent.start.offset)
+            arguments = self.text[cursor.extent.start.offset + placed.end() : after]
+            rest = self.text[after : cursor.extent.end.offset].strip()
+            has_type_after = rest[:1].isalpha() or rest[:1] in (b"_", b":", b"(")
+            if has_type_after and b"nothrow" not in arguments:
+                return  # the memory is there already
+        array = re.search(rb"\[[^\[\]]*\]\s*(\([^()]*\)|\{[^{}]*\})?\s*$", text) is not None
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        self._add(self._metrics_at("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
+        self._add_operator(cursor, "operator new[]" if array else "operator new")
+        for metric in self._metrics_at("alloc_bytes", "", start):
+            self._warn([metric], cursor, "`alloc_bytes` does not see the bytes of `new`; `alloc` counts it")
+
+    def _add_operator(self, cursor: Cursor, name: str) -> None:
+        """Add the sites of a `new` or `delete` expression, which calls the operator ``name``."""
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        for metric in self._wanted_of("call"):
+            if self._names[metric, "callee"].parts[-1].name == name:
+                metrics = self._metrics_at("call", metric, start)
+                self._add(metrics, Form.EXPRESSION, start, end, (start, end))
+
+    def _then(self, statement: Cursor) -> Cursor:
+        after = self._closing_parenthesis(statement.extent.start.offset)
+        return next(child for child in statement.get_children() if child.extent.start.offset >= after)
+
+    def _closing_parenthesis(self, offset: int) -> int:
+        """The offset after the parenthesis that closes the first one at or after ``offset``."""
+        depth = 0
+        for match in re.compile(rb"[()]|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\\n]|\\.)+'").finditer(self.text, offset):
+            depth += {b"(": 1, b")": -1}.get(match[0], 0)
+            if depth == 0 and match[0] == b")":
+                return match.end()
+        return offset
+
+    # --- calls
+    def _visit_call(self, cursor: Cursor) -> None:
+        functions = _reachable(cursor)
+        if cursor.referenced is not None and cursor.referenced.kind == CursorKind.CONSTRUCTOR:
+            return
+        if not functions:
+            self._warn_of_dependent(cursor)
+            return
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        for child in cursor.get_children():
+            self._direct.add(clang.strip(child).extent.start.offset)
+        self._add(self._metrics_of_call(cursor), Form.EXPRESSION, start, end, (start, end))
+        if len(functions) > 1:
+            return
+        name = functions[0].spelling
+        if name in ALLOCATORS and functions[0].storage_class != StorageClass.STATIC:
+            named = next(cursor.get_children()).extent
+            self._add(self._metrics_at("alloc", "", start), Form.EXPRESSION, start, end, (start, end))
+            sizes = self._metrics_at("alloc_bytes", "", start)
+            self._add(sizes, Form.CALLEE, named.start.offset, named.end.offset, name=name)
+        elif _ASSIGNING.fullmatch(name):
+            self._visit_operator_write(cursor)
+
+    def _metrics_of_call(self, cursor: Cursor) -> list[str]:
+        functions = _reachable(cursor)
+        found: list[str] = []
+        for metric in self._wanted_of("call"):
+            if functions and all(self._is_callee(metric, function) for function in functions):
+                found += self._metrics_at("call", metric, cursor.extent.start.offset)
+        return found
+
+    def _is_callee(self, metric: str, function: Cursor) -> bool:
+        """Whether a metric counts calls of ``function``."""
+        wanted = self._names[metric, "callee"]
+        if str(function.spelling).split("<", 1)[0] != wanted.parts[-1].name.split("<", 1)[0]:
+            return False
+        key = (metric, function.hash)
+        if key not in self._callee_matches:
+            parts, meant = qualified_parts(function), self._meant[metric, "callee"]
+            matches = parts in meant if meant else wanted.matches_parts(parts)
+            matches = matches and wanted.matches_signature(function)
+            matches = matches and instance_condition(metric, wanted, function) == ""
+            if matches and not meant:
+                self._reached.setdefault(metric, set()).add(parts)
+                self.events.callees.add("::".join(parts))
+            self._callee_matches[key] = matches
+        return self._callee_matches[key]
+
+    def _warn_of_dependent(self, cursor: Cursor) -> None:
+        """Warn of a call in a template that may reach a counted function; only its instances know."""
+        named = next(iter(cursor.get_children()), None)
+        if named is None or named.kind not in (CursorKind.MEMBER_REF_EXPR, CursorKind.DECL_REF_EXPR):
+            return
+        words = re.findall(rb"[\w$~]+", text_of(self.text, named))
+        for metric in self._wanted_of("call"):
+            if words and self._names[metric, "callee"].parts[-1].name.encode() == words[-1]:
+                self._warn(
+                    [metric], cursor,
+                    "what is called here depends on parameters of a template and is not counted; count entries instead",
+                )  # fmt: skip
+
+    def _visit_name(self, cursor: Cursor) -> None:
+        offset, referenced = cursor.extent.start.offset, cursor.referenced
+        if offset in self._direct or referenced is None:
+            return
+        if referenced.kind in FUNCTIONS:
+            for metric in self._wanted_of("call"):
+                if self._is_callee(metric, referenced):
+                    what = f"the address of '{cursor.spelling}' is taken here; calls through it are not counted"
+                    self._warn(self._metrics_at("call", metric, offset), cursor, what)
+        elif clang.is_array(referenced):
+            what = f"'{cursor.spelling}' becomes a pointer here; writes through it are not counted"
+            self._warn(self._metrics_of_write(referenced, offset), cursor, what)
+
+    # --- writes
+    def _visit_address(self, cursor: Cursor) -> None:
+        offset = cursor.extent.start.offset
+        for part in clang.written_parts(clang.strip(next(cursor.get_children()))):
+            what = f"the address of '{part.spelling}' is taken here; writes through it are not counted"
+            self._warn(self._metrics_of_write(part, offset), cursor, what)
+
+    def _visit_operator_write(self, cursor: Cursor) -> None:
+        """A write by an assignment operator of a class."""
+        children = sorted(cursor.get_children(), key=lambda child: int(child.extent.start.offset))
+        operators = [child for child in children if clang.strip(child).spelling.startswith("operator")]
+        operands = [child for child in children if child not in operators]
+        if not operands:
+            return
+        start, end = cursor.extent.start.offset, cursor.extent.end.offset
+        wanted: list[str] = []
+        for part in clang.written_parts(operands[0]):
+            wanted += [m for m in self._metrics_of_write(part, start) if m not in wanted]
+        at = operators[0].extent.start.offset if operators else start
+        self._add(wanted, Form.EXPRESSION, start, end, (at, at + 1))
+
+    def _metrics_of_write(self, part: Cursor, offset: int) -> list[str]:
+        found: list[str] = []
+        is_field = part.kind == CursorKind.FIELD_DECL
+        kind, key = ("write field", "field") if is_field else ("write", "variable")
+        for metric in self._wanted_of(kind):
+            wanted = self._names[metric, key]
+            if part.spelling != wanted.parts[-1].name:
+                continue
+            parts = qualified_parts(part)
+            if is_field:
+                matches = wanted.matches_parts(parts)
+            elif part.kind != CursorKind.VAR_DECL and part.kind != CursorKind.PARM_DECL:
+                matches = False
+            elif self.metrics[metric].function is not None:
+                matches = parts in self._meant[metric, key] or wanted.matches_parts(parts)
+            else:
+                matches = parts in self._meant[metric, key] and not _is_local(part)
+            if matches:
+                found += self._metrics_at(kind, metric, offset)
+        return found
+
+
+def _is_local(variable: Cursor) -> bool:
+    """Whether a variable lives in a call of a function."""
+    parent = variable.semantic_parent
+    inside = parent is not None and parent.kind in (*FUNCTIONS, CursorKind.LAMBDA_EXPR)
+    return inside and variable.storage_class not in (StorageClass.STATIC, StorageClass.EXTERN)
+
+
+def _reachable(call: Cursor) -> list[Cursor]:
+    """The functions that a call may reach: one, the overloads by name in a template, none where that is open."""
+    referenced = call.referenced
+    if referenced is not None and referenced.kind in FUNCTIONS:
+        return [] if referenced.kind == CursorKind.CONSTRUCTOR else [referenced]
+    named = next(iter(call.get_children()), None)
+    if named is None or named.kind not in (CursorKind.MEMBER_REF_EXPR, CursorKind.DECL_REF_EXPR):
+        return []
+    return [one for child in named.get_children() if child.kind == CursorKind.OVERLOADED_DECL_REF
+            for one in _overloads(child)]  # fmt: skip
+
+
+def _overloads(reference: Cursor) -> Iterator[Cursor]:
+    library: Any = cindex.conf.lib
+    library.clang_getOverloadedDecl.restype = Cursor
+    for number in range(library.clang_getNumOverloadedDecls(reference)):
+        found = library.clang_getOverloadedDecl(reference, number)
+        found._tu = reference._tu
+        yield found

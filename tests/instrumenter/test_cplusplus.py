@@ -1,0 +1,311 @@
+"""Counters in C++: each count against what the program counts itself, and against the emulator's probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator.machine import Machine
+from emulator.probes import EventCounter
+from instrumenter.building.program_build import Build, build_program, preprocess_all
+from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.building.toolchain import Toolchain
+from instrumenter.errors import InstrumenterError, SpecError
+from instrumenter.find.cplusplus.parse import parse_leniently
+from instrumenter.find.probes import ProbeError, ProbeFinder
+from instrumenter.spec.software_metrics import MetricSpec
+
+PROGRAM = r"""
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace geo {
+
+int writes = 0;
+
+class Shape {
+public:
+    Shape() : uses_(0) { made++; }
+    virtual ~Shape() { made--; }
+    virtual double area() const = 0;
+    void use() { uses_++; total += 1; }
+    static int made, total;
+
+protected:
+    int uses_;
+};
+int Shape::made = 0, Shape::total = 0;
+
+class Box : public Shape {
+public:
+    Box(double width, double height) : width_(width), height_(height) {}
+    ~Box() override {}
+    double area() const override { return width_ * height_; }
+    Box &operator+=(double more) { width_ += more; return *this; }
+
+private:
+    double width_, height_;
+};
+
+int scaled(int value) { return value > 5 ? 2 * value : value; }
+double scaled(double value) { return 2 * value; }
+int scaled(int value, const char *name) { return value + name[0]; }
+
+template <class T, int N> class Stack {
+public:
+    void push(const T &value)
+    {
+        if (items_.size() < N)
+            items_.push_back(value);
+    }
+    T pop();
+
+private:
+    std::vector<T> items_;
+};
+template <class T, int N> T Stack<T, N>::pop()
+{
+    T last = items_.back();
+    items_.pop_back();
+    return last;
+}
+
+template <class T> T larger(T a, T b) { return a < b ? b : a; }
+
+constexpr int square(int value) { return value * value; }
+
+int risky(int value)
+{
+    Box guard(1, value);
+    if (value % 3 == 0)
+        throw std::runtime_error("by three");
+    return value + static_cast<int>(guard.area()) * 0;
+}
+
+namespace {
+int hidden(int value) { return value + 1; }
+}
+
+}  // namespace geo
+
+int main()
+{
+    geo::Stack<int, 8> numbers;
+    geo::Stack<std::string, 4> names;
+    static_assert(geo::square(3) == 9, "");
+    int sum = 0;
+    for (int i = 0; i < 10; i++) {
+        numbers.push(i);
+        names.push("n");
+        geo::writes = geo::writes + 1;
+    }
+    for (int i = 0; i < 3; i++)
+        sum += numbers.pop();
+    sum += static_cast<int>(names.pop().size());
+    for (int value : {1, 2, 3, 4, 5, 6, 7}) {
+        try {
+            sum += geo::risky(value);
+        } catch (const std::exception &) {
+            sum += 1000;
+        }
+        sum += geo::scaled(value) + static_cast<int>(geo::scaled(1.5)) + geo::hidden(value);
+    }
+    sum += geo::scaled(1, "a") + geo::square(sum) * 0 + geo::larger(1, 2) + static_cast<int>(geo::larger(1.0, 2.0));
+    auto twice = [&](int value) { return value > 2 ? 2 * value : value; };
+    for (int i = 0; i < 5; i++)
+        sum += twice(i);
+    std::unique_ptr<geo::Shape> shape(new geo::Box(2, 3));
+    shape->use();
+    shape->use();
+    geo::Box box(1, 1);
+    box += 2.0;
+    int *block = new int[10], *one = new (std::nothrow) int(3);
+    alignas(int) char room[sizeof(int)];
+    sum += *new (room) int(4) * 0;
+    delete[] block;
+    delete one;
+    std::map<std::string, int> ages{{"a", 1}};
+    if (auto found = ages.find("a"); found != ages.end())
+        sum++;
+    std::printf("%d %d\n", sum, geo::Shape::made);
+    return 0;
+}
+"""
+FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
+    "methods": ({"event": "entry", "function": "geo::Box::area"}, 5),
+    "by_last_part": ({"event": "entry", "function": "Shape::use"}, 2),
+    "overloads": ({"event": "entry", "function": "geo::scaled"}, 15),
+    "one_overload": ({"event": "entry", "function": "geo::scaled(double)"}, 7),
+    "two_parameters": ({"event": "entry", "function": "scaled(int, const char *)"}, 1),
+    "constructors": ({"event": "entry", "function": "Box::Box"}, 9),
+    "base_constructors": ({"event": "entry", "function": "Shape::Shape"}, 9),
+    "destructors": ({"event": "entry", "function": "geo::Box::~Box"}, 9),
+    "operators": ({"event": "entry", "function": "Box::operator+="}, 1),
+    "instances": ({"event": "entry", "function": "Stack::push"}, 20),
+    "instance": ({"event": "entry", "function": "Stack<std::string, 4>::push"}, 10),
+    "outside_of_class": ({"event": "entry", "function": "Stack<int>::pop"}, 3),
+    "function_template": ({"event": "entry", "function": "larger"}, 2),
+    "one_of_template": ({"event": "entry", "function": "geo::larger<double>"}, 1),
+    "lambda": ({"event": "entry", "function": "main::lambda@120"}, 5),
+    "unnamed_namespace": ({"event": "entry", "function": "geo::hidden"}, 7),
+    "run_time_calls": ({"event": "entry", "function": "geo::square"}, 1),
+}
+EVENTS: dict[str, tuple[dict[str, Any], int]] = {
+    "left_by_exception_too": ({"event": "exit", "function": "geo::risky"}, 7),
+    "exits": ({"event": "exit", "function": "Stack::push"}, 20),
+    "branches": ({"event": "branch", "function": "geo::risky"}, 2),
+    "branch_of_template": ({"event": "branch", "function": "Stack::push"}, 12),
+    "branch_of_instance": ({"event": "branch", "function": "Stack<int, 8>::push"}, 8),
+    "branch_with_initialiser": ({"event": "branch", "function": "main"}, 1),
+    "condition_of_lambda": ({"event": "branch", "function": "main::lambda@120"}, 2),
+    "loops": ({"event": "loop", "function": "main"}, 25),
+    "calls": ({"event": "call", "callee": "geo::risky"}, 7),
+    "calls_of_method": ({"event": "call", "callee": "Shape::use"}, 2),
+    "calls_of_operator": ({"event": "call", "callee": "Box::operator+="}, 1),
+    "writes": ({"event": "write", "variable": "geo::writes"}, 10),
+    "static_member": ({"event": "write", "variable": "Shape::made"}, 18),
+    "members": ({"event": "write", "field": "Box::width_"}, 1),
+    "inherited": ({"event": "write", "field": "uses_"}, 2),
+    "news": ({"event": "call", "callee": "operator new"}, 2),
+    "arrays": ({"event": "call", "callee": "operator new[]"}, 1),
+    "deletes": ({"event": "call", "callee": "operator delete"}, 1),
+    "allocations": ({"event": "alloc", "function": "main"}, 3),
+    "added": ({"event": "entry", "function": "geo::scaled(int)", "add": "value"}, 28),
+    "in_local": ({"event": "loop", "function": "main", "local": True}, 25),
+}
+HEADERS = """algorithm array atomic chrono complex deque fstream functional iostream list map memory mutex random regex
+set sstream string thread tuple unordered_map variant vector"""
+LAMBDA_LINE = 1 + next(n for n, line in enumerate(PROGRAM.splitlines()) if "auto twice" in line)
+
+
+def specs(of: Mapping[str, tuple[dict[str, Any], int]]) -> dict[str, MetricSpec]:
+    """The metrics, with the line on which the lambda really begins."""
+    return {
+        name: MetricSpec.model_validate(
+            {key: value.replace("@120", f"@{LAMBDA_LINE}") if isinstance(value, str) else value
+             for key, value in spec.items()}
+        )
+        for name, (spec, _) in of.items()
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cplusplus") / "shapes.cpp"
+    path.write_text(PROGRAM)
+    return path
+
+
+def counts(build: Build) -> tuple[dict[str, int], bytes]:
+    """The counters after a run in the guest, and what the program wrote."""
+    with Machine(build.elf_path.read_bytes(), background=False) as machine:
+        machine.run()
+        assert machine.ending is not None
+        assert machine.ending.status == 0
+        found = {}
+        for name, at in build.counters.items():
+            place = machine.image.find_symbol(at.symbol)
+            assert place is not None
+            found[name] = machine.memory.read_int(place.address + at.offset_bytes, 8)
+        return found, machine.files.output(1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_every_count_is_what_happens(source: Path, level: str) -> None:
+    of = FUNCTIONS | EVENTS
+    found, output = counts(build_program([source], [level, "-std=c++20"], specs(of)))
+    assert found == {name: expected for name, (_, expected) in of.items()}
+    with Machine(build_program([source], [level, "-std=c++20"]).elf_path.read_bytes(), background=False) as machine:
+        machine.run()
+        assert machine.files.output(1) == output
+
+
+@pytest.mark.slow
+def test_entries_are_what_probes_see(source: Path) -> None:
+    """In the plain program, found by its debug information, without any counter."""
+    flags = ["-O0", "-std=c++20"]
+    metrics = specs(FUNCTIONS)
+    plain = build_program([source], flags)
+    finder = ProbeFinder(plain.elf_path, preprocess_all([source], flags, Toolchain()), flags, metrics)
+    with pytest.raises(ProbeError, match="write its arguments as there"):  # it has another name for std::string
+        finder.probe_for("instance")
+    metrics.pop("instance")
+    probes = [finder.probe_for(metric) for metric in metrics]
+    counter = EventCounter([(probe.pcs, ()) for probe in probes])
+    with Machine(plain.elf_path.read_bytes(), consumers=[counter], background=False) as machine:
+        machine.run()
+    assert dict(zip(metrics, counter.totals().tolist(), strict=True)) == {name: FUNCTIONS[name][1] for name in metrics}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"event": "entry", "function": "geo::Box::aria"}, "did you mean 'geo::Box::area'"),
+        ({"event": "call", "callee": "geo::Box::Box"}, "count its entries"),
+        ({"event": "entry", "function": "Stack<int, 8, 2>::push"}, "has 2 template parameters"),
+        ({"event": "exit", "function": "geo::risky", "add": "value"}, "not possible with event `exit` in C++"),
+    ],
+)
+def test_what_cannot_be_counted_is_said(source: Path, spec: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstrumenterError, match=message):
+        build_program([source], ["-O0", "-std=c++20"], {"m": MetricSpec.model_validate(spec)})
+
+
+def test_a_name_that_means_several_functions(tmp_path: Path) -> None:
+    (tmp_path / "two.cpp").write_text(
+        "namespace a { int f(int x) { return x; } } namespace b { int f(int x) { return x; } }\n"
+        "int main() { return a::f(0) + b::f(0); }\n"
+    )
+    with pytest.raises(SpecError, match=r"a::f.*b::f"):
+        build_program([tmp_path / "two.cpp"], ["-O0"], {"m": MetricSpec(event="entry", function="f")})
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++14", "c++17", "c++20"])
+def test_every_header_of_the_library_can_be_analysed(tmp_path: Path, standard: str) -> None:
+    """Errors in the user's own text are what matters; headers of a newer compiler may have some."""
+    includes = "".join(f"#include <{name}>\n" for name in HEADERS.split())
+    (tmp_path / "all.cpp").write_text(includes + "int main() { return 0; }\n")
+    flags = [f"-std={standard}"]
+    text = Toolchain().preprocess(tmp_path / "all.cpp", flags).encode()
+    diagnostics, _ = parse_leniently(text, "riscv64-linux-musl", flags)
+    assert sum(one.severity >= 3 for one in diagnostics) <= 12
+
+
+@pytest.mark.slow
+def test_a_project_of_both_languages(tmp_path: Path) -> None:
+    """By its own makefile: two sources of C++ that include a header with a template, and one of C."""
+    files = {
+        "Makefile": "app: main.o list.o sum.o\n\t$(CXX) -O1 -o $@ $^\n%.o: %.cpp\n\t$(CXX) -O1 -std=c++17 -c -o $@ $<\n"
+        "%.o: %.c\n\t$(CC) -O1 -c -o $@ $<\n",
+        "list.h": "#include <vector>\ntemplate <class T> class List {\npublic:\n"
+        "    void add(T value) { values_.push_back(value); }\n    std::vector<T> values_;\n};\n",
+        "list.cpp": '#include "list.h"\n'
+        "int fill(List<int> &list) { for (int i = 0; i < 6; i++) list.add(i); return 0; }\n",
+        "sum.c": "int sum(const int *values, int n)\n"
+        "{ int all = 0; for (int i = 0; i < n; i++) all += values[i]; return all; }\n",
+        "main.cpp": '#include <cstdio>\n#include "list.h"\n'
+        'extern "C" int sum(const int *, int);\nint fill(List<int> &);\n'
+        "int main() { List<int> list; fill(list); list.add(7); List<long> longs; longs.add(1);\n"
+        '    std::printf("%d\\n", sum(list.values_.data(), (int)list.values_.size())); return 0; }\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    metrics = {
+        "added": MetricSpec(event="entry", function="List::add"),
+        "ints": MetricSpec(event="entry", function="List<int>::add"),
+        "rounds": MetricSpec(event="loop", function="sum"),
+    }
+    build = ProjectRecipe.of(Project(tmp_path, "make", "app")).build(metrics)
+    assert counts(build) == ({"added": 8, "ints": 7, "rounds": 7}, b"22\n")
+    wrong = {"m": MetricSpec(event="entry", function="List::ad")}
+    with pytest.raises(SpecError, match="did you mean 'List::add'"):
+        ProjectRecipe.of(Project(tmp_path, "make", "app")).build(wrong)
