@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
 from pathlib import Path
 
 _ROOT = Path("/")
+SAME_ADDRESSES = 0x0040000
+"""Personality of a process whose addresses the kernel does not draw at random (ADDR_NO_RANDOMIZE)."""
+_ASK = 0xFFFFFFFF
 
 
 def identity(root: Path = _ROOT) -> dict[str, str]:
@@ -33,6 +37,16 @@ def default_processor() -> int:
     return max(os.sched_getaffinity(0))
 
 
+def can_fix_addresses() -> bool:
+    """Whether the kernel's randomisation of addresses can be switched off for programs; containers may forbid it."""
+    library = ctypes.CDLL(None)
+    now = library.personality(ctypes.c_ulong(_ASK))
+    if now < 0 or library.personality(ctypes.c_ulong(now | SAME_ADDRESSES)) < 0:
+        return False
+    library.personality(ctypes.c_ulong(now))
+    return True
+
+
 def warnings(processor: int, root: Path = _ROOT) -> list[str]:
     """What makes measurements on ``processor`` noisy, each with what to do about it."""
     here = root / f"sys/devices/system/cpu/cpu{processor}"
@@ -56,6 +70,11 @@ def warnings(processor: int, root: Path = _ROOT) -> list[str]:
     isolated = _text(root / "sys/devices/system/cpu/isolated").strip()
     if not isolated:
         found.append("no processor is isolated (`isolcpus=`), so that other programs are scheduled on it")
+    if not can_fix_addresses():
+        found.append(
+            "the kernel's randomisation of addresses cannot be switched off here, so that runs of a pair differ in the "
+            "places of stack and heap: containers forbid it unless their seccomp profile allows `personality`"
+        )
     if re.search(r"^flags\s*:.*\bhypervisor\b", _text(root / "proc/cpuinfo"), re.MULTILINE):
         found.append("this is a virtual machine: its host's other work disturbs measurements, and cannot be seen")
     return found

@@ -27,12 +27,12 @@ from measure.campaign.run_types import Run, RunSpec, Trace
 from measure.errors import RunError
 from measure.host.description import HostDescription, parse_host
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
+from measure.host.processor import SAME_ADDRESSES
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.targets.program_file import program_of
 
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
-_SAME_ADDRESSES = 0x0040000  # ADDR_NO_RANDOMIZE, of personality(2)
 _LONGER_ELSEWHERE = 1.25  # processor time of all threads and children over that of the main thread
 
 
@@ -112,7 +112,7 @@ class _Placement:
 
     def __call__(self) -> None:
         os.sched_setaffinity(0, {self._processor})
-        self._library.personality(ctypes.c_ulong(_SAME_ADDRESSES))
+        self._library.personality(ctypes.c_ulong(SAME_ADDRESSES))
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
