@@ -49,9 +49,9 @@ def count_links(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     links: list[Path] = []
     link = Toolchain.link
 
-    def counted(self: Toolchain, inputs: list[Path], flags: list[str], output: Path) -> None:
+    def counted(self: Toolchain, inputs: list[Path], flags: list[str], output: Path, driver: str) -> None:
         links.append(output)
-        link(self, inputs, flags, output)
+        link(self, inputs, flags, output, driver)
 
     monkeypatch.setattr(Toolchain, "link", counted)
     return links
