@@ -36,6 +36,8 @@ _LOOK_SECONDS = 1.0  # between two looks for new workers
 _CONNECT_SECONDS = 15.0
 _NO_WORKER_SECONDS = 60.0  # before a cluster without a usable worker is reported
 _MOST_DEATHS = 8  # of workers under one run, before the run counts as their cause
+_ANSWER_SECONDS = 30.0  # that a worker may take to answer: one that died may never do
+_LOST_LOOKS = 5  # in a row that find a run at no worker, before it is submitted anew
 _AHEAD = 4  # runs that wait at the scheduler for each worker: more only take memory there
 
 
@@ -111,6 +113,7 @@ class DaskWorkers(Workers):
         self._admitted: set[str] = set()
         self._refused: set[str] = set()
         self._had_none = False  # whether there was no worker that takes runs, since one was admitted
+        self._lost_looks: dict[RunFuture, int] = {}  # in a row, by run that is at no worker
         self._waiting: list[RunFuture] = []  # not yet at the scheduler
         self._submitted: set[RunFuture] = set()
         self._lock = threading.RLock()  # held while files are sent, workers admitted, and runs submitted
@@ -277,6 +280,8 @@ class DaskWorkers(Workers):
             # Workers and the scheduler may go at any moment, for which Dask has many errors; the next look comes soon.
             with contextlib.suppress(Exception):
                 self._admit()
+            with contextlib.suppress(Exception):
+                self._find_lost()
             if self._admitted or not self._is_alive():
                 without_since, told = time.monotonic(), False
             elif not told and time.monotonic() - without_since > _NO_WORKER_SECONDS:
@@ -292,7 +297,7 @@ class DaskWorkers(Workers):
             new = sorted(there - self._admitted - self._refused)
         if not new:
             return
-        identities = self._client.run(worker_side.identity, workers=new, on_error="return")
+        identities = self._ask(new, worker_side.identity)
         usable = []
         for address, theirs in identities.items():
             if not isinstance(theirs, dict | ImportError):
@@ -305,7 +310,7 @@ class DaskWorkers(Workers):
                 usable.append(address)
         with self._lock:
             self._give_files(usable)
-            given = self._client.run(worker_side.take_runs, self._resource, workers=usable, on_error="return")
+            given = self._ask(usable, worker_side.take_runs, self._resource)
             self._admitted |= {address for address, answer in given.items() if answer is True}
             if self._admitted and self._had_none:
                 self._submit_anew()
@@ -315,9 +320,33 @@ class DaskWorkers(Workers):
     def _submit_anew(self) -> None:
         """Submit runs again that no worker could take: Dask looks at them when a worker joins, which is before it has
         the resource, and not when it gets it."""
-        stuck = [
-            future for future in self._submitted if future.remote is not None and future.remote.status == "pending"
-        ]
+        self._submit_again(
+            [future for future in self._submitted if future.remote is not None and future.remote.status == "pending"]
+        )
+
+    def _find_lost(self) -> None:
+        """Submit runs again that no worker has for several looks, although there are workers that take runs."""
+        with self._lock:
+            waiting = [future for future in self._submitted if future.remote is not None]
+            if not self._admitted or not waiting:
+                self._lost_looks.clear()
+                return
+        at_workers = {key for keys in self._client.processing().values() for key in keys}
+        with self._lock:
+            looks = {
+                future: self._lost_looks.get(future, 0) + 1
+                for future in waiting
+                if future.remote is not None and future.remote.status == "pending"
+                and future.remote.key not in at_workers and future in self._submitted
+            }  # fmt: skip
+            lost = [future for future, count in looks.items() if count >= _LOST_LOOKS]
+            self._lost_looks = {future: count for future, count in looks.items() if count < _LOST_LOOKS}
+            if lost:
+                self._submit_again(lost)
+                self._feed()
+
+    def _submit_again(self, stuck: list[RunFuture]) -> None:
+        """Take runs back from the scheduler, and let them wait to be submitted before all others."""
         remote = [future.remote for future in stuck]
         for future in stuck:
             future.remote = None
@@ -331,13 +360,28 @@ class DaskWorkers(Workers):
         workers = sorted(workers)
         if not workers or not self._packer.contents:
             return
-        answers = self._client.run(
-            worker_side.missing_files, sorted(self._packer.contents), workers=workers, on_error="return"
-        )
+        answers = self._ask(workers, worker_side.missing_files, sorted(self._packer.contents))
         for address, names in answers.items():
             if isinstance(names, list) and names:
                 contents = {name: self._packer.contents[name] for name in names}
-                self._client.run(worker_side.store_files, contents, workers=[address], on_error="return")
+                self._ask([address], worker_side.store_files, contents)
+
+    def _ask(self, workers: list[str], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """Answers of workers by address; an exception for one that cannot answer, and nothing from one that does not
+        within `_ANSWER_SECONDS`."""
+        if not workers:
+            return {}
+        try:
+            answers: dict[str, Any] = self._client.run(
+                function, *arguments, workers=workers, on_error="return", callback_timeout=_ANSWER_SECONDS
+            )
+            return answers
+        except TimeoutError:
+            if len(workers) == 1:
+                return {}
+        return {
+            address: answer for one in workers for address, answer in self._ask([one], function, *arguments).items()
+        }
 
 
 def _without_us(error: ImportError) -> str:

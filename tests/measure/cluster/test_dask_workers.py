@@ -20,7 +20,7 @@ from instrumenter.building.toolchain import Toolchain
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers, execute_plan
 from measure.campaign.plan import make_plan
-from measure.campaign.run_types import RunSpec
+from measure.campaign.run_types import Run, RunSpec
 from measure.campaign.store import Store
 from measure.cli import main
 from measure.cluster import dask_workers
@@ -123,6 +123,16 @@ def test_failures_are_reasons_and_stop_the_rest(client: object, tmp_path: Path) 
     assert not outcome.runs
     assert 3 <= len(outcome.failures) < 40
     assert "boom" in outcome.failures[0].reason
+
+
+def test_runs_that_no_worker_has_are_submitted_anew(client: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask does not look again at a run that waits for a resource when a worker gets it."""
+    monkeypatch.setattr(dask_workers, "_LOOK_SECONDS", 0.1)
+    with connect(client) as cluster:  # type: ignore[arg-type]
+        resource, cluster._resource = cluster._resource, "of no worker"
+        future = cluster.submit(fake_specs(1)[0])
+        cluster._resource = resource
+        assert isinstance(future.result(timeout=60), Run)
 
 
 class DaskProcesses:

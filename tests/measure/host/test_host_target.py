@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "fail")) { fprintf(stderr, "no luck\n"); return 3; }
     if (!strcmp(what, "crash")) *(volatile int *)0 = 1;
-    if (!strcmp(what, "child")) { if (fork() == 0) { work(3000000000L); exit(0); } work(60000000); wait(0); return 0; }
+    if (!strcmp(what, "child")) { if (fork() == 0) { work(3000000000L); exit(0); } work(500000000); wait(0); return 0; }
     if (!strcmp(what, "read")) { FILE *file = fopen("data/in.txt", "r"); if (!file || fgetc(file) != 'x') return 4; }
     int first = dup(0);
     for (int round = 0; round < 40; round++) {
