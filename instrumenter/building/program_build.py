@@ -14,7 +14,16 @@ from typing import Any, ClassVar
 from common.atomic_files import move_directory, workspace
 from common.source_digest import source_digest
 from common.suggestions import nearest
-from instrumenter.building.relink import PADDING, PADDING_SOURCE, SECTION_FLAGS, can_relink, keep_link, wanted_symbols
+from instrumenter.building.code_size import code_size
+from instrumenter.building.relink import (
+    PADDING,
+    PADDING_SOURCE,
+    SECTION_FLAGS,
+    can_relink,
+    keep_link,
+    link_shifted,
+    wanted_symbols,
+)
 from instrumenter.building.toolchain import (
     GUEST_TARGET,
     Toolchain,
@@ -264,6 +273,11 @@ class Recipe:
         """Instrument, compile and link; see `build_program`."""
         place, layout = self._cache_path(metrics, code_offset_bytes), self._layout(metrics)
         build = self.find(metrics, code_offset_bytes)
+        if build is None and self.relinkable and code_offset_bytes:
+            unshifted = self.build(metrics, 0, notify)
+            if unshifted.relinkable:
+                _shift_into(place, unshifted, code_offset_bytes, layout, Toolchain(self.target, notify))
+                build = load_build(place, layout)
         if build is None:
             generated = generate(
                 self.preprocessed, self.flags, metrics,
@@ -351,6 +365,8 @@ def generator_digest() -> str:
             PACKAGE / "rewrite",
             PACKAGE / "spec",
             RUNTIME,
+            here / "code_size.py",
+            here / "elf_symbols.py",
             here / "program_build.py",
             here / "relink.py",
             here / "toolchain.py",
@@ -413,6 +429,19 @@ def _build_into(
         keep_build(temporary, place, generated.layout)
 
 
+def _shift_into(
+    place: Path, unshifted: Build, code_offset_bytes: int, layout: CounterLayout, toolchain: Toolchain
+) -> None:  # fmt: skip
+    """Link the objects of a program with unused code before them: the compiler makes the same of the same sources."""
+    with workspace(place.parent) as temporary:
+        source = temporary / "layout.c"
+        source.write_text(padding_source(code_offset_bytes), "utf-8")
+        toolchain.compile(source, [*BUILD_FLAGS, *SECTION_FLAGS], source.with_suffix(".o"))
+        link_shifted(unshifted.elf_path, source.with_suffix(".o"), temporary)
+        write_facts(temporary, unshifted.sites, unshifted.places, unshifted.warnings)
+        keep_build(temporary, place, layout)
+
+
 def _objects(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> list[Path]:
     """Compile each source, and the gaps of `PADDING_SOURCE`, into an object beside it."""
     padding = sources[0].parent / "padding.s"
@@ -451,34 +480,3 @@ def keep_build(temporary: Path, place: Path, layout: CounterLayout) -> None:
         return build is not None and build.relinkable >= relinkable
 
     move_directory(temporary, place, is_as_good)
-
-
-def code_size(elf_path: Path) -> tuple[int, int]:
-    """Bytes of code of a program, and the number of RISC-V instructions in its functions (0 for other machines).
-
-    Padding between functions is not counted, nor is the code that only moves other code: both differ between code
-    layouts.
-    """
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
-
-    with elf_path.open("rb") as file:
-        elf = ELFFile(file)
-        section = elf.get_section_by_name(".text")
-        code = section.data() if section is not None else b""
-        symbols = elf.get_section_by_name(".symtab")
-        if elf["e_machine"] != "EM_RISCV" or section is None or not isinstance(symbols, SymbolTableSection):
-            return len(code), 0
-        start = section["sh_addr"]
-        functions = sorted(
-            (symbol["st_value"] - start, symbol["st_value"] - start + symbol["st_size"])
-            for symbol in symbols.iter_symbols()
-            if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name != PADDING
-        )
-    count = position = 0
-    for begin, end in functions:
-        position = max(position, begin)  # several names may share a function
-        while position < min(end, len(code)):
-            position += 4 if code[position] & 3 == 3 else 2
-            count += 1
-    return len(code), count

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from instrumenter.building.elf_symbols import read_symbols
 from instrumenter.building.toolchain import TIMEOUT_SECONDS, Toolchain
 from instrumenter.errors import SourceError, ToolchainError
 
@@ -31,7 +32,6 @@ LIBRARIES = "libraries"
 PADDING = "__measure_padding"  # prefix of the symbols that only move other code and data
 _LARGEST_GAP_BITS = 11
 _TYPE_END = 18  # of an ELF file: the bytes up to here tell class, byte order and type
-_ORDERED = ("STT_FUNC", "STT_OBJECT", "STT_TLS")
 
 
 def _padding(section: str, kind: str, letter: str, bits: range) -> str:
@@ -54,7 +54,7 @@ def wanted_symbols(objects: Sequence[Path]) -> list[str]:
 
     In sections of their own, those that nothing uses would be left out, unlike in the program's own build.
     """
-    names = sorted({name for each in objects for name in _symbols(each, "STB_GLOBAL")})
+    names = sorted({name for each in objects for name in _symbols(each, "global")})
     return [f"-Wl,-u,{name}" for name in names]
 
 
@@ -111,6 +111,29 @@ def can_relink(program: Path) -> bool:
     return all((program.parent / word).is_file() for word in inputs)
 
 
+def link_shifted(program: Path, padding: Path, folder: Path) -> None:
+    """Link ``program``, a build kept with `keep_link`, with the object ``padding`` before its code, into
+    ``folder``/program, and keep that link as `keep_link` does. Raises `SourceError` as `relinked`."""
+    words, _ = _command(program)
+    (folder / OBJECTS).mkdir()
+    own = [word for word in words if word.startswith(f"{OBJECTS}/")]
+    for word in own:
+        _link_or_copy(program.parent / word, folder / word)
+    shutil.move(padding, folder / OBJECTS / padding.name)
+    after = words.index(own[0]) + 1  # the gaps of `PADDING_SOURCE` come first in every program
+    words = [*words[:after], f"{OBJECTS}/{padding.name}", *words[after:]]
+    _link([*words, "-o", "program"], folder, folder / "program")
+    command = {"words": words, "symbols": _symbols(folder / "program")}
+    (folder / COMMAND_NAME).write_text(json.dumps(command), "utf-8")
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+
+
 def portable_link(program: Path) -> tuple[bytes, dict[str, Path]]:
     """What `relinked` needs of ``program`` on another machine: the contents of `COMMAND_NAME`, in which all inputs lie
     beside the program, and these inputs by their names there. Raises `SourceError`."""
@@ -138,17 +161,22 @@ def relinked(program: Path, seed: int) -> bytes:
         order, output = Path(name) / "order", Path(name) / "program"
         order.write_bytes(_lines(symbol_order(symbols, seed)))
         options = [f"--symbol-ordering-file={order}", "--no-warn-symbol-ordering", "--strip-debug", "-o", str(output)]
-        try:
-            done = subprocess.run(
-                [_compiler(), "ld.lld", *words, *options],
-                cwd=program.parent, capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
-            )  # fmt: skip
-            if done.returncode == 0:
-                return output.read_bytes()
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SourceError(f"{program} cannot be linked anew: {error}") from None
-    message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-    raise SourceError(f"{program} cannot be linked anew: {message}; `measure run` builds it again")
+        _link([*words, *options], program.parent, program)
+        return output.read_bytes()
+
+
+def _link(words: Sequence[str], directory: Path, program: Path) -> None:
+    """Run the linker in ``directory``. Raises `SourceError` about ``program``."""
+    try:
+        done = subprocess.run(
+            [_compiler(), "ld.lld", *words],
+            cwd=directory, capture_output=True, timeout=TIMEOUT_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SourceError(f"{program} cannot be linked anew: {error}") from None
+    if done.returncode != 0:
+        message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise SourceError(f"{program} cannot be linked anew: {message}; `measure run` builds it again")
 
 
 def symbol_order(symbols: Sequence[str], seed: int) -> list[str]:
@@ -177,19 +205,11 @@ def _command(program: Path) -> tuple[list[str], list[str]]:
 
 def _symbols(elf_path: Path, binding: str | None = None) -> list[str]:
     """Names of the functions, variables and gaps that a program or object defines, or of those of one ``binding``."""
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
-
-    with elf_path.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".symtab")
-        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-        names = {
-            symbol.name
-            for symbol in symbols
-            if (symbol["st_info"]["type"] in _ORDERED or symbol.name.startswith(PADDING))
-            and symbol["st_shndx"] != "SHN_UNDEF"
-            and binding in (None, symbol["st_info"]["bind"])
-        }
+    names = {
+        symbol.name
+        for symbol in read_symbols(elf_path)
+        if (symbol.kind or symbol.name.startswith(PADDING)) and symbol.defined and binding in (None, symbol.binding)
+    }
     return sorted(name for name in names if "\n" not in name)
 
 

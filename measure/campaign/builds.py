@@ -120,9 +120,13 @@ class Builds:
             return
         self._notify(f"Building {len(missing)} programs, one for each set of counters and code layout")
         count = min(len(others), workers or os.cpu_count() or 1)
+        unshifted, shifted = (
+            [one for one in others if bool(self._offsets[one[1]]) == moved] for moved in (False, True)
+        )  # fmt: skip
         with worker_pool(count) as pool:
             try:
-                self._collect(others, [pool.submit(_build, *self._ordered(one)).result for one in others])
+                for group in (unshifted, shifted):  # which is linked from the objects of the unshifted programs
+                    self._collect(group, [pool.submit(_build, *self._ordered(one)).result for one in group])
             except Exception:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise

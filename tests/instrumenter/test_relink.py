@@ -68,6 +68,32 @@ def test_a_call_that_makes_no_program_is_not_kept(plain: Build, tmp_path: Path) 
     assert [path.name for path in folder.iterdir()] == ["program"]
 
 
+def test_a_shifted_program_is_linked_from_the_objects_of_the_unshifted_one(
+    recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    unshifted = recipe.build(WORK)
+    compiled: list[str] = []
+    compile_one = Toolchain.compile
+
+    def compile_and_note(self: Toolchain, source: Path, flags: list[str], output: Path) -> None:
+        compiled.append(source.name)
+        compile_one(self, source, flags, output)
+
+    monkeypatch.setattr(Toolchain, "compile", compile_and_note)
+    shifted = recipe.build(WORK, 1234)
+    assert compiled in ([], ["layout.c"])  # none if an earlier run left it in the cache
+    assert shifted.relinkable
+    assert (shifted.sites, shifted.places, shifted.counters) == (unshifted.sites, unshifted.places, unshifted.counters)
+    assert shifted.static_instructions == unshifted.static_instructions
+    before, after = (load_image(one.elf_path.read_bytes()) for one in (unshifted, shifted))
+    moved = {name: after.find_symbol(name).address - before.find_symbol(name).address for name in ("work", "main")}  # type: ignore[union-attr]
+    assert len(set(moved.values())) == 1
+    assert moved["work"] in range(1234, 1234 + 128)  # the padding's unwind table lies before the code, too
+    assert after.source_line(after.find_symbol("work").address) is not None  # type: ignore[union-attr]
+    assert output_of(shifted.elf_path.read_bytes()) == output_of(unshifted.elf_path.read_bytes())
+    assert output_of(relinked(shifted.elf_path, 5)) == output_of(shifted.elf_path.read_bytes())
+
+
 def test_each_seed_gives_another_order_of_the_same_program(plain: Build) -> None:
     assert plain.relinkable
     programs = [relinked(plain.elf_path, seed) for seed in (1, 2, 3)]

@@ -1,0 +1,54 @@
+"""The reader of symbols agrees with pyelftools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from instrumenter.building.elf_symbols import read_symbols
+from instrumenter.building.program_build import build_program
+from instrumenter.building.toolchain import Toolchain
+
+SOURCE = """
+extern int elsewhere(void) __attribute__((weak));
+static int counter;
+__thread int own;
+__attribute__((weak)) int weak(void) { return 2; }
+int main(void) { own = counter++; return elsewhere ? elsewhere() : weak(); }
+"""
+KINDS = {"STT_OBJECT": "object", "STT_FUNC": "function", "STT_TLS": "thread-local"}
+
+
+def expected(path: Path) -> list[tuple[object, ...]]:
+    with path.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        return [
+            (
+                one.name, KINDS.get(one["st_info"]["type"], ""), one["st_info"]["bind"].removeprefix("STB_").lower(),
+                one["st_shndx"] != "SHN_UNDEF", one["st_value"], one["st_size"],
+            )
+            for one in table.iter_symbols()
+        ]  # fmt: skip
+
+
+def test_programs_and_objects(tmp_path: Path) -> None:
+    source = tmp_path / "symbols.c"
+    source.write_text(SOURCE)
+    Toolchain().compile(source, ["-O1"], tmp_path / "symbols.o")
+    for path in (build_program([source]).elf_path, tmp_path / "symbols.o"):
+        assert [tuple(one) for one in read_symbols(path)] == expected(path)
+    kinds = {one.name: one.kind for one in read_symbols(tmp_path / "symbols.o")}
+    assert (kinds["main"], kinds["counter"], kinds["own"]) == ("function", "object", "thread-local")
+
+
+def test_a_file_without_sections_has_none(tmp_path: Path) -> None:
+    source = tmp_path / "symbols.c"
+    source.write_text(SOURCE)
+    program = bytearray(build_program([source]).elf_path.read_bytes())
+    program[0x28:0x30] = bytes(8)  # e_shoff
+    program[0x3A:0x40] = bytes(6)  # e_shentsize, e_shnum, e_shstrndx
+    (tmp_path / "stripped").write_bytes(program)
+    assert read_symbols(tmp_path / "stripped") == []
