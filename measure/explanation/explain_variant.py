@@ -19,7 +19,7 @@ from measure.explanation.mechanisms import find_mechanisms
 from measure.explanation.metric_effects import MetricEffects
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relation, Relations, broken_relations
-from measure.explanation.remedies import Judge, try_remedies
+from measure.explanation.remedies import try_remedies
 from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict
 
@@ -89,9 +89,7 @@ def explain_variant(
         paired.campaign.program, plain, full, mechanisms.code.instructions, directory / "sources" / variant
     )
     status(f"{variant}: trying remedies")
-    tried = try_remedies(
-        paired, Judge(paired, relations), choice, candidates(paired, variant, choice, guilty, edited)
-    )  # fmt: skip
+    tried = try_remedies(paired, relations, choice, candidates(paired, variant, choice, guilty, edited))
     runs = paired.runs([choice, PLAIN])
     return Explanation(
         campaign=paired.campaign.name,

@@ -132,7 +132,8 @@ class Remedy:
     ``name``, ``about``: what was tried; ``verdict``: the worst over the runs that it takes; ``perturbation``: that
     verdict's, in pairs with the plain program's runs; ``left``: largest change of z over all
     relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
-    ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it.
+    ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it; ``confirming_pairs``:
+    further pairs of runs that the verdict rests on, 0 if it rests on those by which remedies were ranked.
     """
 
     name: str
@@ -143,11 +144,17 @@ class Remedy:
     cycles_percent: float
     gives_up: str
     campaign: Mapping[str, object] = field(default_factory=dict)
+    confirming_pairs: int = 0
 
     @property
-    def rank(self) -> tuple[int, float, float]:
-        """Order of remedies: by verdict, then by what is left, then by cost."""
-        return BEST_FIRST.index(self.verdict), self.left, self.cycles_percent
+    def helps(self) -> bool:
+        """Whether further runs confirm that the relations are equivalent with it."""
+        return self.verdict == "equivalent" and self.confirming_pairs > 0
+
+    @property
+    def rank(self) -> tuple[bool, int, float, float]:
+        """Order of remedies: those that help first; by verdict, then by what is left, then by cost."""
+        return not self.helps, BEST_FIRST.index(self.verdict), self.left, self.cycles_percent
 
 
 @dataclass(frozen=True)

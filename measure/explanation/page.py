@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate
 from measure.explanation.relations import Relation
-from measure.explanation.summary import rho, sentences, share_text, short_place
+from measure.explanation.summary import pairs_text, rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
 from measure.report import page
 from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
@@ -30,7 +30,8 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
         "page.html.jinja", Path(__file__).parent,
         campaign=campaign, explanations=explanations, fine=fine, figures=figures,
         sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
-        percent=percent, in_words=in_words, effect=_effect, short_place=short_place, relation=_relation,
+        percent=percent, in_words=in_words, pairs_text=pairs_text, effect=_effect, short_place=short_place,
+        relation=_relation,
     )  # fmt: skip
 
 

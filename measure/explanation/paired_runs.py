@@ -4,6 +4,7 @@ they can share is shared."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -89,6 +90,7 @@ class PairedRuns:
         self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
         self._builds: dict[tuple[ProgramChoice, int], Build] = {}
         self._made: dict[RunSpec, Run] = {}
+        self._first_pair = 0
         self.unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
 
@@ -97,9 +99,16 @@ class PairedRuns:
         """Runs that were needed so far."""
         return len(self._made)
 
+    def further(self, n_pairs: int) -> PairedRuns:
+        """The same programs in ``n_pairs`` further pairs, whose noise these do not share."""
+        found = copy(self)
+        found.n_pairs, found._first_pair = n_pairs, self._first_pair + self.n_pairs
+        return found
+
     def seed(self, pair: int) -> int:
         """Seed of both runs of a pair."""
-        return int(np.random.default_rng([self.campaign.seed, _STREAM, pair]).integers(1 << 31))
+        number = self._first_pair + pair
+        return int(np.random.default_rng([self.campaign.seed, _STREAM, number]).integers(1 << 31))
 
     def layout(self, pair: int) -> int:
         """Code layout of both runs of a pair."""
@@ -141,7 +150,7 @@ class PairedRuns:
         spec = replace(
             self._template,
             variant=BASELINE if not choice.metrics else "+".join(choice.metrics),
-            replicate=pair,
+            replicate=self._first_pair + pair,
             seed=self.seed(pair),
             build_key=build.key,
             binary=str(build.elf_path),

@@ -65,6 +65,7 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
     return {
         "name": remedy.name, "about": remedy.about, "verdict": remedy.verdict, "left_dz": _number(remedy.left),
         "cycles_percent": _number(remedy.cycles_percent), "gives_up": remedy.gives_up,
+        "confirming_pairs": remedy.confirming_pairs,
     }  # fmt: skip
 
 
@@ -99,6 +100,11 @@ def share_text(estimate: Estimate) -> str:
     return f"{100 * estimate.mean:.0f}% ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
 
 
+def pairs_text(remedy: Remedy) -> str:
+    """Which pairs of runs the verdict on a remedy rests on, where that is not those by which remedies were ranked."""
+    return f" in {remedy.confirming_pairs} further pairs" if remedy.confirming_pairs else ""
+
+
 def sentences(one: Explanation) -> list[str]:
     """The explanation in sentences, the most important first."""
     found = []
@@ -121,18 +127,18 @@ def sentences(one: Explanation) -> list[str]:
         found.append("The compiler decided otherwise: " + "; ".join(inlining[:_MOST_DECISIONS]) + ".")
     found += [f"{sentence}." for sentence in one.metrics.interactions]  # begin with the name of a metric
     found += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in one.mechanisms.interactions]
-    helping = [remedy for remedy in one.remedies if remedy.verdict == "equivalent"]
-    if helping:
-        best = helping[0]
+    if one.remedies and one.remedies[0].helps:
+        best = one.remedies[0]
         file = f"; explain/{one.variant}.yaml is the campaign with it" if best.campaign else ""
         found.append(
-            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, at "
-            f"{best.cycles_percent:+.1f}% cycles over the plain program{file}."
+            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, in "
+            f"{best.confirming_pairs} further pairs of runs, at {best.cycles_percent:+.1f}% cycles over the plain "
+            f"program{file}."
         )
     elif one.remedies:
         best = one.remedies[0]
         found.append(
-            f"No remedy that was tried makes the relations equivalent; the best is {best.name} ({best.verdict}, "
-            f"largest change of z {best.left:.2f})."
+            f"No remedy that was tried is shown to make the relations equivalent; the best is {best.name} "
+            f"({best.verdict}{pairs_text(best)}, largest change of z {best.left:.2f})."
         )
     return found

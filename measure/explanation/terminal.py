@@ -34,6 +34,8 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             console.print(f"- {decision.kind}: {escape(decision.text + place)}", highlight=False)
         if one.remedies:
             console.print(_remedies(one))
+            if pairs := next((remedy.confirming_pairs for remedy in one.remedies if remedy.confirming_pairs), 0):
+                console.print(f"(*) judged again, in {pairs} further pairs of runs", style="dim")
         for refusal in one.refused:
             console.print(f"- not tried: {escape(refusal)}", highlight=False)
         console.print(f"{one.n_pairs} pairs of runs; {one.runs} runs in {one.seconds:.0f} s", style="dim")
@@ -77,7 +79,8 @@ def _remedies(one: Explanation) -> Table:
     for remedy in one.remedies:
         style = _STYLES.get(remedy.verdict, "bold yellow")
         table.add_row(
-            escape(remedy.name), f"[{style}]{remedy.verdict}[/]", f"{remedy.left:.2f}",
+            escape(remedy.name), f"[{style}]{remedy.verdict}[/]{' *' if remedy.confirming_pairs else ''}",
+            f"{remedy.left:.2f}",
             percent(remedy.cycles_percent), escape(remedy.gives_up),
         )  # fmt: skip
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def explanation() -> Explanation:
         sites=(SiteEffect("many", "/somewhere/a.c:7", 0.75 * whole),), mechanisms=ordered(whole, mechanisms),
         decisions=(Decision("inlining", "f", "a.c:3", "f no longer inlines g"),),
         remedies=(
-            Remedy("b", "helps", "equivalent", judged, 0.1, 0.5, "nothing", {}),
+            Remedy("b", "helps", "equivalent", judged, 0.1, 0.5, "nothing", {}, 10),
             Remedy("a", "helps not", "perturbed", judged, 0.5, 0.1, "<all>", {}),
         ),
         refused=("c: does not build",), counter_lines=(("a.c:7", 1234),), own_instructions_percent=0.1, runs=40,
@@ -60,8 +61,18 @@ def test_parts_add_up_and_the_largest_share_comes_first() -> None:
 def test_sentences_name_metric_line_mechanism_decision_and_remedy() -> None:
     text = " ".join(sentences(explanation()))
     for wanted in ("comes from many, most at a.c:7", "by executed instructions", "f no longer inlines g",
-                   "few interacts", "Best remedy that was tried: b"):  # fmt: skip
+                   "few interacts", "Best remedy that was tried: b",
+                   "in 10 further pairs of runs"):  # fmt: skip
         assert wanted in text
+
+
+def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
+    one = explanation()
+    best = replace(one.remedies[0], confirming_pairs=0)
+    text = sentences(replace(one, remedies=(best,)))[-1]
+    assert text.startswith("No remedy that was tried is shown to make the relations equivalent")
+    failed = replace(best, verdict="inconclusive", confirming_pairs=10)
+    assert "(inconclusive in 10 further pairs," in sentences(replace(one, remedies=(failed,)))[-1]
 
 
 def test_json_and_page_hold_the_explanation() -> None:

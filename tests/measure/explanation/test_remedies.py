@@ -1,0 +1,95 @@
+"""The best remedies are judged again, in further pairs of runs, which share no noise with those that ranked them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from instrumenter.spec.software_metrics import MetricSpec
+from measure.errors import MeasureError
+from measure.explanation import remedies as tested
+from measure.explanation.explanation_types import Remedy
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations
+from measure.explanation.remedies import CONFIRMING_PAIRS, MOST_CONFIRMED, try_remedies
+from measure.explanation.remedy_candidates import Candidate
+from measure.perturbation.analysis_types import Verdict
+from tests.measure.explanation.conftest import Planted
+from tests.measure.explanation.test_explanation import explanation
+
+CHOICE = ProgramChoice(("counter",))
+PROGRAM = """
+int table[64];
+int work(int n) { int sum = 0; for (int i = 0; i < n; i++) sum += table[i & 63] ^ i; return sum; }
+int main(void) { int sum = 0; for (int i = 0; i < 4000; i++) sum += work(i & 31); return sum == 1; }
+"""
+
+
+class JudgedByName:
+    """In place of runs: the verdicts on each remedy in the first pairs and in further ones."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: dict[str, Verdict], again: dict[str, Verdict]) -> None:
+        self.again: list[str] = []
+        self._pairs = SimpleNamespace(further=lambda n: SimpleNamespace(n_pairs=n))
+        judged = explanation().remedies[0].perturbation
+
+        def tried(paired: SimpleNamespace, judge: object, choice: ProgramChoice, candidate: Candidate) -> Remedy:
+            further = paired is not self._pairs
+            if further:
+                self.again.append(candidate.name)
+            elif candidate.name not in first:
+                raise MeasureError("does not build")
+            verdict = (again if further else first)[candidate.name]
+            return Remedy(candidate.name, "", verdict, judged, 0.1 + list(first).index(candidate.name), 0, "nothing")
+
+        monkeypatch.setattr(tested, "_tried", tried)
+        monkeypatch.setattr(tested, "Judge", lambda paired, relations, share=1.0: share)
+
+    def try_all(self, names: str) -> tested.Tried:
+        """All remedies that ``names`` lists."""
+        wanted = [Candidate(name, "", (CHOICE,), "") for name in names]
+        return try_remedies(cast(PairedRuns, self._pairs), cast(Relations, None), CHOICE, wanted)
+
+
+def test_the_first_that_further_runs_confirm_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = JudgedByName(
+        monkeypatch,
+        {"a": "perturbed", "b": "equivalent", "c": "equivalent", "d": "equivalent"},
+        {"b": "inconclusive", "c": "equivalent"},
+    )
+    found = runs.try_all("abcde").remedies
+    assert runs.again == ["b", "c"]
+    assert [(one.name, one.verdict, one.confirming_pairs, one.helps) for one in found] == [
+        ("c", "equivalent", CONFIRMING_PAIRS, True),
+        ("d", "equivalent", 0, False),
+        ("b", "inconclusive", CONFIRMING_PAIRS, False),
+        ("a", "perturbed", 0, False),
+    ]
+
+
+def test_more_than_two_are_not_judged_again_nor_broken_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_ones: dict[str, Verdict] = dict.fromkeys("abcd", "inconclusive")
+    runs = JudgedByName(monkeypatch, open_ones, open_ones)
+    runs.try_all("abcd")
+    assert runs.again == ["a", "b"]
+    assert len(runs.again) == MOST_CONFIRMED
+    runs = JudgedByName(monkeypatch, {"a": "changed", "b": "perturbed"}, {})
+    assert runs.try_all("ab").remedies[0].name == "a"
+    assert runs.again == []
+
+
+def test_further_pairs_have_noise_of_their_own_and_the_same_programs(planted: Planted) -> None:
+    paired = planted(PROGRAM, {"counter": {"event": "entry", "function": "work"}}, pairs=2)
+    assert paired.campaign.software_metrics["counter"] == MetricSpec(event="entry", function="work")
+    further = paired.further(3)
+    again = further.further(1)
+    seeds = [[one.seed(pair) for pair in range(one.n_pairs)] for one in (paired, further, again)]
+    assert len({seed for some in seeds for seed in some}) == 6
+    first, more = paired.runs([PLAIN, CHOICE]), further.runs([PLAIN, CHOICE])
+    assert [run.spec.replicate for run in more[CHOICE]] == [2, 3, 4]
+    assert {run.spec.build_key for run in more[CHOICE]} == {run.spec.build_key for run in first[CHOICE]}
+    assert paired.n_runs == further.n_runs == 2 * (2 + 3)
+    assert replace(first[PLAIN][0].spec, seed=0, replicate=0) == replace(more[PLAIN][0].spec, seed=0, replicate=0)
