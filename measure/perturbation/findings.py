@@ -65,11 +65,26 @@ def _changes(result: Perturbation) -> list[str]:
             f"{result.delta:g}: {_listed([pair.name for pair in changed])}."
         )
     if not perturbed:
+        sentences += _sizes_of_changes(changed, result)
+    sentences.append(INNER_ADVICE if result.kind == "inner" else OUTER_ADVICE)
+    return sentences
+
+
+def _sizes_of_changes(changed: Sequence[Pair], result: Perturbation) -> list[str]:
+    """What is known of the size of changes: open, or small as far as metrics tell that cannot tell it well."""
+    unreliable = [pair for pair in changed if pair.within(result.delta)]
+    sentences = []
+    if len(unreliable) < len(changed):
         sentences.append(
             f"A change is shown, but not whether it exceeds {result.delta:g}: treat the relation as changed."
             + _more_runs(result, "show its size")
         )
-    sentences.append(INNER_ADVICE if result.kind == "inner" else OUTER_ADVICE)
+    if unreliable:
+        sentences.append(
+            f"A change is shown in {_listed([pair.name for pair in unreliable])}, and measured as less than "
+            f"{result.delta:g}. That size cannot be relied on, for the reason given with it, and further runs do not "
+            "help: choose another metric, or longer records."
+        )
     return sentences
 
 

@@ -142,7 +142,7 @@ class Family:
         test = significance(one.statistics, tested, level) if one.statistics is not None else None
         rates = false_discovery_rates(np.full(len(one.kept), np.nan) if test is None else test.p_raw)
         beyond_delta = _errors_beyond_delta(evidence, one.kept, test)
-        pairs, estimates = [], []
+        pairs, assessable, size_unreliable = [], [], False
         for index, p in enumerate(one.kept.tolist()):
             estimate = _estimate(evidence, p, alpha, test is None)
             pair = _pair(evidence, p, estimate, float(rates[index]))
@@ -152,11 +152,12 @@ class Family:
             elif evidence.not_assessable[p]:
                 pair = replace(pair, verdict="not assessable")
             pairs.append(pair)
-            estimates.append(estimate)
+            if pair.verdict != "not assessable":
+                assessable.append(estimate)
+            size_unreliable |= pair.verdict == "changed" and pair.within(delta)
         overall = overall_verdict([pair.verdict for pair in pairs])
         extra = None
-        if overall in ("inconclusive", "changed") and test is not None:
-            assessable = [one for one, pair in zip(estimates, pairs, strict=True) if pair.verdict != "not assessable"]
+        if overall in ("inconclusive", "changed") and test is not None and not size_unreliable:
             extra = extra_runs(
                 OpenVerdict(
                     assessable, n_baseline, n_runs, delta, alpha, level, test.critical, evidence.losses_only,
@@ -287,9 +288,8 @@ def _pair_verdict(
     low, high = pair.simultaneous
     if significant and (high < -delta or (low > delta and not evidence.losses_only)):
         return "perturbed"
-    within = pair.ci[0] > -delta and (evidence.losses_only or pair.ci[1] < delta)
     unknown = bool(evidence.not_assessable[p])
-    if within and not unknown and not evidence.undefined[:, p].any():
+    if pair.within(delta) and not unknown and not evidence.undefined[:, p].any():
         return "equivalent"
     if significant:
         return "changed"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import inner_evidence, inner_perturbation
 from measure.perturbation.verdict import Evidence, Family
 from measure.stats.correlation import Correlations
@@ -49,6 +51,11 @@ def evidence(
     kept = list(range(len(runs))) if kept is None else list(kept)
     flips = sign_flips(pairs or len(baseline), 9999, 0).of_pairs(kept)
     return inner_evidence(correlations(baseline[kept]), correlations(runs[kept]), paired=True, flips=flips)
+
+
+def rounded(result: Perturbation) -> str:
+    """A result with its numbers to 12 digits: sums over arrays of another memory order differ in the last ones."""
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.12g}", repr(result))
 
 
 def naive(differences: Sequence[NDArray[np.float64]], kept: Sequence[Sequence[int]], n: int) -> list[list[float]]:
@@ -94,19 +101,20 @@ def test_the_order_of_variants_does_not_matter(seed: int, order: list[int]) -> N
     parts = [evidence(baseline, one) for one in runs]
     found = Family(parts, delta=0.2, alpha=0.05).judgements()
     turned = Family([parts[n] for n in order], delta=0.2, alpha=0.05).judgements()
-    assert [repr(found[n]) for n in order] == [repr(one) for one in turned]
+    assert [rounded(found[n]) for n in order] == [rounded(one) for one in turned]
 
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 1000), st.integers(2, 12))
+@example(163, 7)  # differs in the last digit
 def test_a_family_of_one_is_the_single_judgement(seed: int, n_runs: int) -> None:
     baseline, (runs,) = campaign(seed, n_runs, 1, change=0.2)
     alone = inner_perturbation(correlations(baseline), correlations(runs), paired=True, seed=0)
     (found,) = Family([evidence(baseline, runs)], delta=0.2, alpha=0.05).judgements()
-    assert repr(found) == repr(alone)
+    assert rounded(found) == rounded(alone)
     # Copies of one comparison are one comparison: nothing is paid for them.
     copies = Family([evidence(baseline, runs)] * 4, delta=0.2, alpha=0.05).judgements()
-    assert {one.p_value for one in copies} == {alone.p_value}
+    assert [one.p_value for one in copies] == pytest.approx([alone.p_value] * 4)
 
 
 def test_a_comparison_beside_the_family_is_tested_as_strictly_and_costs_it_nothing() -> None:

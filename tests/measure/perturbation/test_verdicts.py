@@ -54,6 +54,26 @@ def campaign(
     return inner_perturbation(runs[:b], runs[b:], n_permutations=999, seed=seed, **options)  # type: ignore[arg-type]
 
 
+def test_a_small_change_of_a_tied_metric_has_no_open_size_that_further_runs_would_show() -> None:
+    rng = np.random.default_rng(1)
+    z = 0.4 + 0.02 * rng.normal(size=(25, 3))
+    z[20:, 0] += 0.1
+    tied = correlations(z, 3, ties=0.9)
+    result = inner_perturbation(tied[:20], tied[20:], n_permutations=999, seed=1)
+    assert result.verdict == result.pairs[0].verdict == "changed"
+    assert result.extra_runs_needed is None
+    told = " ".join(result.findings)
+    assert "measured as less than 0.2. That size cannot be relied on" in told
+    assert "not whether it exceeds" not in told
+    assert "would probably" not in told
+    z[20:, 1] += 0.2  # the size of this one is open
+    both = inner_perturbation((runs := correlations(z, 3, ties=0.9))[:20], runs[20:], n_permutations=999, seed=1)
+    told = " ".join(both.findings)
+    assert "not whether it exceeds 0.2" in told
+    assert "That size cannot be relied on" in told
+    assert "would probably" not in told  # the tied pair stays changed with any number of runs
+
+
 def test_a_change_is_perturbed_changed_or_equivalent_by_where_its_interval_lies() -> None:
     perturbed = campaign(1, (20, 5), 0.6)
     assert perturbed.verdict == "perturbed"
