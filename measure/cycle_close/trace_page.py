@@ -105,7 +105,9 @@ def _steps(about: Mapping[str, Any]) -> list[Step]:
     again = about["sampled_again"]["cpi_off_percent"]
     if validation is None:
         steps.append(
-            Step("Simulate everything once, too, to see how far the estimates are off.", (_command(about, "--validate"),))
+            Step(
+                "Simulate everything once, too, to see how far the estimates are off.", (_command(about, "--validate"),)
+            )
         )
     off = (validation["metrics"].get("cpi") or {}).get("deviation_percent") if validation else again
     if off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
@@ -203,7 +205,7 @@ def _phases(estimated: Columns, actual: Columns | None) -> Markup:
     heads += () if actual is None else ("CPI in full", "deviation")
     largest = sorted(rows, key=lambda row: -row[3])[:MOST_PHASES]
     shown = [
-        (f"phase {row[0]}", row[1], f"{row[2]:,}", f"{100 * row[3]:.1f}%", *(f"{one:,}" for one in row[4:7]),
+        (f"phase\u00a0{row[0]}", row[1], f"{row[2]:,}", f"{100 * row[3]:.1f}%", *(f"{one:,}" for one in row[4:7]),
          _number(row[7]), *([] if actual is None else [_number(row[8]), _number(row[9], "%")]))
         for row in largest
     ]  # fmt: skip
@@ -231,7 +233,14 @@ def _phase_rows(estimated: Columns, actual: Columns | None) -> list[tuple[Any, .
         sampled = mine[category == "simulated"].tolist()
         places = ", ".join(f"{one:,}" for one in sampled[:3]) + (", ..." if len(sampled) > 3 else "")
         counts = [int((category == name).sum()) for name in ("simulated", "matched", "unsampled")]
-        row = (phase, places or "-", len(mine), float(lengths[mine].sum() / lengths.sum()), *counts, _cpi(estimated, mine))
+        row = (
+            phase,
+            places or "-",
+            len(mine),
+            float(lengths[mine].sum() / lengths.sum()),
+            *counts,
+            _cpi(estimated, mine),
+        )
         if actual is not None:
             truth, guess = actual["cpi"][mine], estimated["cpi"][mine]
             known = ~np.isnan(guess) & (truth > 0)

@@ -113,7 +113,12 @@ def _trace(signals: Signals, hardware: Sequence[str], kept: int) -> dict[str, An
     n = len(signals.values)
     starts = bucket_starts(n, kept)
     series = {short(name): packed_series(signals.series(name), starts) for name in names}
-    return {"records": n, "buckets": len(starts), "series": series, "software": [short(x) for x in names[len(hardware) :]]}
+    return {
+        "records": n,
+        "buckets": len(starts),
+        "series": series,
+        "software": [short(x) for x in names[len(hardware) :]],
+    }
 
 
 def _pairs_with_runs(data: ReportData) -> list[tuple[int, int]]:

@@ -21,12 +21,17 @@ function shown(value, digits = 3) {
   return Number.isInteger(value) ? String(value) : value.toPrecision(digits);
 }
 
-function axisLabel(value) {
+function decimals(step) {
+  return Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(step || 1))));
+}
+
+// `step`: between neighbouring labels, which must differ.
+function axisLabel(value, step) {
   const size = Math.abs(value);
   for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (size >= unit) return `${Number((value / unit).toPrecision(3))}${letter}`;
+    if (size >= unit) return `${Number((value / unit).toFixed(decimals(step / unit)))}${letter}`;
   }
-  return String(Number(value.toPrecision(3)));
+  return String(Number(value.toFixed(decimals(step))));
 }
 
 function ticks(low, high, most) {
@@ -70,11 +75,13 @@ function drawPlot(host, { title, label, x, y, xLabel = "", yLabel = "", height =
   const px = (value) => MARGIN.left + ((value - x[0]) / (x[1] - x[0] || 1)) * (right - MARGIN.left);
   const py = (value) => bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (bottom - MARGIN.top);
   const clip = `clip-${clips++}`;
-  const vertical = ticks(y[0], y[1], 4).filter((at) => !integers || Number.isInteger(at)).map((at) =>
+  const heights = ticks(y[0], y[1], 4).filter((at) => !integers || Number.isInteger(at));
+  const vertical = heights.map((at) =>
     `<line class="axis" x1="${MARGIN.left}" x2="${right}" y1="${py(at).toFixed(1)}" y2="${py(at).toFixed(1)}"/>` +
-    `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at)}</text>`);
-  const horizontal = !xLabel ? [] : ticks(x[0], x[1], width / 90).map((at) =>
-    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at)}</text>`);
+    `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at, heights[1] - heights[0])}</text>`);
+  const places = xLabel ? ticks(x[0], x[1], width / 90) : [];
+  const horizontal = places.map((at) =>
+    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at, places[1] - places[0])}</text>`);
   host.innerHTML =
     `${title ? `<p class="title">${escapeText(title)}</p>` : ""}<svg viewBox="0 0 ${width} ${height}" role="img" ` +
     `aria-label="${escapeText(label)}"><clipPath id="${clip}"><rect x="${MARGIN.left}" y="${MARGIN.top}" ` +
