@@ -24,7 +24,7 @@ from measure.campaign.store import write_text_atomically
 from measure.console.helper_process import HelperProcess
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
-from measure.cycle_close import results
+from measure.cycle_close import results, trace_page
 from measure.cycle_close.job import Job, check_length, machine_for, program_file
 from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
@@ -144,7 +144,7 @@ def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
 def run_cycleclose(
     job: Job, settings: Settings, directory: Path, validate: bool, console: Console, gdb_port: int = 0
 ) -> tuple[int, str | None]:
-    """Trace, validate if requested, write DIR/trace.parquet, trace.png and summary.json, and print.
+    """Trace, validate if requested, write DIR/trace.html, trace.parquet, trace.png and summary.json, and print.
 
     ``gdb_port``: port at which the live view waits for gdb, 0 for any. The trace is on the disk before the full
     simulation begins. Returns the exit status of an interruption, or 0, and why the guest failed, None if it did not.
@@ -282,8 +282,9 @@ def _write_trace(
 ) -> None:
     actual = full.columns if full is not None else None
     helper.call(results.write_table, directory, traced.columns, actual)
-    text = json.dumps(summary_of(job, settings, traced, full), indent=1, allow_nan=False)
-    write_text_atomically(directory / "summary.json", text)
+    about = summary_of(job, settings, traced, full)
+    write_text_atomically(directory / "summary.json", json.dumps(about, indent=1, allow_nan=False))
+    write_text_atomically(directory / "trace.html", trace_page.render_page(about, traced.columns, actual))
 
 
 def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:
@@ -313,7 +314,10 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         console.print(
             f"The full simulation took {full.seconds:.2f} s: {full.seconds / traced.seconds:.1f} times as long."
         )
-    console.print(f"Trace: {directory / 'trace.parquet'}   Picture: {directory / 'trace.png'}", style="dim")
+    console.print(
+        f"Page: {directory / 'trace.html'}   Trace: {directory / 'trace.parquet'}   Picture: {directory / 'trace.png'}",
+        style="dim",
+    )
     if traced.interrupted:
         console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
     if traced.ending is not None:

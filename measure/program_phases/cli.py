@@ -66,8 +66,8 @@ Points that another tool found, against full simulation:
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @guest_options
 @click.option("--picture/--no-picture", default=None,
-              help="Draw phases.png (similarity matrix, metrics over time, phases). Default: for programs, not for "
-                   "FILE.bb, where drawing takes longest.")  # fmt: skip
+              help="Make phases.html (what to do, figures to zoom into, tables) and phases.png. Default: for programs, "
+                   "not for FILE.bb, where they take longest.")  # fmt: skip
 @click.option("--seed", type=int, metavar="N",
               help="Seed of the projection, of k-means and of the machine. Default: 1. With --compat of k-means "
                    "(-seedkm) and of the machine.")  # fmt: skip
@@ -84,8 +84,8 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     code in the same proportions are of one phase: vectors are projected to a few dimensions, clustered by k-means for
     k = 1 to --max-k, and scored (BIC). The interval nearest to the centre of its phase represents it.
 
-    Leaves DIR/NAME.bb, .simpoints, .weights and .labels in SimPoint's formats, phases.png and summary.json; with
-    --machine trace.parquet and homogeneity.csv, too.
+    Leaves DIR/NAME.bb, .simpoints, .weights and .labels in SimPoint's formats, phases.html, phases.png and summary.json;
+    with --machine trace.parquet and homogeneity.csv, too.
     """
     from rich.console import Console
 

@@ -54,7 +54,7 @@ class Options:
     ``k``: this many phases and no search; ``starts``: of k-means, for each k; ``fixed_length``: intervals weigh
     the same, else by their instructions; ``coverage``: the largest phases that make up this fraction get a point;
     ``wait_step``: phases are cut where their intervals wait for memory differently by this fraction of time (0: not);
-    ``picture``: draw it; ``warm_up_instructions``: of points that are simulated separately.
+    ``picture``: draw it, and make the page; ``warm_up_instructions``: of points that are simulated separately.
     """
 
     interval_instructions: int = 10_000_000
@@ -137,12 +137,16 @@ def run_phases(job: Job, machine: Path | None, options: Options, directory: Path
         estimated = _estimates(job, machine, options, table, points, console)
         about["estimates"] = _plain(estimated)
     remove_leftovers(directory)
-    _write(directory, job, vectors, found, points, made, options, uniform)
+    files = _write(directory, job, vectors, found, points, made, options, uniform)
     _write_summary(directory, about)
+    if options.picture:
+        edges = np.append(0, np.cumsum(vectors.instructions))
+        _write_page(directory, about, edges, files, job, machine, vectors=vectors, found=found, table=table,
+                    uniform=uniform)  # fmt: skip
     print_phases(console, vectors, found, points, uniform, (vector_seconds, phase_seconds))
     if estimated is not None:
         print_estimates(console, estimated)
-    console.print(f"Results: {directory}", style="dim")
+    _print_place(console, directory, options)
     return made.ending
 
 
@@ -151,8 +155,8 @@ def run_points(
 ) -> str | None:
     """Estimate the program by simulation points of another tool, from the ``files`` of points and of weights.
 
-    Also simulates all of it on ``machine``, writes DIR/trace.parquet and summary.json, and prints. Returns why the
-    guest failed, None if it did not.
+    Also simulates all of it on ``machine``, writes DIR/trace.parquet, summary.json and phases.html, and prints. Returns
+    why the guest failed, None if it did not.
     """
     from measure.program_phases.program import simulate
 
@@ -169,9 +173,13 @@ def run_points(
         check_length(job, options.interval_instructions, int(table["end_instructions"].iloc[-1]))
     estimated = _estimates(job, machine, options, table, points, console)
     write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
-    _write_summary(directory, _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)})
+    about = _described(job, options.interval_instructions, points) | {"estimates": _plain(estimated)}
+    _write_summary(directory, about)
+    if options.picture:
+        edges = np.append(table["begin_instructions"].to_numpy()[:1], table["end_instructions"])
+        _write_page(directory, about, edges, ["trace.parquet"], job, machine, table=table)
     print_estimates(console, estimated)
-    console.print(f"Results: {directory}", style="dim")
+    _print_place(console, directory, options)
     return ending
 
 
@@ -251,20 +259,59 @@ def _write(
     profiled: Profiled,
     options: Options,
     uniform: pd.DataFrame | None,
-) -> None:
-    """Write the vectors, points, weights, labels, tables and the picture."""
+) -> list[str]:
+    """Write the vectors, points, weights, labels, tables and the picture; the names of the files."""
     name = job.program.name.split(".")[0]
+    files = []
     if not is_vectors_file(job.program):
         write_bb(directory / f"{name}.bb", vectors)
+        files.append(f"{name}.bb")
     write_simpoints(directory / f"{name}.simpoints", points.intervals, points.phases)
     write_weights(directory / f"{name}.weights", points.weights, points.phases)
     write_labels(directory / f"{name}.labels", found.labels, found.distances)
+    files += [f"{name}.simpoints", f"{name}.weights", f"{name}.labels"]
     if profiled.table is not None and uniform is not None:
         shown = profiled.table.assign(phase=found.labels)
         write_atomically(directory / "trace.parquet", lambda path: shown.to_parquet(path))
         write_atomically(directory / "homogeneity.csv", lambda path: uniform.to_csv(path))
+        files += ["trace.parquet", "homogeneity.csv"]
     if options.picture:
         _draw(directory / "phases.png", name, vectors, found, points, profiled.table)
+        files.append("phases.png")
+    return files
+
+
+def _write_page(
+    directory: Path,
+    about: dict[str, Any],
+    edges: NDArray[np.int64],
+    files: list[str],
+    job: Job,
+    machine: Path | None,
+    *,
+    vectors: BasicBlockVectors | None = None,
+    found: Phases | None = None,
+    table: pd.DataFrame | None = None,
+    uniform: pd.DataFrame | None = None,
+) -> None:
+    """Write DIR/phases.html; see `measure.program_phases.page.Shown`."""
+    from measure.program_phases.page import Shown, render_page
+
+    metrics = None
+    if table is not None:
+        from measure.program_phases.program import metrics_of
+
+        metrics = metrics_of(table)
+    shown = Shown(
+        about, edges, str(directory), [*files, "summary.json"], None if machine is None else str(machine), vectors,
+        found, metrics, uniform,
+    )  # fmt: skip
+    write_text_atomically(directory / "phases.html", render_page(shown))
+
+
+def _print_place(console: Console, directory: Path, options: Options) -> None:
+    page = f"   Page: {directory / 'phases.html'}" if options.picture else ""
+    console.print(f"Results: {directory}{page}", style="dim")
 
 
 def _draw(

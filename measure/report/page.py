@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 FOLDER = Path(__file__).parent
-_CODE = re.compile("`([^`]+)`")
+_INLINED = re.compile(r'\{\{ inlined\("([\w.]+)"\) \}\}')
+_BLOCK = re.compile(r"\{% block (\w+) %\}\{% endblock %\}")
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,32 @@ def render_page(template: str, folder: Path = FOLDER, **context: Any) -> str:
     return _environment(folder).get_template(template).render(**context)
 
 
+def plain_page(**blocks: str) -> str:
+    """The page of ``base.html.jinja`` with its blocks given as HTML, as text.
+
+    Loading Jinja and compiling templates takes 50 ms of processor time; a command that must be fast fills the base so.
+    """
+    base = (FOLDER / "base.html.jinja").read_text(encoding="utf-8")
+    base = _INLINED.sub(lambda found: inlined(found[1]), base).replace("{{ palette }}", palette())
+    return _BLOCK.sub(lambda found: blocks.get(found[1], ""), base)
+
+
 @functools.cache
 def _environment(folder: Path) -> jinja2.Environment:
     """Templates in ``folder`` and beside this module; compiled once."""
     import jinja2
 
+    from measure.report import elements
+
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, FOLDER]), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(code=code_markup)
+    environment.filters.update(code=elements.code_markup)
     environment.globals.update(
-        inlined=inlined, palette=palette(), embedded_json=embedded_json, verdict_class=verdict_class
-    )
+        inlined=inlined, palette=palette(), embedded_json=embedded_json, verdict_class=verdict_class,
+        to_do=elements.to_do, zoom_buttons=elements.zoom_buttons,
+    )  # fmt: skip
     return environment
 
 
@@ -98,13 +112,6 @@ def embedded_json(data: Any) -> Markup:
     from markupsafe import Markup
 
     return Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
-
-
-def code_markup(text: str) -> Markup:
-    """``text`` as HTML; what stands between backticks becomes code."""
-    from markupsafe import Markup, escape
-
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def verdict_class(verdict: str) -> str:

@@ -1,13 +1,10 @@
 """The data of the campaign report's interactive part, as plain JSON types that stay small.
 
-Arrays of numbers are packed: steps of 1/65,534 of their range, two bytes each, as base64. Integers whose range is below
-65,535 stay exact. Traces that are too long are kept as least, mean and largest value of as many buckets as fit.
+Arrays of numbers and long traces are packed as `measure.report.packing` does it.
 """
 
 from __future__ import annotations
 
-import base64
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,18 +16,17 @@ from measure.perturbation.similarity import NEAR_DUPLICATE, alignment_paths
 from measure.perturbation.wording import p_number, pair_in_words
 from measure.report.figures import mean_rho
 from measure.report.model import ReportData, Signals, VariantReport
+from measure.report.packing import FEWEST_BUCKETS, bucket_starts, packed, packed_series
 from measure.report.style import short
 
 TRACE_VALUES = 120_000
 """Largest number of trace values in a page; longer traces are put into buckets."""
-FEWEST_BUCKETS = 100
 RUN_VALUES = 40_000
 """Largest number of correlations of single runs in a page; beyond it, the pairs that changed most have them."""
 PATH_POINTS = 200
 LONGEST_ALIGNED = 20_000
 """Traces of more records are shown without their alignment."""
 WORDS = (*VERDICTS, "changed < delta")
-_UNDEFINED = 65_535
 RELATIONS = {
     "inner": "within a run",
     "outer_held_out": "across runs",
@@ -85,23 +81,6 @@ def pair_name(pair: Pair) -> str:
     return short(pair.a) if pair.a == pair.b else f"{short(pair.a)} – {short(pair.b)}"
 
 
-def packed(values: NDArray[Any]) -> dict[str, Any]:
-    """``values`` (n,) as ``{lo, step, q}``: value = lo + step * q, q as 16-bit numbers in base64; 65535: undefined."""
-    numbers = np.asarray(values, np.float64)
-    defined = np.isfinite(numbers)
-    low, high = (float(numbers[defined].min()), float(numbers[defined].max())) if defined.any() else (0.0, 0.0)
-    step = (high - low) / (_UNDEFINED - 1)
-    if np.array_equal(numbers[defined], np.round(numbers[defined])):
-        step = float(math.ceil(step))
-    steps = np.full(len(numbers), _UNDEFINED, np.uint16)
-    steps[defined] = np.round((numbers[defined] - low) / (step or 1.0)).astype(np.uint16)
-    return {
-        "lo": _digits(low),
-        "step": _digits(step),
-        "q": base64.b64encode(steps.astype("<u2").tobytes()).decode("ascii"),
-    }
-
-
 def _rank(pair: Pair) -> tuple[int, float]:
     return VERDICTS.index(pair.verdict), -abs(pair.delta_z) if np.isfinite(pair.delta_z) else 1.0
 
@@ -132,20 +111,14 @@ def _trace(signals: Signals, hardware: Sequence[str], kept: int) -> dict[str, An
     """A trace: all its records, or least, mean and largest values of ``kept`` / 3 buckets if it has more records."""
     names = _shown(signals, hardware)
     n = len(signals.values)
-    series: dict[str, Any] = {}
-    buckets = 0 if n <= kept else max(kept // 3, FEWEST_BUCKETS // 3)
-    starts = np.linspace(0, n, buckets, endpoint=False).astype(np.int64) if buckets else np.arange(0)
-    counts = np.diff(np.append(starts, n))
-    for name in names:
-        column = signals.series(name)
-        if buckets:
-            means = np.add.reduceat(column, starts) / counts
-            series[short(name)] = [
-                packed(one) for one in (np.minimum.reduceat(column, starts), means, np.maximum.reduceat(column, starts))
-            ]
-        else:
-            series[short(name)] = [packed(column)]
-    return {"records": n, "buckets": buckets, "series": series, "software": [short(x) for x in names[len(hardware) :]]}
+    starts = bucket_starts(n, kept)
+    series = {short(name): packed_series(signals.series(name), starts) for name in names}
+    return {
+        "records": n,
+        "buckets": len(starts),
+        "series": series,
+        "software": [short(x) for x in names[len(hardware) :]],
+    }
 
 
 def _pairs_with_runs(data: ReportData) -> list[tuple[int, int]]:
@@ -190,10 +163,6 @@ def _comparison(perturbation: Perturbation, metrics: Sequence[str]) -> dict[str,
         "notes": notes,
         "columns": {name: packed(np.array(values, np.float64)) for name, values in columns.items()},
     }
-
-
-def _digits(value: float) -> float:
-    return int(value) if value == int(value) else float(f"{value:.9g}")
 
 
 def _paths(data: ReportData, variant: VariantReport) -> dict[str, Any]:

@@ -161,45 +161,22 @@ function visible(side, metric) {
     middle: part(series.middle), whole: series.whole };
 }
 
-function zoomTo(low, high) {
-  const last = DATA.baseline.example.records - 1, least = Math.min(last, 8);
-  const width = Math.min(last, Math.max(least, high - low));
-  const start = Math.max(0, Math.min(last - width, (low + high - width) / 2));
-  pair.view = [start, start + width];
+function zoomTo(ends) {
+  const last = DATA.baseline.example.records - 1;
+  pair.view = zoomInto([0, last], ends, Math.min(last, 8));
   drawTraces();
 }
 
 function listen(plot, side) {
-  const one = { plot, side };
-  let from = null;
-  pair.plots.push(one);
-  plot.svg.addEventListener("pointerdown", (event) => {
-    from = plot.valueAt(event);
-    plot.svg.setPointerCapture(event.pointerId);
-  });
-  plot.svg.addEventListener("pointermove", (event) => {
-    const at = plot.valueAt(event);
-    hover(side.back(at), from === null ? null : [side.back(from), side.back(at)]);
-  });
-  plot.svg.addEventListener("pointerup", (event) => {
-    const ends = [from, plot.valueAt(event)].map((at) => side.back(at)).sort((a, b) => a - b);
-    const wide = from !== null && Math.abs(plot.px(from) - plot.px(plot.valueAt(event))) > 6;
-    from = null;
-    if (wide) zoomTo(...ends);
-  });
-  plot.svg.addEventListener("pointercancel", () => { from = null; hover(null, null); });
-  plot.svg.addEventListener("pointerleave", () => { if (from === null) hover(null, null); });
-  plot.svg.addEventListener("dblclick", () => zoomTo(0, Infinity));
+  pair.plots.push({ plot, side });
+  followPointer(plot, (at, brush) => hover(at === null ? null : side.back(at), brush?.map(side.back)),
+    (ends) => zoomTo(ends === null ? [-Infinity, Infinity] : ends.map(side.back).sort((a, b) => a - b)));
 }
 
 // Marks a record of the baseline, and the one that it corresponds to, in all plots.
 function hover(record, brush) {
   for (const { plot, side } of pair.plots) {
-    const x = record === null ? 0 : plot.px(side.there(record)).toFixed(1);
-    const ends = brush?.map((at) => plot.px(side.there(at))).sort((a, b) => a - b);
-    plot.svg.querySelector(".over").innerHTML = record === null ? "" :
-      `<line class="cross" x1="${x}" x2="${x}" y1="${plot.top}" y2="${plot.bottom}"/>` + (ends ? `<rect class="brush" ` +
-      `x="${ends[0].toFixed(1)}" width="${(ends[1] - ends[0]).toFixed(1)}" y="${plot.top}" height="${plot.bottom - plot.top}"/>` : "");
+    markPlot(plot, record === null ? null : side.there(record), brush?.map(side.there));
   }
   $("readout").textContent = record === null ? "" : pair.sides.map((side) => {
     const at = side.there(record);
@@ -308,12 +285,7 @@ const CSV = {
 function setUpPair() {
   $("pair").addEventListener("click", (event) => {
     const { zoom, csv } = event.target.dataset;
-    const [low, high] = pair.view, width = high - low;
-    if (zoom === "in") zoomTo(low + width / 4, high - width / 4);
-    if (zoom === "out") zoomTo(low - width / 2, high + width / 2);
-    if (zoom === "earlier") zoomTo(low - width / 2, high - width / 2);
-    if (zoom === "later") zoomTo(low + width / 2, high + width / 2);
-    if (zoom === "all") zoomTo(0, Infinity);
+    if (zoom) zoomTo(zoomedBy(zoom, pair.view));
     if (csv) downloadCsv(...CSV[csv]());
   });
   const fromAddress = (byUser) => {

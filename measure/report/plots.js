@@ -21,12 +21,17 @@ function shown(value, digits = 3) {
   return Number.isInteger(value) ? String(value) : value.toPrecision(digits);
 }
 
-function axisLabel(value) {
+function decimals(step) {
+  return Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(step || 1))));
+}
+
+// `step`: between neighbouring labels, which must differ.
+function axisLabel(value, step) {
   const size = Math.abs(value);
   for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (size >= unit) return `${Number((value / unit).toPrecision(3))}${letter}`;
+    if (size >= unit) return `${Number((value / unit).toFixed(decimals(step / unit)))}${letter}`;
   }
-  return String(Number(value.toPrecision(3)));
+  return String(Number(value.toFixed(decimals(step))));
 }
 
 function ticks(low, high, most) {
@@ -62,18 +67,21 @@ function movingMedian(values, width) {
 
 let clips = 0;
 
-// Replaces what `host` shows by axes and `body(x, y)`, SVG text; returns the scales and the svg element.
-function drawPlot(host, { title, label, x, y, xLabel, yLabel = "", height = 150, body }) {
+// Replaces what `host` shows by axes and `body(x, y)`, SVG text; returns the scales and the svg element. Without an
+// `xLabel` the horizontal axis has no text; `integers`: only whole numbers beside the vertical axis.
+function drawPlot(host, { title, label, x, y, xLabel = "", yLabel = "", height = 150, integers = false, body }) {
   const width = Math.max(NARROWEST, Math.round(host.clientWidth || 480));
-  const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
+  const right = width - MARGIN.right, bottom = height - (xLabel ? MARGIN.bottom : MARGIN.top);
   const px = (value) => MARGIN.left + ((value - x[0]) / (x[1] - x[0] || 1)) * (right - MARGIN.left);
   const py = (value) => bottom - ((value - y[0]) / (y[1] - y[0] || 1)) * (bottom - MARGIN.top);
   const clip = `clip-${clips++}`;
-  const vertical = ticks(y[0], y[1], 4).map((at) =>
+  const heights = ticks(y[0], y[1], 4).filter((at) => !integers || Number.isInteger(at));
+  const vertical = heights.map((at) =>
     `<line class="axis" x1="${MARGIN.left}" x2="${right}" y1="${py(at).toFixed(1)}" y2="${py(at).toFixed(1)}"/>` +
-    `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at)}</text>`);
-  const horizontal = ticks(x[0], x[1], width / 90).map((at) =>
-    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at)}</text>`);
+    `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at, heights[1] - heights[0])}</text>`);
+  const places = xLabel ? ticks(x[0], x[1], width / 90) : [];
+  const horizontal = places.map((at) =>
+    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at, places[1] - places[0])}</text>`);
   host.innerHTML =
     `${title ? `<p class="title">${escapeText(title)}</p>` : ""}<svg viewBox="0 0 ${width} ${height}" role="img" ` +
     `aria-label="${escapeText(label)}"><clipPath id="${clip}"><rect x="${MARGIN.left}" y="${MARGIN.top}" ` +
@@ -90,6 +98,52 @@ function drawPlot(host, { title, label, x, y, xLabel, yLabel = "", height = 150,
       return x[0] + ((Math.min(right, Math.max(MARGIN.left, at)) - MARGIN.left) / (right - MARGIN.left)) * (x[1] - x[0]);
     },
   };
+}
+
+// Tells `hover(at, brush)` of the pointer over a plot: values of the horizontal axis, null where there is none; and
+// `zoom(ends)` of a stretch that it was dragged across, null after a double click.
+function followPointer(plot, hover, zoom) {
+  let from = null;
+  plot.svg.addEventListener("pointerdown", (event) => {
+    from = plot.valueAt(event);
+    plot.svg.setPointerCapture(event.pointerId);
+  });
+  plot.svg.addEventListener("pointermove", (event) => {
+    const at = plot.valueAt(event);
+    hover(at, from === null ? null : [from, at]);
+  });
+  plot.svg.addEventListener("pointerup", (event) => {
+    const ends = [from, plot.valueAt(event)];
+    const wide = from !== null && Math.abs(plot.px(ends[0]) - plot.px(ends[1])) > 6;
+    from = null;
+    if (wide) zoom(ends);
+  });
+  plot.svg.addEventListener("pointercancel", () => { from = null; hover(null, null); });
+  plot.svg.addEventListener("pointerleave", () => { if (from === null) hover(null, null); });
+  plot.svg.addEventListener("dblclick", () => zoom(null));
+}
+
+// Marks a value of the horizontal axis in a plot, and the stretch that is dragged across; null: no mark.
+function markPlot(plot, at, brush) {
+  const x = at === null ? 0 : plot.px(at).toFixed(1), ends = brush?.map(plot.px).sort((a, b) => a - b);
+  plot.svg.querySelector(".over").innerHTML = at === null ? "" :
+    `<line class="cross" x1="${x}" x2="${x}" y1="${plot.top}" y2="${plot.bottom}"/>` + (ends ? `<rect class="brush" ` +
+    `x="${ends[0].toFixed(1)}" width="${(ends[1] - ends[0]).toFixed(1)}" y="${plot.top}" height="${plot.bottom - plot.top}"/>` : "");
+}
+
+// What is shown after a button of the zoom; `zoomInto` keeps it within the whole.
+function zoomedBy(button, [low, high]) {
+  const width = high - low;
+  return { in: [low + width / 4, high - width / 4], out: [low - width / 2, high + width / 2],
+    earlier: [low - width / 2, high - width / 2], later: [low + width / 2, high + width / 2], all: [-Infinity, Infinity] }[button];
+}
+
+// `ends` moved and cut to lie within `whole`, at least `least` wide.
+function zoomInto([first, last], [low, high], least) {
+  if (!(Number.isFinite(low) && Number.isFinite(high))) return [first, last];
+  const width = Math.min(last - first, Math.max(least, high - low));
+  const start = Math.max(first, Math.min(last - width, (low + high - width) / 2));
+  return [start, start + width];
 }
 
 function linePath(xs, ys, px, py) {

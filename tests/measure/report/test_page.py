@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from measure.report.elements import code_markup
 from measure.report.html import STATIC_ROWS, render
 from measure.report.model import ReportData
 from measure.report.next_steps import headline, next_steps
-from measure.report.page import code_markup, embedded_json
-from measure.report.page_data import TRACE_VALUES, packed, page_data
+from measure.report.packing import packed
+from measure.report.page import embedded_json
+from measure.report.page_data import TRACE_VALUES, page_data
 from measure.report.style import DARK_VERDICTS, VERDICTS
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report

@@ -1,0 +1,262 @@
+"""A cycle-close trace as one self-contained HTML page, beside trace.parquet.
+
+It costs the command a few milliseconds: it takes the columns of `rates.columns_of` and the content of summary.json as
+they are, and the browser draws.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from measure.cycle_close.rate_labels import RATE_LABELS
+from measure.cycle_close.rates import Columns
+from measure.report.elements import bullets, data_link, paragraph, section, table, to_do
+from measure.report.page import csv_uri, plain_page
+from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
+
+CATEGORIES: tuple[tuple[str, Style], ...] = (("matched", "fourth"), ("unsampled", "before"), ("simulated", "after"))
+"""Drawn in this order, so that the few intervals that were simulated are on top."""
+MOST_PHASES = 20
+MUCH_OFF_PERCENT = 10.0
+_OPTIONS: dict[str, tuple[str, object]] = {
+    "interval_instructions": ("--interval", 200_000), "threshold": ("--threshold", 0.25), "base": ("--base", "2L"),
+    "dimensions": ("--dimensions", 32), "entries": ("--entries", 1024), "when_full": ("--when-full", "oldest"),
+    "update": ("--update", "sample"), "predictor": ("--predictor", "rle-2"), "unsampled": ("--unsampled", "last"),
+    "wait_step": ("--wait-step", 0.2),
+}  # fmt: skip
+"""Options of the command and their defaults, by the name of the setting; fractions are given in percent."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """See `measure.report.elements.Step`."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | None) -> str:
+    """The page as text. ``about``: the content of summary.json; ``actual``: of the full simulation, if there was one."""
+    name = str(about["program"]).rsplit("/", 1)[-1].split(".")[0]
+    figures = _figures(estimated, actual)
+    shares = {one: f"{100 * share:.1f}%" for one, share in about["share"].items()}
+    title = f"{name}: cycle-close trace"
+    sub = (
+        f"{about['instructions'] / 1e6:,.1f} M instructions in {about['intervals']:,} intervals of {about['phases']} "
+        f"phases on {about['machine']}: {shares['simulated']} simulated in detail, {shares['matched']} matched to a "
+        f"sample of their phase, {shares['unsampled']} unsampled; {about['seconds']:.2f} s."
+    )
+    parts = [
+        to_do(_headline(about), _steps(about), "Nothing: the trace is what it says."),
+        section("The program over time", *(one.html() for one in figures)),
+        *([_deviations(about["validation"])] if "validation" in about else []),
+        _phases(estimated, actual),
+        section("What the figures mean", bullets(_MEANING)),
+    ]
+    return plain_page(
+        title=Markup("{}").format(title), heading=Markup("{}").format(title), sub=Markup("{}").format(sub),
+        content=Markup("\n").join(parts), scripts=scripts(figures),
+    )  # fmt: skip
+
+
+_MEANING = (
+    "Intervals that run the same code in the same proportions, and wait for memory alike, are of one phase. A simulated "
+    "interval was simulated in detail. A matched one was only emulated: it has the events of the sample of its phase "
+    "that is nearest. An unsampled one was emulated before its phase had a sample: it has what `--unsampled` says, "
+    "or no values.",
+    "So changes within a phase that its samples do not have are not in the trace: a level stretch of matched intervals "
+    "may be one sample repeated. Relations between metrics within a phase need `measure check-sampling`.",
+    "A sample begins with the caches, TLBs and branch predictors that `--warm-up` gives it, and not with those of a full "
+    "simulation.",
+    "Deviation: mean of |actual - estimated| / actual over the intervals that have both. Whole run: the error of the "
+    "rate of the whole program, in which errors of intervals cancel.",
+    "Energy is the sum of events, each times the picojoules that the machine file gives it.",
+)  # fmt: skip
+
+
+def _headline(about: Mapping[str, Any]) -> str:
+    cpi = about["estimate"]["cpi"]
+    if not about["complete"]:
+        return "The trace ends early: the program was interrupted or failed."
+    if "validation" not in about:
+        return "How far the estimates are off is not known." if cpi is None else (
+            f"CPI of the whole run: {cpi:.3f}, by estimate; how far it is off was not measured."
+        )  # fmt: skip
+    found = about["validation"]["metrics"].get("cpi")
+    if found is None or found["deviation_percent"] is None:
+        return "The full simulation has no interval in common with the estimates."
+    return (
+        f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, that of the whole run "
+        f"{found['whole_run_percent']:.2f}%; the full simulation took {about['validation']['speedup']:.1f} times as long."
+    )
+
+
+def _steps(about: Mapping[str, Any]) -> list[Step]:
+    """What to do next, with commands."""
+    steps = []
+    validation = about.get("validation")
+    again = about["sampled_again"]["cpi_off_percent"]
+    if validation is None:
+        steps.append(
+            Step(
+                "Simulate everything once, too, to see how far the estimates are off.", (_command(about, "--validate"),)
+            )
+        )
+    off = (validation["metrics"].get("cpi") or {}).get("deviation_percent") if validation else again
+    if off is not None and off > MUCH_OFF_PERCENT and not about["settings"]["roll_back"]:
+        steps.append(
+            Step(
+                f"Estimates of CPI are {off:.0f}% off in the mean. Try to leave no phase unsampled, or to distinguish "
+                "more of them:",
+                (_command(about, "--roll-back"), _command(about, threshold=about["settings"]["threshold"] / 2)),
+            )
+        )  # fmt: skip
+    steps.append(
+        Step(
+            "Small deviations do not say that relations between metrics are those of a full simulation. Test it for "
+            "your program, in a copy of this campaign:",
+            ("measure check-sampling configs/campaigns/sampling.yaml",),
+        )
+    )
+    return steps
+
+
+def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
+    """The command that made this trace, with ``more`` options and ``changed`` settings."""
+    settings = {**about["settings"], **changed}
+    words = ["measure", "cycleclose", "--machine", about["machine"]]
+    for one in about["machine_settings"]:
+        words += ["--set", one]
+    for name, (option, default) in _OPTIONS.items():
+        value = settings[name]
+        if value != default:
+            words += [option, f"{100 * value:g}" if isinstance(value, float) else str(value)]
+    if settings["warm_up"] == "queues":
+        words += ["--warm-up", f"{settings['warm_references']},{settings['warm_branches']}"]
+    words += ["--roll-back"] * bool(settings["roll_back"])
+    if about["samples_per_phase"] and "--roll-back" not in more:
+        words += ["--twice", str(about["samples_per_phase"])]
+    if about["seed"] != 1:
+        words += ["--seed", str(about["seed"])]
+    return shlex.join([*words, *more, about["program"], *about["arguments"]])
+
+
+def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, ...]:
+    """The rates over time, and the phases under them."""
+    edges = np.append(estimated["begin_instructions"][:1], estimated["end_instructions"])
+    rows = []
+    for name, label in RATE_LABELS.items():
+        if name in estimated and not np.isnan(estimated[name]).all():
+            line = Line("cycle-close", estimated[name], "fourth")
+            full = () if actual is None else (Line("full simulation", actual[name], "before"),)
+            rows.append(Row(label, (*full, line)))
+    compared = "" if actual is None else (
+        "Grey: full simulation, blue: the estimate. See where they part: by a level, which a sample has that is unlike "
+        "its phase, or in single intervals. "
+    )  # fmt: skip
+    groups = np.zeros(len(edges) - 1, np.int64)
+    for n, (category, _) in enumerate(CATEGORIES):
+        groups[estimated["category"] == category] = n
+    strip = Strip("Phase", estimated["phase"], groups, CATEGORIES)
+    shared = {"edges": edges, "unit": "instructions", "interval": "interval"}
+    over_time = TraceFigure(
+        "rates", rows=tuple(rows), **shared,
+        caption=f"Rates of each interval. {compared}Drag across a plot, or use the buttons, to zoom in. Single extremes "
+        "may run out of the picture; trace.parquet has all events.",
+    )  # fmt: skip
+    phases = TraceFigure(
+        "phases", strip=strip, **shared,
+        caption="The phase of each interval, and how it got its values. See whether phases come back in the order that "
+        "you expect of the program, and whether a phase that fills much time was simulated more than once.",
+    )  # fmt: skip
+    return (over_time, phases) if rows else (phases,)
+
+
+def _deviations(validation: Mapping[str, Any]) -> Markup:
+    """The deviation from the full simulation, a row a metric."""
+    kinds = ("deviation_percent", "simulated_percent", "matched_percent", "unsampled_percent", "whole_run_percent")
+    rows = [
+        (RATE_LABELS[metric], *(_number(found[kind], "%") for kind in kinds))
+        for metric, found in validation["metrics"].items()
+    ]
+    heads = ("metric", "all intervals", "simulated", "matched", "unsampled", "whole run")
+    return section(
+        "Deviation from the full simulation",
+        table("Deviation from the full simulation", heads, rows),
+        paragraph(
+            f"Mean deviation of an interval, by how it got its values. The full simulation took "
+            f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; matched "
+            "ones have that of the phases, too.", note=True,
+        ),
+    )  # fmt: skip
+
+
+def _phases(estimated: Columns, actual: Columns | None) -> Markup:
+    """How each phase was sampled."""
+    rows = _phase_rows(estimated, actual)
+    heads = ("phase", "simulated at", "intervals", "of all instructions", "simulated", "matched", "unsampled", "CPI")
+    heads += () if actual is None else ("CPI in full", "deviation")
+    largest = sorted(rows, key=lambda row: -row[3])[:MOST_PHASES]
+    shown = [
+        (f"phase\u00a0{row[0]}", row[1], f"{row[2]:,}", f"{100 * row[3]:.1f}%", *(f"{one:,}" for one in row[4:7]),
+         _number(row[7]), *([] if actual is None else [_number(row[8]), _number(row[9], "%")]))
+        for row in largest
+    ]  # fmt: skip
+    of_all = f"The {len(largest)} largest of {len(rows)} phases. " if len(largest) < len(rows) else ""
+    link = data_link("phases-sampled", csv_uri(heads, rows), "Data of all phases (CSV)")
+    return section(
+        "How each phase was sampled",
+        table("How each phase was sampled", heads, shown, texts=1),
+        Markup('<p class="note">{} {}</p>').format(
+            f"{of_all}Simulated at: numbers of the first intervals that were simulated in detail. A large phase with one "
+            "sample rests on that sample; a phase without one has no values of its own. CPI: of its intervals together.",
+            link,
+        ),
+    )  # fmt: skip
+
+
+def _phase_rows(estimated: Columns, actual: Columns | None) -> list[tuple[Any, ...]]:
+    """For each phase: number, where it was simulated, intervals, share, intervals by category, CPI, and if ``actual``
+    is given, its CPI there and the mean deviation [%] of its intervals."""
+    phases, lengths = estimated["phase"], estimated["end_instructions"] - estimated["begin_instructions"]
+    found = []
+    for phase in np.unique(phases).tolist():
+        mine = np.flatnonzero(phases == phase)
+        category = estimated["category"][mine]
+        sampled = mine[category == "simulated"].tolist()
+        places = ", ".join(f"{one:,}" for one in sampled[:3]) + (", ..." if len(sampled) > 3 else "")
+        counts = [int((category == name).sum()) for name in ("simulated", "matched", "unsampled")]
+        row = (
+            phase,
+            places or "-",
+            len(mine),
+            float(lengths[mine].sum() / lengths.sum()),
+            *counts,
+            _cpi(estimated, mine),
+        )
+        if actual is not None:
+            truth, guess = actual["cpi"][mine], estimated["cpi"][mine]
+            known = ~np.isnan(guess) & (truth > 0)
+            off = 100 * np.abs(guess[known] / truth[known] - 1)
+            row += (_cpi(actual, mine), float(off.mean()) if len(off) else float("nan"))
+        found.append(row)
+    return found
+
+
+def _cpi(columns: Columns, mine: NDArray[np.int64]) -> float:
+    """Cycles over instructions of the intervals that have values."""
+    cycles, instructions = columns["cycles"][mine], columns["instructions"][mine]
+    known = ~np.isnan(cycles)
+    total = float(instructions[known].sum())
+    return float(cycles[known].sum()) / total if total else float("nan")
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "-" if value is None or np.isnan(value) else f"{value:.2f}{unit}" if unit else f"{value:.3f}"
