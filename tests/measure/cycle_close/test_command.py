@@ -183,7 +183,7 @@ def test_the_trace_is_there_before_the_full_simulation(
     monkeypatch.setattr(command, "_simulated_in_full", killed)
     result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", out, "--validate", source)
     assert result.exit_code == 9
-    assert seen == [["summary.json", "trace.parquet"]]
+    assert seen == [["summary.json", "trace.html", "trace.parquet"]]
     assert json.loads((out / "summary.json").read_text())["complete"]
 
 
