@@ -1,0 +1,185 @@
+"""Runs the campaigns of this folder, explains their broken variants, and judges every set of their metrics.
+
+Writes results.json, an entry for a campaign on a machine. Started again, it makes only those that are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from common.yaml_document import YamlDocument
+from experiments.remedies.statements import aggregated_statements
+from measure.campaign.analysis import verdicts_of_variants
+from measure.campaign.builds import catalogue_entry
+from measure.campaign.campaign_file import load_campaign
+from measure.campaign.campaign_model import Campaign
+from measure.campaign.executor import Workers
+from measure.campaign.plan import Plan
+from measure.campaign.run_command import make_campaign
+from measure.campaign.run_types import Run
+from measure.campaign.store import Store, write_text_atomically
+from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS
+from measure.explanation.explain_variant import Judged, explain_variant
+from measure.explanation.explanation_types import Explanation
+from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
+from measure.explanation.relations import Relations
+from measure.explanation.remedies import CONFIRMING_PAIRS, Judge, largest_change
+from measure.explanation.summary import as_json
+from measure.programs.catalogue import ensure_sources
+
+HERE = Path(__file__).parent
+MACHINES = ("desktop", "strongarm")
+CAMPAIGNS = ("chess", "netsimplex", "ooosim", "bwtzip", "lua", "sqlite")
+Entry = dict[str, Any]
+
+
+def examine(name: str, machine: str, directory: Path, workers: int | None, size: str | None = None) -> Entry:
+    """Run one campaign on one machine into ``directory``; explain what is broken. ``size``: another size of the
+    program than the campaign's."""
+    path = HERE / "campaigns" / f"{name}.yaml"
+    settings = [f"machine={HERE.parents[1] / 'configs' / 'machines' / machine}.yaml"]
+    settings += [f"program.size={size}"] if size else []
+    started = time.monotonic()
+    finished = make_campaign(path, directory, Console(quiet=True), workers=workers, settings=settings)
+    seconds = time.monotonic() - started
+    plan, document = finished.result.plan, load_campaign(path, settings)[1]
+    statements = _statements(plan.campaign)
+    variants = {}
+    for variant, found in verdicts_of_variants(plan, finished.outcome).items():
+        one = Judged(*found)
+        variants[variant] = {"verdict": one.verdict, "where": one.where}
+        if one.broken:
+            variants[variant] |= explained(plan, document, variant, one, directory, workers)
+            print(f"{name} on {machine}, {variant}: {one.verdict}, {variants[variant]['seconds']} s", flush=True)
+    return {
+        "campaign": name, "machine": machine, "seconds": round(seconds, 1), "variants": variants,
+        "events": _events(finished.outcome.runs, plan.campaign),
+        "functions": {
+            metric: spec.callee or spec.function for metric, spec in plan.campaign.software_metrics.items()
+        },
+        "statements": statements,
+    }  # fmt: skip
+
+
+def explained(
+    plan: Plan, document: YamlDocument, variant: str, judged: Judged, directory: Path, workers: int | None
+) -> Entry:  # fmt: skip
+    """What `measure explain` says of a variant, and the verdict on every set of its metrics, by the same runs."""
+    with Workers(workers) as makers, Store(directory / "explain") as store:
+        paired = PairedRuns(plan, document, store, makers, DEFAULT_PAIRS)
+        started = time.monotonic()
+        found = explain_variant(paired, variant, judged, directory, 60 * DEFAULT_MINUTES)
+        seconds = time.monotonic() - started
+        sets = sets_of_metrics(paired, variant, judged)
+    entry: Entry = as_json([found], {}, "")["variants"][variant]
+    for key in ("counter_lines", "compiler_decisions", "sentences", "relations", "sites"):
+        del entry[key]
+    return entry | {
+        "seconds": round(seconds, 1), "sets": sets, "n_relations": len(found.relations),
+        "within_the_campaigns_interval": _confirmed(found, judged),
+        "decisions": [one.text for one in found.decisions if one.kind == "inlining"],
+    }  # fmt: skip
+
+
+def sets_of_metrics(paired: PairedRuns, variant: str, judged: Judged) -> list[Entry]:
+    """Every set of the variant's metrics, judged as the best remedies are, in further pairs of runs."""
+    paired = paired.further(CONFIRMING_PAIRS)
+    metrics = paired.campaign.variant_sets()[variant]
+    relations = Relations(judged.broken, paired.hardware, paired.campaign.alignment_setting)
+    judge = Judge(paired, relations)
+    plain = paired.runs([PLAIN])[PLAIN]
+    found = []
+    for count in range(1, len(metrics) + 1):
+        for chosen in combinations(metrics, count):
+            runs = paired.runs([ProgramChoice(chosen)])[ProgramChoice(chosen)]
+            verdict = judge(runs)
+            found.append({
+                "metrics": list(chosen), "verdict": verdict.verdict, "left_dz": round(largest_change(verdict), 4),
+                "cycles_percent": _overhead(runs, plain, "total_cycles"),
+                "instructions_percent": _overhead(runs, plain, "total_instructions"),
+            })  # fmt: skip
+    return found
+
+
+def _overhead(runs: list[Run], plain: list[Run], key: str) -> float:
+    ratios = [getattr(run, key) / getattr(base, key) for run, base in zip(runs, plain, strict=True)]
+    return round(100 * (float(np.mean(ratios)) - 1), 4)
+
+
+def _confirmed(found: Explanation, judged: Judged) -> int:
+    """Relations whose change in the explanation's own pairs of runs lies in the interval of the campaign's."""
+    wide = {
+        (pair.a, pair.b): pair.simultaneous
+        for one in (judged.inner, judged.outer) if one is not None
+        for pair in one.pairs
+    }  # fmt: skip
+    changes = (found.run_z - found.baseline_z).mean(axis=0)
+    return sum(
+        bool(wide[relation][0] <= change <= wide[relation][1])
+        for relation, change in zip(found.relations, changes, strict=True)
+    )
+
+
+def _events(runs: Sequence[Run], campaign: Campaign) -> Mapping[str, float]:
+    """Mean events of each software metric in a run, and ``seconds`` that a run takes on the simulated machine."""
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for counter in run.spec.counters:
+            found.setdefault(counter.metric, []).append(float(run.trace.columns((counter.metric,)).sum()))
+    seconds = np.mean([run.total_cycles for run in runs]) / clock_hz(campaign)
+    return {metric: float(np.mean(values)) for metric, values in found.items()} | {"seconds": float(seconds)}
+
+
+def clock_hz(campaign: Campaign) -> int:
+    """The clock of the campaign's machine."""
+    from emulator.timing.machine_file import load_machine
+
+    return load_machine(campaign.machine_file).clock_hz
+
+
+def _statements(campaign: Campaign) -> Mapping[str, int]:
+    entry = catalogue_entry(campaign.program)
+    return aggregated_statements(ensure_sources(entry), entry.compiler_flags())
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of a file of results; none without one."""
+    found: list[Entry] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return found
+
+
+def main() -> None:
+    """Make the missing entries."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help="default: all")
+    parser.add_argument(
+        "--machine",
+        choices=MACHINES,
+        action="append",
+        help="default: desktop; strongarm has no second cache, which these campaigns count",
+    )
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
+    given = parser.parse_args()
+    for machine in given.machine or MACHINES[:1]:
+        for name in given.campaigns:
+            entries = read_entries(given.out)
+            if any((one["campaign"], one["machine"]) == (name, machine) for one in entries):
+                continue
+            with tempfile.TemporaryDirectory() as directory:
+                entries.append(examine(name, machine, Path(directory), given.workers))
+            write_text_atomically(given.out, json.dumps(entries, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
