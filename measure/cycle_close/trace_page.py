@@ -43,7 +43,7 @@ class Step:
 
 
 def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | None) -> str:
-    """The page as text. ``about``: the content of summary.json; ``actual``: of the full simulation, if there was one."""
+    """The page as text. ``about``: what summary.json has; ``actual``: of the full simulation, None without one."""
     name = str(about["program"]).rsplit("/", 1)[-1].split(".")[0]
     figures = _figures(estimated, actual)
     shares = {one: f"{100 * share:.1f}%" for one, share in about["share"].items()}
@@ -67,14 +67,14 @@ def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | 
 
 
 _MEANING = (
-    "Intervals that run the same code in the same proportions, and wait for memory alike, are of one phase. A simulated "
-    "interval was simulated in detail. A matched one was only emulated: it has the events of the sample of its phase "
-    "that is nearest. An unsampled one was emulated before its phase had a sample: it has what `--unsampled` says, "
-    "or no values.",
+    "Intervals that run the same code in the same proportions, and wait for memory alike, are of one phase. A "
+    "simulated interval was simulated in detail. A matched one was only emulated: it has the events of the sample of "
+    "its phase that is nearest. An unsampled one was emulated before its phase had a sample: it has what `--unsampled` "
+    "says, or no values.",
     "So changes within a phase that its samples do not have are not in the trace: a level stretch of matched intervals "
     "may be one sample repeated. Relations between metrics within a phase need `measure check-sampling`.",
-    "A sample begins with the caches, TLBs and branch predictors that `--warm-up` gives it, and not with those of a full "
-    "simulation.",
+    "A sample begins with the caches, TLBs and branch predictors that `--warm-up` gives it, and not with those of a "
+    "full simulation.",
     "Deviation: mean of |actual - estimated| / actual over the intervals that have both. Whole run: the error of the "
     "rate of the whole program, in which errors of intervals cancel.",
     "Energy is the sum of events, each times the picojoules that the machine file gives it.",
@@ -94,7 +94,7 @@ def _headline(about: Mapping[str, Any]) -> str:
         return "The full simulation has no interval in common with the estimates."
     return (
         f"CPI of an interval is {found['deviation_percent']:.1f}% off on average, that of the whole run "
-        f"{found['whole_run_percent']:.2f}%; the full simulation took {about['validation']['speedup']:.1f} times as long."
+        f"{found['whole_run_percent']:.2f}%; full simulation took {about['validation']['speedup']:.1f} times as long."
     )
 
 
@@ -168,8 +168,8 @@ def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, .
     shared = {"edges": edges, "unit": "instructions", "interval": "interval"}
     over_time = TraceFigure(
         "rates", rows=tuple(rows), **shared,
-        caption=f"Rates of each interval. {compared}Drag across a plot, or use the buttons, to zoom in. Single extremes "
-        "may run out of the picture; trace.parquet has all events.",
+        caption=f"Rates of each interval. {compared}Drag across a plot, or use the buttons, to zoom in. Single "
+        "extremes may run out of the picture; trace.parquet has all events.",
     )  # fmt: skip
     phases = TraceFigure(
         "phases", strip=strip, **shared,
@@ -192,8 +192,8 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
         table("Deviation from the full simulation", heads, rows),
         paragraph(
             f"Mean deviation of an interval, by how it got its values. The full simulation took "
-            f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; matched "
-            "ones have that of the phases, too.", note=True,
+            f"{validation['full_seconds']:.2f} s. What simulated intervals deviate is the error of the warm-up; "
+            "matched ones have that of the phases, too.", note=True,
         ),
     )  # fmt: skip
 
@@ -215,8 +215,8 @@ def _phases(estimated: Columns, actual: Columns | None) -> Markup:
         "How each phase was sampled",
         table("How each phase was sampled", heads, shown, texts=1),
         Markup('<p class="note">{} {}</p>').format(
-            f"{of_all}Simulated at: numbers of the first intervals that were simulated in detail. A large phase with one "
-            "sample rests on that sample; a phase without one has no values of its own. CPI: of its intervals together.",
+            f"{of_all}Simulated at: numbers of the first intervals that were simulated in detail. A large phase with "
+            "one rests on it; a phase without one has no values of its own. CPI: of all its intervals.",
             link,
         ),
     )  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from measure.explanation.explanation_types import Change, Explanation, estimate
@@ -14,9 +15,15 @@ from measure.explanation.relations import Relation
 from measure.explanation.summary import pairs_text, rho, sentences, share_text, short_place
 from measure.perturbation.wording import in_words, percent
 from measure.report import page
-from measure.report.style import INK, MUTED, VERDICTS, as_data_uri, new_figure, short
+from measure.report.elements import data_link
+from measure.report.style import INK, MUTED, VERDICTS, new_figure, short
 
 _MOST_RELATIONS = 4  # with a waterfall
+_LEGEND = (
+    "Each bar is what a part adds to z (orange: towards the instrumented program, blue: against it); strokes: 95% "
+    "intervals over pairs of runs. See which bar is longest: this is the cause to remove first. A bar whose stroke "
+    "reaches back to where it begins may be none."
+)
 _TOWARDS, _AGAINST = "#d55e00", "#0072b2"
 
 
@@ -29,7 +36,7 @@ def render_page(campaign: str, explanations: Sequence[Explanation], fine: Mappin
     return page.render_page(
         "page.html.jinja", Path(__file__).parent,
         campaign=campaign, explanations=explanations, fine=fine, figures=figures,
-        sentences=sentences, share_text=share_text, short=short, rho=lambda z, n: rho(z[:, n]),
+        sentences=sentences, share_text=share_text, short=short, shares=_shares, remedies=_remedies,
         percent=percent, in_words=in_words, pairs_text=pairs_text, effect=_effect, short_place=short_place,
         relation=_relation,
     )  # fmt: skip
@@ -47,15 +54,58 @@ def _relation(relation: Relation) -> str:
     return f"{a} across runs" if a == b else f"{a} – {b}"
 
 
-def _waterfalls(one: Explanation, relation: int) -> str:
-    """The waterfalls of one relation, by mechanism and by metric, as an image."""
+def _waterfalls(one: Explanation, relation: int) -> page.Figure:
+    """The waterfalls of one relation, by mechanism and by metric."""
     rows = max(len(one.mechanisms.parts), len(one.metrics.parts)) + 2
     figure, axes = new_figure(10.4, 0.36 * rows + 1.0, 1, 2)
     base = float(np.nanmean(one.baseline_z[:, relation]))
     run = float(np.nanmean(one.run_z[:, relation]))
     _waterfall(axes[0], "by mechanism", one.mechanisms, relation, base, run)
     _waterfall(axes[1], "by software metric", one.metrics, relation, base, run)
-    return as_data_uri(figure)
+    name = _relation(one.relations[relation])
+    return page.drawn(
+        figure,
+        ("parts_by", "part", "change_of_z", "low", "high"),
+        [("", "plain program", base, "", ""), ("", "instrumented program", run, "", "")]
+        + [
+            (by, part.name, step.mean, step.low, step.high)
+            for by, change in (("mechanism", one.mechanisms), ("software metric", one.metrics))
+            for part in change.parts
+            for step in [part.of(relation)]
+        ],
+        name=f"causes-{one.variant}-{relation + 1}", text=f"Waterfalls of {name} in {one.variant}",
+        caption=f"{name}: rho {rho(one.baseline_z[:, relation]):.2f} in the plain program, "
+        f"{rho(one.run_z[:, relation]):.2f} in the instrumented one. The longest bars: "
+        f"{_longest(one.mechanisms, relation)}, and {_longest(one.metrics, relation)}. {'' if relation else _LEGEND}",
+    )  # fmt: skip
+
+
+def _longest(change: Change, relation: int) -> str:
+    """The part that adds most to the change of a relation, with what it adds."""
+    steps = {part.name: part.of(relation).mean for part in change.parts}
+    name = max(steps, key=lambda part: abs(steps[part]))
+    return f"{name} ({steps[name]:+.2f})"
+
+
+def _shares(one: Explanation) -> Markup:
+    """A link to the data of the table of shares."""
+    rows = []
+    for by, change in (("mechanism", one.mechanisms), ("software metric", one.metrics)):
+        for part in change.parts:
+            share = change.share(part)
+            rows.append((by, part.name, share.mean, share.low, share.high, part.about))
+    address = page.csv_uri(("parts_by", "part", "share", "low", "high", "what_it_is"), rows)
+    return data_link(f"shares-{one.variant}", address, "Data of this table (CSV)")
+
+
+def _remedies(one: Explanation) -> Markup:
+    """A link to the data of the table of remedies."""
+    rows = [
+        (remedy.name, remedy.verdict, remedy.left, remedy.cycles_percent, remedy.gives_up, remedy.about)
+        for remedy in one.remedies
+    ]
+    address = page.csv_uri(("remedy", "verdict", "largest_change_of_z", "cycles_percent", "gives_up", "about"), rows)
+    return data_link(f"remedies-{one.variant}", address, "Data of this table (CSV)")
 
 
 def _waterfall(axes: Any, title: str, change: Change, relation: int, base: float, run: float) -> None:

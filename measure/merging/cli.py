@@ -40,6 +40,9 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     variants that perturb, and where an alignment stretched. With several directories, such as those of a partition
     whose hardware metrics did not fit into one run, the time base is a baseline of the first.
 
+    Beside the merged trace, under its name, is a page (merged.html): the metrics over time, where each comes from, and
+    how the runs align.
+
     \b
       measure merge results/quickstart
       measure merge results/quickstart --out merged.json     (open in https://ui.perfetto.dev)
@@ -47,24 +50,29 @@ def merge(directories: tuple[Path, ...], out: Path | None, kind: Any, baseline: 
     """
     from rich.console import Console
 
-    from measure.campaign.store import check_file_place
+    from measure.campaign.store import check_file_place, write_text_atomically
     from measure.merging.command import load_all, print_merged
     from measure.merging.export import format_of, write_merged
     from measure.merging.merge_runs import merge_runs
+    from measure.merging.page import place_of_page, render_page
 
     endings = {"parquet": "parquet", "csv": "csv", "chrome": "json", None: "parquet"}
     if out is not None:
         check_file_place(out)
     path = out or directories[0] / f"merged.{endings[kind]}"
     chosen = kind or format_of(path)
+    page_path = place_of_page(path)
     results = load_all(directories)
     check_file_place(path)
+    check_file_place(page_path)
     alignment = results.aligned_with(step_penalty, band)
     merged = merge_runs(
         results.baseline(baseline), results.runs, align=align, channels=channels or None, scale=scale,
         alignment=alignment, curve=results.curve, verdicts=results.verdicts,
     )  # fmt: skip
     write_merged(merged, path, chosen, results.clock_hz)
+    warnings = (*results.warnings, *results.differing(alignment))
+    write_text_atomically(page_path, render_page(merged, directories, path, warnings))
     console = Console(highlight=False)
-    print_merged(console, merged, (*results.warnings, *results.differing(alignment)))
-    console.print(f"Merged trace: {path}", style="dim")
+    print_merged(console, merged, warnings)
+    console.print(f"Merged trace: {path}   Page: {page_path}", style="dim")

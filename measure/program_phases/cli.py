@@ -84,8 +84,8 @@ def phases(context: click.Context, program: Path, arguments: tuple[str, ...], ma
     code in the same proportions are of one phase: vectors are projected to a few dimensions, clustered by k-means for
     k = 1 to --max-k, and scored (BIC). The interval nearest to the centre of its phase represents it.
 
-    Leaves DIR/NAME.bb, .simpoints, .weights and .labels in SimPoint's formats, phases.html, phases.png and summary.json;
-    with --machine trace.parquet and homogeneity.csv, too.
+    Leaves DIR/NAME.bb, .simpoints, .weights and .labels in SimPoint's formats, phases.html, phases.png and
+    summary.json; with --machine trace.parquet and homogeneity.csv, too.
     """
     from rich.console import Console
 

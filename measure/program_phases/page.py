@@ -135,8 +135,8 @@ def _steps(shown: Shown) -> list[Step]:
     if errors and min(errors) > MUCH_OFF_PERCENT:
         steps.append(
             Step(
-                "The points are far off with every warm-up. Shorter intervals have more phases, and points that are more "
-                "alike to what they stand for:",
+                "The points are far off with every warm-up. Shorter intervals have more phases, and points that are "
+                "more alike to what they stand for:",
                 (shlex.join(["measure", "phases", "--interval", str(length // 2), "--machine", str(shown.machine),
                              *program]),),
             )
@@ -146,8 +146,8 @@ def _steps(shown: Shown) -> list[Step]:
         options = [f"--options={' '.join(about['arguments'])}"] if about["arguments"] else []
         steps.append(
             Step(
-                "Take the points to gem5, which makes a checkpoint at each (here with a warm-up of 1 M instructions; the "
-                "executable must be the one that was profiled):",
+                "Take the points to gem5, which makes a checkpoint at each (here with a warm-up of 1 M instructions; "
+                "the executable must be the one that was profiled):",
                 (shlex.join(["build/RISCV/gem5.opt", "configs/deprecated/example/se.py",
                              "--cpu-type=NonCachingSimpleCPU", f"--cmd={runnable}", *options,
                              f"--take-simpoint-checkpoints={place}.simpoints,{place}.weights,{length},1000000"]),),
@@ -180,9 +180,9 @@ def _figures(shown: Shown) -> tuple[TraceFigure, ...]:
                     Row(RATE_LABELS[name], (Line(name, shown.metrics[name].to_numpy()),), zones)
                     for name in RATE_LABELS if name in shown.metrics
                 ),
-                caption=f"Metrics of each interval in full simulation. {marked}See whether they are level within a phase, "
-                "and change where phases change: then one interval can stand for its phase. Drag across a plot, or use "
-                "the buttons, to zoom in. Single extremes may run out of the picture.",
+                caption=f"Metrics of each interval in full simulation. {marked}See whether they are level within a "
+                "phase, and change where phases change: then one interval can stand for its phase. Drag across a plot, "
+                "or use the buttons, to zoom in. Single extremes may run out of the picture.",
             )
         )  # fmt: skip
     if shown.found is not None:
@@ -191,8 +191,8 @@ def _figures(shown: Shown) -> tuple[TraceFigure, ...]:
             TraceFigure(
                 "phases", **shared,
                 strip=Strip("Phase", shown.found.labels, groups, (("interval", "fourth"),), intervals),
-                caption="The phase of each interval; phases are numbered as they appear. Triangles: the simulation points. "
-                "See which phases come back, and whether a point lies in the midst of its phase or at its edge.",
+                caption="The phase of each interval; phases are numbered as they appear. Triangles: the simulation "
+                "points. See which phases come back, and whether a point lies amid its phase or at its edge.",
             )
         )  # fmt: skip
     if shown.vectors is not None:
@@ -200,9 +200,9 @@ def _figures(shown: Shown) -> tuple[TraceFigure, ...]:
         figures.append(
             TraceFigure(
                 "similarity", **shared, square=Square("Distance", values, _LARGEST_DISTANCE),
-                caption="Similarity of intervals: Manhattan distance of their vectors, from 0 (strong: the same code in "
-                "the same proportions) to 2 (faint: no code in common). See strong squares along the diagonal, which are "
-                "phases, and strong rectangles off it, where a phase comes back.",
+                caption="Similarity of intervals: Manhattan distance of their vectors, from 0 (strong: the same code "
+                "in the same proportions) to 2 (faint: no code in common). See strong squares along the diagonal, "
+                "which are phases, and strong rectangles off it, where a phase comes back.",
             )
         )  # fmt: skip
     return tuple(figures)
@@ -305,8 +305,8 @@ def _uniform(shown: Shown) -> Markup:
         table("How uniform the phases are", ("phase", "share", "intervals", *map(_label, metrics)), rows),
         Markup('<p class="note">{} {}</p>').format(
             "Mean of the intervals of a phase, and in brackets their standard deviation in percent of it. A phase that "
-            "spreads much less than the whole program is one; a large phase that spreads as much is badly represented by "
-            "one point.", data_link("homogeneity", data, "Data of this table (CSV)"),
+            "spreads much less than the whole program is one; a large phase that spreads as much is badly represented "
+            "by one point.", data_link("homogeneity", data, "Data of this table (CSV)"),
         ),
     )  # fmt: skip
 

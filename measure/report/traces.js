@@ -117,7 +117,7 @@ function lineOf({ middles }, line, under, first, last, px, py) {
 
 function zonesOf(row, px) {
   return row.zones.map(([from, to]) => `<rect class="spot" x="${px(from).toFixed(1)}" y="0" height="100%" ` +
-    `width="${Math.max(1.5, px(to) - px(from)).toFixed(1)}"/>`).join("");
+    `width="${Math.max(2.5, px(to) - px(from)).toFixed(1)}"/>`).join("");
 }
 
 // Phases as strokes, neighbours in one; no stroke is narrower than it can be seen, and none is drawn twice.

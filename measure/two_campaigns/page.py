@@ -7,7 +7,7 @@ from pathlib import Path
 
 from measure.perturbation.wording import p_number
 from measure.report import page
-from measure.report.style import INK, MUTED, RULE, VERDICTS, as_data_uri, new_figure, short
+from measure.report.style import INK, MUTED, RULE, VERDICTS, new_figure, short
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
 
 _MOST_DRAWN = 45
@@ -30,9 +30,10 @@ def _interval(ends: tuple[float, float]) -> str:
     return f"{_number(ends[0])} to {_number(ends[1])}" if all(map(math.isfinite, ends)) else "-"
 
 
-def _changes(one: VariantChange, delta: float) -> str:
+def _changes(one: VariantChange, delta: float) -> page.Figure:
     """Both changes of z of each pair, joined by a line in the colour of the verdict on their difference."""
-    pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_DRAWN]
+    defined = [pair for pair in one.pairs if math.isfinite(pair.test.difference)]
+    pairs = defined[:_MOST_DRAWN]
     figure, axes = new_figure(9.6, 0.6 + 0.26 * max(3, len(pairs)))
     axes.axvspan(-delta, delta, color=RULE, alpha=0.5, linewidth=0)
     axes.axvline(0, color=MUTED, linewidth=0.8)
@@ -45,4 +46,22 @@ def _changes(one: VariantChange, delta: float) -> str:
     axes.set_ylim(len(pairs) - 0.4, -0.6)
     axes.set_xlabel("change of z by the instrumentation: circle before, diamond after")
     axes.grid(axis="y", visible=False)
-    return as_data_uri(figure)
+    of_all = (
+        f" The {len(pairs)} of {len(defined)} pairs that differ most; the data have all."
+        if defined[len(pairs) :]
+        else ""
+    )
+    return page.drawn(
+        figure,
+        ("a", "b", "change_of_z_before", "change_of_z_after", "difference", "low", "high", "low_over_all_pairs",
+         "high_over_all_pairs", "p_over_all_pairs", "verdict_before", "verdict_after", "verdict_on_difference"),
+        [
+            (pair.a, pair.b, pair.test.before, pair.test.after, pair.test.difference, *pair.test.ci,
+             *pair.test.simultaneous, pair.test.p_adjusted, pair.before, pair.after, pair.test.verdict)
+            for pair in one.pairs
+        ],
+        name=f"changes-{one.name}", text=f"Changes of z before and after in {one.name}",
+        caption="How much the instrumentation changed each relation in the first campaign (circle) and in the second "
+        "(diamond). Colour: the verdict on the difference; shaded: a change that counts as none. See which lines are "
+        f"long, and which lead out of the shaded zone or into it.{of_all}",
+    )  # fmt: skip

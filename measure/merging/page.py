@@ -1,0 +1,222 @@
+"""A merged trace as one self-contained HTML page: the metrics over time, and where each of them comes from."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from measure.errors import CampaignError
+from measure.merging.merge_runs import AlignedRun, Merged
+from measure.report.elements import bullets, data_link, paragraph, section, table, to_do
+from measure.report.page import csv_uri, plain_page, verdict_class
+from measure.report.style import short
+from measure.report.traces import Line, Row, TraceFigure, scripts
+
+MADE_BY = '<meta name="generator" content="measure merge">'
+"""Stands in the head of a page of this module."""
+MOST_SHOWN = 10
+"""Metrics that are drawn before anything is chosen."""
+MUCH_STRETCHED = 0.01
+"""Share of the baseline's records from which another alignment is proposed."""
+_HEAD_CHARACTERS = 100_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """See `measure.report.elements.Step`."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+def place_of_page(merged_file: Path) -> Path:
+    """The page is beside the merged trace, under its name.
+
+    Raises `CampaignError` when there is a file that is not a page of `measure merge`, such as a campaign's report.
+    """
+    path = merged_file.with_suffix(".html")
+    if path.exists() and not (path.is_file() and MADE_BY in _beginning(path)):
+        raise CampaignError(
+            f"{path}: is no page of `measure merge`, and would be written over by the page of {merged_file.name}; "
+            "choose another name with --out"
+        )
+    return path
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_HEAD_CHARACTERS)
+    except OSError as error:
+        raise CampaignError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def render_page(merged: Merged, directories: Sequence[Path], merged_file: Path, warnings: Sequence[str] = ()) -> str:
+    """The page as text. ``merged_file``: the trace that it is about; ``warnings``: beside those of ``merged``."""
+    trace = merged.baseline.trace
+    figures = _figures(merged)
+    title = f"{len(merged.metrics)} metrics on one time base"
+    sub = (
+        f"The {trace.n_records:,} records of {merged.metadata()['baseline']}, with metrics of {len(merged.runs)} other "
+        f"run{'' if len(merged.runs) == 1 else 's'}, from {', '.join(map(str, directories))}."
+    )
+    told = (*merged.warnings, *warnings)
+    parts = [
+        to_do(_headline(merged), _steps(merged, directories, merged_file), "Nothing."),
+        *([section("Warnings", bullets(told))] if told else []),
+        section("The metrics over time", figures[0].html()),
+        _sources(merged),
+        *([section("How the runs align with the baseline", figures[1].html())] if len(figures) > 1 else []),
+    ]
+    return plain_page(
+        title=Markup("{}").format(title), heading=Markup("{}").format(title), sub=Markup("{}").format(sub),
+        head=MADE_BY, content=Markup("\n").join(parts), scripts=scripts(figures),
+    )  # fmt: skip
+
+
+def _verdicts(merged: Merged) -> set[str]:
+    return {merged.verdict_of(one) for one in merged.runs}
+
+
+def _headline(merged: Merged) -> str:
+    doubtful = [short(source.metric) for source in merged.sources
+                if source.run is not None and merged.verdict_of(merged.runs[source.run]) != "equivalent"]  # fmt: skip
+    if not doubtful:
+        return "Collecting these metrics changes nothing that counts: all may be related to each other."
+    return f"Do not relate these to other metrics before you have read the warnings: {', '.join(doubtful)}."
+
+
+def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path) -> list[Step]:
+    """What to do next, with commands."""
+    places, verdicts = [str(one) for one in directories], _verdicts(merged)
+    steps = []
+    if verdicts & {"perturbed", "changed"}:
+        steps.append(
+            Step(
+                "A run was perturbed by its counters. This says which counter does it, and what helps:",
+                tuple(shlex.join(["measure", "explain", place]) for place in places),
+            )
+        )
+    if "inconclusive" in verdicts:
+        steps.append(
+            Step(
+                "A verdict is open. Raise `baselines:` and `replicates:` in the campaign file as its report says, run "
+                "it again, and merge again."
+            )
+        )
+    if any(one.stretched_fraction > MUCH_STRETCHED for one in merged.runs) and all(
+        one.align == "dtw" for one in merged.runs
+    ):
+        steps.append(
+            Step(
+                "Where an alignment stretches, counts are placed only roughly. Alignment by the program's own "
+                "instructions does not follow noise:",
+                (shlex.join(["measure", "merge", *places, "--align", "progress", "--out", str(merged_file)]),),
+            )
+        )
+    if merged_file.suffix != ".json":
+        steps.append(
+            Step(
+                "See the metrics as counters in Perfetto, at ui.perfetto.dev:",
+                (shlex.join(["measure", "merge", *places, "--out", str(merged_file.with_suffix(".json"))]),),
+            )
+        )
+    return steps
+
+
+def _figures(merged: Merged) -> tuple[TraceFigure, ...]:
+    """The metrics over time, and the shift of each run; no shifts when nothing is aligned."""
+    edges = merged.baseline.trace.boundaries_cycles
+    rows = tuple(
+        Row(
+            short(source.metric),
+            (Line(short(source.metric), merged.values[:, n], "before" if source.run is None else "after"),),
+            merged.runs[source.run].stretched if source.run is not None else (),
+        )
+        for n, source in enumerate(merged.sources)
+    )
+    collected = [row.title for row, source in zip(rows, merged.sources, strict=True) if source.run is not None]
+    order = [*collected, *(row.title for row in rows if row.title not in collected)]
+    metrics = TraceFigure(
+        "merged-metrics", edges, "cycles", "record", rows=rows, shown=tuple(order[:MOST_SHOWN]),
+        caption="Events in each record: grey, counted in the baseline itself; orange, moved there from another run. "
+        "Shaded: where that run's alignment stretches, so that counts are placed only roughly. See which metrics rise "
+        "and fall together outside the shaded parts. Drag across a plot, or use the buttons, to zoom in. Single "
+        "extremes may run out of the picture.",
+    )  # fmt: skip
+    shifts = TraceFigure(
+        "alignment", edges, "cycles", "record",
+        rows=tuple(
+            Row(f"{one.name} [records]", (Line("shift", shift_of(one), "third"),), one.stretched) for one in merged.runs
+        ),
+        caption="How far each run is ahead of the baseline: its records up to the end of a record of the baseline, "
+        "minus as many as there would be in proportion. Level: both advance alike; rising: the run takes longer there "
+        "than the baseline; falling: it is faster. Shaded: the alignment stretches, because more than three records "
+        "become one, or the inverse.",
+    )  # fmt: skip
+    return (metrics, shifts) if merged.runs else (metrics,)
+
+
+def shift_of(aligned: AlignedRun) -> NDArray[np.float64]:
+    """Records of the run up to the end of each baseline record, minus as many as in proportion: ``(n,)``."""
+    upto = np.cumsum(aligned.spread.records())
+    n = aligned.spread.n_rows
+    return np.asarray(upto - np.arange(1, n + 1) * (aligned.spread.n_columns / n), np.float64)
+
+
+def _sources(merged: Merged) -> Markup:
+    """Each metric: its run, that run's verdict and alignment, and the total that is conserved."""
+    baseline = merged.metadata()["baseline"]
+    heads = (
+        "metric",
+        "run",
+        "its variant is",
+        "events in the run",
+        "in the merged trace",
+        "cost",
+        "distance [sd]",
+        "stretched",
+    )
+    rows, data = [], []
+    for n, source in enumerate(merged.sources):
+        total = int(merged.values[:, n].sum())
+        kept = f"{total:,} (the same)" if total == source.total else f"{total:,} (differs)"
+        if source.run is None:
+            rows.append((source.metric, baseline, "the time base", f"{source.total:,}", kept, "", "", ""))
+            data.append((source.metric, baseline, "", source.total, total, "", "", ""))
+            continue
+        one = merged.runs[source.run]
+        verdict = merged.verdict_of(one)
+        shown = Markup('<span class="verdict {}">{}</span>').format(verdict_class(verdict), verdict)
+        cost = "-" if np.isnan(one.cost) else f"{one.cost:.3g}"
+        rows.append((source.metric, one.name, shown, f"{source.total:,}", kept, cost, f"{one.distance:.2f}",
+                     f"{100 * one.stretched_fraction:.1f}%"))  # fmt: skip
+        data.append(
+            (source.metric, one.name, verdict, source.total, total, one.cost, one.distance, one.stretched_fraction)
+        )
+    names = (
+        "metric",
+        "run",
+        "verdict",
+        "events_in_run",
+        "events_in_merged_trace",
+        "cost",
+        "distance_sd",
+        "stretched_fraction",
+    )
+    return section(
+        "Where each metric comes from",
+        table("Where each metric comes from", heads, rows, texts=2),
+        paragraph(
+            "Distance: of matched records, in standard deviations of the metrics that they were aligned on; 0 for "
+            "equal traces, 1.4 for unrelated ones. Cost: of the warping path. Stretched: share of the baseline's "
+            "records that are made of three or more of the run's, or of a third of one or less.", note=True,
+        ),
+        Markup('<p class="note">{}</p>').format(data_link("sources", csv_uri(names, data), "Data of this table (CSV)")),
+    )  # fmt: skip
