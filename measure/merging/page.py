@@ -183,7 +183,8 @@ def _sources(merged: Merged) -> Markup:
         "distance [sd]",
         "stretched",
     )
-    rows, data = [], []
+    rows: list[tuple[object, ...]] = []
+    data: list[tuple[object, ...]] = []
     for n, source in enumerate(merged.sources):
         total = int(merged.values[:, n].sum())
         kept = f"{total:,} (the same)" if total == source.total else f"{total:,} (differs)"

@@ -129,7 +129,7 @@ def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(results: Path, tmp_
     assert max(map(len, result.output.splitlines())) <= 80
     page = (tmp_path / "compare.html").read_text()
     assert "Null hypothesis: the instrumentation changes the relation of the two metrics by the same amount" in page
-    assert "<td>variants.heavy</td>" in page
+    assert '<th scope="row">variants.heavy</th>' in page
 
 
 def test_other_seeds_are_not_paired_and_other_variants_are_named(results: Path, tmp_path: Path) -> None:
