@@ -165,7 +165,7 @@ def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, .
     for n, (category, _) in enumerate(CATEGORIES):
         groups[estimated["category"] == category] = n
     strip = Strip("Phase", estimated["phase"], groups, CATEGORIES)
-    shared = {"edges": edges, "unit": "instructions", "interval": "interval"}
+    shared: dict[str, Any] = {"edges": edges, "unit": "instructions", "interval": "interval"}
     over_time = TraceFigure(
         "rates", rows=tuple(rows), **shared,
         caption=f"Rates of each interval. {compared}Drag across a plot, or use the buttons, to zoom in. Single "
@@ -201,7 +201,16 @@ def _deviations(validation: Mapping[str, Any]) -> Markup:
 def _phases(estimated: Columns, actual: Columns | None) -> Markup:
     """How each phase was sampled."""
     rows = _phase_rows(estimated, actual)
-    heads = ("phase", "simulated at", "intervals", "of all instructions", "simulated", "matched", "unsampled", "CPI")
+    heads: tuple[str, ...] = (
+        "phase",
+        "simulated at",
+        "intervals",
+        "of all instructions",
+        "simulated",
+        "matched",
+        "unsampled",
+        "CPI",
+    )
     heads += () if actual is None else ("CPI in full", "deviation")
     largest = sorted(rows, key=lambda row: -row[3])[:MOST_PHASES]
     shown = [

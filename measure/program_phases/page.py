@@ -223,7 +223,7 @@ def _points(shown: Shown) -> Markup:
         row: list[Any] = [phase, point["weight"], interval, int(shown.edges[interval])]
         row += [] if counts is None else [int(counts[phase])]
         row += [] if cpi is None else [float(cpi[interval])]
-        row += [] if of_phase is None else [float(of_phase.loc[str(phase), "cpi_mean"])]
+        row += [] if of_phase is None else [float(of_phase["cpi_mean"][str(phase)])]
         rows.append(row)
     largest = sorted(rows, key=lambda row: -row[1])[:MOST_PHASES]
     cells = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,40 +13,14 @@ import pytest
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.explanation.explanation_types import Decision, Explanation, MetricEffect, Part, Remedy, SiteEffect, ordered
+from measure.explanation.explanation_types import Remedy
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import as_json, sentences
-from measure.perturbation.perturbation import inner_perturbation
-from measure.stats.correlation import spearman
-from tests.measure.report.page_structure import problems
+from tests.measure.explanation.made_up import explanation
+from tests.measure.report.page_structure import csv_in, problems
 
 QUICKSTART = Path(__file__).parents[3] / "configs" / "campaigns" / "quickstart.yaml"
-METRICS = ("loads", "branches", "misses")
-
-
-def explanation() -> Explanation:
-    """Two relations change by 0.4 and -0.2; metric `many` and execution make three quarters of it."""
-    rng = np.random.default_rng(1)
-    whole = np.array([0.4, -0.2]) + 0.01 * rng.standard_normal((5, 2))
-    parts = [Part("few", "some", 0.25 * whole), Part("many", "most", 0.75 * whole)]
-    mechanisms = [Part("layout", "elsewhere", 0.25 * whole), Part("executed instructions", "cost", 0.75 * whole)]
-    runs = [spearman(rng.random((60, 3)), METRICS) for _ in range(10)]
-    judged = inner_perturbation(runs[:6], runs[6:], seed=1)
-    return Explanation(
-        campaign="made up", variant="heavy", relations=(("loads", "branches"), ("loads", "loads")),
-        verdict="perturbed", where="within a run and across runs", cuts=0.5 * whole,
-        baseline_z=np.zeros((5, 2)), run_z=whole, metrics=ordered(whole, parts, ["few interacts"]),
-        effects=(MetricEffect("few", 0.25 * whole, 0.25 * whole), MetricEffect("many", 0.75 * whole, 0.75 * whole)),
-        sites=(SiteEffect("many", "/somewhere/a.c:7", 0.75 * whole),), mechanisms=ordered(whole, mechanisms),
-        decisions=(Decision("inlining", "f", "a.c:3", "f no longer inlines g"),),
-        remedies=(
-            Remedy("b", "helps", "equivalent", judged, 0.1, 0.5, "nothing", {}, 10),
-            Remedy("a", "helps not", "perturbed", judged, 0.5, 0.1, "<all>", {}),
-        ),
-        refused=("c: does not build",), counter_lines=(("a.c:7", 1234),), own_instructions_percent=0.1, runs=40,
-        seconds=12.0,
-    )  # fmt: skip
 
 
 def test_parts_add_up_and_the_largest_share_comes_first() -> None:
@@ -87,6 +62,17 @@ def test_json_and_page_hold_the_explanation() -> None:
     assert "Not tried: c: does not build" in page
     assert "loads across runs" in page
     assert page.count("data:image/svg+xml") == len(one.relations)
+    figures = re.findall(r"<figure>.*?</figure>", page, re.S)
+    assert len(figures) == len(one.relations)
+    for figure in figures:
+        assert "The longest bars: executed instructions (" in figure
+    parts = csv_in(page, "causes-heavy-1")
+    assert parts[0] == ["parts_by", "part", "change_of_z", "low", "high"]
+    steps = {(by, part): float(step) for by, part, step, *_ in parts[3:]}
+    for by in ("mechanism", "software metric"):
+        assert sum(step for (kind, _), step in steps.items() if kind == by) == pytest.approx(float(parts[2][2]))
+    assert [row[1] for row in csv_in(page, "remedies-heavy")] == ["verdict", "equivalent", "perturbed"]
+    assert float(csv_in(page, "shares-heavy")[1][2]) == pytest.approx(0.75)
 
 
 def test_remedies_rank_by_verdict_then_by_what_is_left() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import csv
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -86,3 +89,21 @@ def problems(page: str) -> list[str]:
         if one.attributes.get("class") in ("scroll", "pairs") and one.attributes.get("tabindex") != "0"
     ]
     return found
+
+
+def csv_in(page: str, name: str) -> list[list[str]]:
+    """The rows of the CSV file ``name`` that a link of ``page`` saves, headings first."""
+    found = re.search(rf'download="{re.escape(name)}.csv" href="data:text/csv;base64,([^"]*)"', page)
+    assert found, f"no link saves {name}.csv"
+    return list(csv.reader(base64.b64decode(found.group(1)).decode().splitlines()))
+
+
+def figures_without_caption_or_data(page: str) -> list[str]:
+    """The figures of ``page`` that lack a caption, or a link or a button for their data."""
+    figures = re.findall(r"<figure.*?</figure>", page, re.S)
+    assert figures
+    return [
+        one[:200]
+        for one in figures
+        if "<figcaption" not in one or not ('href="data:text/csv' in one or " data-csv" in one)
+    ]
