@@ -38,9 +38,12 @@ class Step:
 def place_of_page(merged_file: Path) -> Path:
     """The page is beside the merged trace, under its name.
 
-    Raises `CampaignError` when there is a file that is not a page of `measure merge`, such as a campaign's report.
+    Raises `CampaignError` when the trace itself has that name, and when there is a file that is not a page of
+    `measure merge`, such as a campaign's report.
     """
     path = merged_file.with_suffix(".html")
+    if path == merged_file:
+        raise CampaignError(f"{path}: is the name of the page beside the merged trace: give the trace another ending")
     if path.exists() and not (path.is_file() and MADE_BY in _beginning(path)):
         raise CampaignError(
             f"{path}: is no page of `measure merge`, and would be written over by the page of {merged_file.name}; "

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
+from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
 STRONGARM = ROOT / "configs" / "machines" / "strongarm.yaml"
@@ -64,6 +65,25 @@ def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: l
     assert about["validation"]["metrics"]["cpi"]["deviation_percent"] < 10
     assert (about["share"]["unsampled"] == 0) == bool({"--twice", "--roll-back"} & set(extra))
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
+    check_page(tmp_path, table, about)
+
+
+def check_page(folder: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
+    """The page says of each phase what the table says."""
+    page = (folder / "trace.html").read_text()
+    assert problems(page) == []
+    assert figures_without_caption_or_data(page) == []
+    head, *rows = csv_in(page, "phases-sampled")
+    assert [int(row[0]) for row in rows] == sorted(set(table["phase"]))
+    for row in (dict(zip(head, one, strict=True)) for one in rows):
+        mine = table[table["phase"] == int(row["phase"])]
+        for category in ("simulated", "matched", "unsampled"):
+            assert int(row[category]) == (mine["category"] == category).sum()
+        known = mine[mine["cycles"].notna()]
+        cpi = known["cycles"].sum() / known["instructions"].sum() if len(known) else float("nan")
+        assert float(row["CPI"]) == pytest.approx(cpi, nan_ok=True)
+    assert f"{about['validation']['metrics']['cpi']['deviation_percent']:.2f}%</td>" in page
+    assert "--validate" not in re.sub(r"<script.*", "", page, flags=re.S)
 
 
 def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> None:
@@ -72,6 +92,7 @@ def test_a_bad_end_keeps_the_trace_and_says_so(source: Path, tmp_path: Path) -> 
     assert "exit status 3: no more" in result.output
     assert len(pd.read_parquet(tmp_path / "trace.parquet")) > 10
     assert json.loads((tmp_path / "summary.json").read_text())["complete"] is False
+    assert "The trace ends early" in (tmp_path / "trace.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from measure.campaign.run_types import BASELINE, CounterPlace, Run, RunSpec, Trace
 from measure.merging.merge_runs import MergeError, align_run, merge_runs
+from measure.merging.page import shift_of
 from measure.merging.spread import Spread, spread_of_path, spread_of_progress
 from measure.merging.truth import Algorithm, alignment_error, true_positions
 
@@ -238,3 +239,15 @@ def test_alignment_error_knows_the_truth() -> None:
     assert mean["linear", ""] > 1
     with pytest.raises(MergeError, match="got algorithm 'best', expected some of full"):
         alignment_error(make_run(hardware), [run], algorithms=["best"])  # type: ignore[list-item]
+
+
+def test_the_shift_of_a_run_is_where_it_takes_longer() -> None:
+    times = np.ones(40, np.int64)
+    times[20] = 11
+    baseline, run = stretched(times)
+    shift = shift_of(align_run(baseline, run))
+    assert shift[-1] == pytest.approx(0)
+    proportion = 50 / 40
+    assert shift[19] == pytest.approx(20 * (1 - proportion), abs=0.6)
+    assert shift[20] - shift[19] > 8
+    assert np.allclose(shift_of(align_run(baseline, baseline)), 0)

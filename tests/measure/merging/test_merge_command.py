@@ -8,11 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from markupsafe import escape
 
 from measure.campaign.executor import Outcome, execute_plan
 from measure.cli import _Commands
 from measure.merging.cli import merge
 from measure.merging.command import load_results
+from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parents[3]
 CAMPAIGN = f"""\
@@ -96,6 +98,39 @@ def test_exports_read_back_alike(results: Path, tmp_path: Path) -> None:
     assert [e["ts"] for e in events][:-1] == pytest.approx(list(expected))
     named = {e["pid"]: e["args"]["name"] for e in chrome["traceEvents"] if e["ph"] == "M"}
     assert named[events[0]["pid"]] == about["metrics"]["rounds"]["run"]
+
+
+def test_the_page_is_beside_the_merged_trace_under_its_name(results: Path, tmp_path: Path) -> None:
+    (results / "summary.json").write_text(json.dumps({"variants": {"light": {"verdict": "perturbed"}}}))
+    done = measure(results, "--out", tmp_path / "m.csv")
+    assert done.exit_code == 0, done.output
+    assert f"Page: {tmp_path / 'm.html'}" in done.output.replace("\n", "")
+    page = (tmp_path / "m.html").read_text()
+    about = json.loads((tmp_path / "m.metadata.json").read_text())
+    assert problems(page) == []
+    assert figures_without_caption_or_data(page) == []
+    for warning in about["warnings"]:
+        assert f"<li>{escape(warning)}</li>" in page
+    head, *rows = csv_in(page, "sources")
+    assert head[:5] == ["metric", "run", "verdict", "events_in_run", "events_in_merged_trace"]
+    told = {metric: (one["run"], one.get("verdict", ""), str(one["total"])) for metric, one in about["metrics"].items()}
+    assert {row[0]: (row[1], row[2], row[3]) for row in rows} == told
+    assert all(row[3] == row[4] for row in rows)  # totals are conserved
+    assert 'data-copy="measure explain' in page
+    again = measure(results, "--out", tmp_path / "m.parquet")  # its own page is written anew
+    assert again.exit_code == 0, again.output
+
+
+def test_no_page_but_its_own_is_written_over(results: Path, tmp_path: Path) -> None:
+    (results / "report.html").write_text("<!doctype html>a report")
+    done = measure(results, "--out", results / "report.parquet")
+    assert done.exit_code == 2
+    assert "report.html: is no page of `measure merge`" in done.output.replace("\n", "")
+    assert not (results / "report.parquet").exists()
+    assert (results / "report.html").read_text() == "<!doctype html>a report"
+    done = measure(results, "--out", tmp_path / "m.html", "--format", "csv")
+    assert done.exit_code == 2
+    assert "give the trace another ending" in " ".join(done.output.split())
 
 
 def test_groups_that_perturb_are_avoided_and_otherwise_warned_of(results: Path) -> None:

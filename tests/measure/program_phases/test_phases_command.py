@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from measure.cli import main
 from measure.program_phases.bbv import from_dense
 from measure.program_phases.bbv_files import read_bb, read_labels, read_points, write_bb
+from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 MACHINE = str(Path(__file__).parents[3] / "configs" / "machines" / "strongarm.yaml")
 TWO_PHASES = """
@@ -77,6 +78,27 @@ def test_a_program_against_full_simulation(traced: Path) -> None:
     assert (out / "phases.png").stat().st_size > 10_000
 
 
+def test_the_page_has_points_errors_by_warm_up_and_files(traced: Path) -> None:
+    out = traced / "out"
+    page, about = (out / "phases.html").read_text(), json.loads((out / "summary.json").read_text())
+    assert problems(page) == []
+    assert figures_without_caption_or_data(page) == []
+    told = {(metric, method): float(error) for metric, method, _, error in csv_in(page, "estimates")[1:] if error}
+    for warm_up in ("no warm-up", "after 1 M", "exact lines"):
+        error = about["estimates"][f"simulation points, {warm_up}"]["cpi"]["error_percent"]
+        assert told["cpi", f"points, {warm_up}"] == pytest.approx(error)
+        assert f"({error:.2f}%)" in page
+    rows = csv_in(page, "simulation-points")[1:]
+    assert [(int(row[0]), int(row[2])) for row in rows] == [
+        (one["phase"], one["interval"]) for one in about["simulation_points"]
+    ]
+    uniform = pd.read_csv(out / "homogeneity.csv")
+    assert len(csv_in(page, "homogeneity")) == len(uniform) + 1
+    for name in out.iterdir():
+        assert name.name == "phases.html" or f"<code>{name.name}</code>" in page
+    assert f"--take-simpoint-checkpoints={out}/two.simpoints,{out}/two.weights,20000,1000000" in page
+
+
 def test_phases_are_more_uniform_than_the_program(traced: Path) -> None:
     uniform = pd.read_csv(traced / "out" / "homogeneity.csv", index_col="phase")
     table = pd.read_parquet(traced / "out" / "trace.parquet")
@@ -90,8 +112,16 @@ def test_phases_are_more_uniform_than_the_program(traced: Path) -> None:
 def test_written_vectors_give_the_same_points(traced: Path) -> None:
     code = measure("--interval", "20k", "--out", traced / "code", traced / "two.c")
     assert code.exit_code == 0, code.output
+    assert "Simulate everything once on a machine" in (traced / "code" / "phases.html").read_text()
     again = measure("--out", traced / "bb", traced / "code" / "two.bb")
     assert again.exit_code == 0, again.output
+    assert not (traced / "bb" / "phases.html").exists()  # would take longer than everything else
+    pictured = measure("--picture", "--out", traced / "pictured", traced / "code" / "two.bb")
+    assert pictured.exit_code == 0, pictured.output
+    assert "phases.html" in pictured.output
+    page = (traced / "pictured" / "phases.html").read_text()
+    assert 'data-traces="similarity"' in page
+    assert "measure phases" not in page  # a file of vectors does not say which program it is of
     for name in ("two.simpoints", "two.weights", "two.labels"):
         assert (traced / "bb" / name).read_bytes() == (traced / "code" / name).read_bytes()
 
@@ -105,6 +135,11 @@ def test_points_made_elsewhere(traced: Path, tmp_path: Path) -> None:
     theirs = json.loads((tmp_path / "out" / "summary.json").read_text())
     ours = json.loads((out / "summary.json").read_text())
     assert theirs["estimates"] == ours["estimates"]
+    page = (tmp_path / "out" / "phases.html").read_text()
+    assert problems(page) == []
+    assert "points of another tool" in page
+    assert csv_in(page, "estimates")[1:] == csv_in((out / "phases.html").read_text(), "estimates")[1:]
+    assert not (tmp_path / "out" / "phases.png").exists()
     wrong = measure(*files, "--interval", "10M", "--out", tmp_path, "--machine", MACHINE, traced / "two.c")
     assert wrong.exit_code == 2
     assert "give --interval the length" in " ".join(wrong.output.split())

@@ -37,6 +37,7 @@ def shown(address: str, folder: Path, *, dark: bool = False) -> str:
     assert BROWSER is not None
     command = [
         BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--no-first-run",
         f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={0 if dark else 1}",
         "--window-size=1400,1100", "--virtual-time-budget=10000", "--dump-dom", address,
     ]  # fmt: skip

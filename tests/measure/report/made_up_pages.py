@@ -29,6 +29,7 @@ from tests.measure.merging.test_merge import make_run, signal
 from tests.measure.report.synthetic_report import synthetic_report
 
 INTERVALS = 240
+NAN = float("nan")
 CYCLE_CLOSE: dict[str, Any] = {
     "program": "dir/made<up>.c", "arguments": ["a b"], "machine": "m.yaml", "machine_settings": ["l1d.size=4k"],
     "seed": 7, "samples_per_phase": None, "complete": True, "intervals": INTERVALS, "instructions": 1000 * INTERVALS,
@@ -90,12 +91,9 @@ def phases_shown(simulated: bool = True) -> Shown:
     }  # fmt: skip
     if simulated:
         errors = {
-            "full simulation": 0.0,
-            "simulation points": 0.5,
-            "first N": 30.0,
-            "simulation points, no warm-up": 9.0,
+            "full simulation": 0.0, "simulation points": 0.5, "first N": 30.0, "simulation points, no warm-up": 9.0,
             "simulation points, exact lines": 6.0,
-        }
+        }  # fmt: skip
         about["estimates"] = {
             method: {"cpi": {"value": 2.0 + error / 50, "error_percent": error}} for method, error in errors.items()
         }
@@ -127,7 +125,7 @@ def comparison() -> str:
         PairChange("PAPI_A", "PAPI_B", "perturbed", "equivalent",
                    ChangeTest(0.5, 0.1, -0.4, (-0.5, -0.3), (-0.55, -0.25), 0.001, "perturbed")),
         PairChange("PAPI_A", "PAPI_C", "not assessable", "not assessable",
-                   ChangeTest(np.nan, np.nan, np.nan, (np.nan,) * 2, (np.nan,) * 2, np.nan, "not assessable")),
+                   ChangeTest(NAN, NAN, NAN, (NAN, NAN), (NAN, NAN), NAN, "not assessable")),
     )  # fmt: skip
     variant = VariantChange(
         "light & <b>", side("perturbed"), side("equivalent"), "perturbed", 0.001, pairs, 10, 10, True

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
+from measure.cycle_close import trace_page
 from measure.report.packing import bucket_starts, packed_series
 from measure.report.page import embedded_json, plain_page, render_page
 from measure.report.traces import MOST_IN_STRIP, TRACE_VALUES, Line, Row, Square, Strip, TraceFigure, scripts
-from tests.measure.report.made_up_pages import PAGES, cycle_close
+from tests.measure.report.made_up_pages import CYCLE_CLOSE, PAGES, cycle_close, cycle_close_columns
 from tests.measure.report.page_structure import figures_without_caption_or_data, problems
 from tests.measure.report.test_page import unpacked
 
@@ -125,3 +127,14 @@ def test_a_page_of_a_cycle_close_trace_needs_no_jinja_no_table_and_no_picture() 
     assert done.stdout.strip() == "set()"
     assert "<!doctype html>" in cycle_close()
     assert embedded_json({"a": "</"}) == '{"a":"\\u003c/"}'
+
+
+def test_the_command_to_validate_is_the_one_that_made_the_trace() -> None:
+    about = {**CYCLE_CLOSE, "settings": {**CYCLE_CLOSE["settings"], "threshold": 0.125, "warm_up": "queues"}}
+    page = trace_page.render_page(about, cycle_close_columns(), None)
+    expected = (
+        "measure cycleclose --machine m.yaml --set l1d.size=4k --interval 1000 --threshold 12.5 --warm-up 50000,50000 "
+        "--seed 7 --validate 'dir/made<up>.c' 'a b'"
+    )
+    assert f"<code>{escape(expected)}</code>" in page
+    assert "Estimates of CPI are 30% off in the mean" in page  # by the intervals that were sampled again

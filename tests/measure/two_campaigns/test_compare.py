@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from measure.cli import main
 from measure.two_campaigns.change_test import ChangeTest, compare_changes
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
+from tests.measure.report.page_structure import csv_in
 
 ROOT = Path(__file__).parents[3]
 
@@ -130,6 +131,10 @@ def test_a_variant_that_ceases_to_perturb_is_shown_by_a_test(results: Path, tmp_
     page = (tmp_path / "compare.html").read_text()
     assert "Null hypothesis: the instrumentation changes the relation of the two metrics by the same amount" in page
     assert '<th scope="row">variants.heavy</th>' in page
+    rows = csv_in(page, "changes-heavy")[1:]
+    assert [(row[0], row[1], row[12]) for row in rows] == [
+        (one["a"], one["b"], one["verdict"]) for one in heavy["pairs"]
+    ]
 
 
 def test_other_seeds_are_not_paired_and_other_variants_are_named(results: Path, tmp_path: Path) -> None:
