@@ -89,7 +89,7 @@ class Pair:
         return self.a if self.a == self.b else f"{self.a} - {self.b}"
 
     def within(self, delta: float) -> bool:
-        """Whether `ci` lies within delta; above -delta across runs, where only a loss is a perturbation."""
+        """Whether `ci` lies within ``delta``; above -delta across runs, where only a loss is a perturbation."""
         return self.ci[0] > -delta and (self.a == self.b or self.ci[1] < delta)
 
 
