@@ -67,8 +67,8 @@ def reachable(bodies: Mapping[str, Body], name: str) -> set[str]:
 def bodies_of(root: Cursor) -> Iterator[tuple[str, Body]]:
     """Functions with a body, and global variables with an initialiser, of a syntax tree.
 
-    A function that only a table names may be reached by whoever names the table: calls through pointers are not
-    followed in any other way.
+    A function whose name stands in a table counts as reached by every function that names the table: calls through
+    pointers are not followed in any other way.
     """
     from clang.cindex import CursorKind
 

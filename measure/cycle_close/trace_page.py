@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from measure.cycle_close.rate_labels import RATE_LABELS
 from measure.cycle_close.rates import Columns
-from measure.report.elements import bullets, data_link, paragraph, section, table, to_do
+from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Strip, Style, TraceFigure, scripts
 
@@ -32,14 +31,6 @@ _OPTIONS: dict[str, tuple[str, object]] = {
     "wait_step": ("--wait-step", 0.2),
 }  # fmt: skip
 """Options of the command and their defaults, by the name of the setting; fractions are given in percent."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """See `measure.report.elements.Step`."""
-
-    text: str
-    commands: tuple[str, ...] = ()
 
 
 def render_page(about: Mapping[str, Any], estimated: Columns, actual: Columns | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from measure.errors import CampaignError
 from measure.merging.merge_runs import AlignedRun, Merged
-from measure.report.elements import bullets, data_link, paragraph, section, table, to_do
+from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page, verdict_class
 from measure.report.style import short
 from measure.report.traces import Line, Row, TraceFigure, scripts
@@ -25,14 +24,6 @@ MOST_SHOWN = 10
 MUCH_STRETCHED = 0.01
 """Share of the baseline's records from which another alignment is proposed."""
 _HEAD_CHARACTERS = 100_000
-
-
-@dataclass(frozen=True)
-class Step:
-    """See `measure.report.elements.Step`."""
-
-    text: str
-    commands: tuple[str, ...] = ()
 
 
 def place_of_page(merged_file: Path) -> Path:

@@ -16,7 +16,7 @@ from measure.program_phases.bbv import BasicBlockVectors
 from measure.program_phases.choose import Phases
 from measure.program_phases.estimates import FULL, POINTS, warmed_by
 from measure.program_phases.homogeneity import PROGRAM, similarity
-from measure.report.elements import bullets, data_link, paragraph, section, table, to_do
+from measure.report.elements import Step, bullets, data_link, paragraph, section, table, to_do
 from measure.report.page import csv_uri, plain_page
 from measure.report.traces import Line, Row, Square, Strip, TraceFigure, scripts
 
@@ -36,19 +36,11 @@ _FILES = {
 
 
 @dataclass(frozen=True)
-class Step:
-    """See `measure.report.elements.Step`."""
-
-    text: str
-    commands: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Shown:
     """What a page shows. ``about``: the content of summary.json; ``edges`` (n + 1,): where intervals begin and end, in
     instructions; ``metrics``: a row an interval, if they were simulated; ``found``, ``vectors``: None for points of
     another tool; ``uniform``: the table of `homogeneity`; ``machine``: the file of the machine, None without one;
-    ``directory``, ``files``: where results are, and the names of those that were written."""
+    ``directory``: of the results; ``files``: names of the files that were written there."""
 
     about: Mapping[str, Any]
     edges: NDArray[np.int64]

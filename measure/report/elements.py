@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -12,13 +12,12 @@ _CODE = re.compile("`([^`]+)`")
 _ZOOM = {"in": "Zoom in", "out": "Zoom out", "earlier": "Earlier", "later": "Later", "all": "Whole run"}
 
 
-class Step(Protocol):
-    """A sentence with the commands that it speaks of."""
+@dataclass(frozen=True)
+class Step:
+    """A sentence that says what to do, and the commands for it."""
 
-    @property
-    def text(self) -> str: ...
-    @property
-    def commands(self) -> tuple[str, ...]: ...
+    text: str
+    commands: tuple[str, ...] = ()
 
 
 def code_markup(text: str) -> Markup:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from measure.perturbation.analysis_types import VERDICTS
+from measure.report import elements
 from measure.report.model import ReportData
 
 _COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
@@ -16,11 +17,9 @@ _EXPLAIN = "`measure explain`, given the directory of these results,"
 
 
 @dataclass(frozen=True)
-class Step:
-    """A sentence, and the commands in it; ``finding``: the finding of the report that it tells, empty for none."""
+class Step(elements.Step):
+    """``finding``: the finding of the report that the sentence tells, empty for none."""
 
-    text: str
-    commands: tuple[str, ...]
     finding: str = ""
 
 

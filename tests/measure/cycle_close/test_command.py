@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+from common.quantities import parse_count
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
@@ -237,3 +238,15 @@ def test_without_a_terminal_the_full_simulation_is_followed_by_lines(
     assert result.exit_code == 0
     shares = re.findall(r"full simulation, to compare: (\d+)%, \d:\d\d, .*(?:left|known yet)", result.output)
     assert [int(share) // 10 for share in shares] == list(range(1, 10))
+
+
+def test_the_page_leaves_out_just_the_options_that_have_their_default() -> None:
+    """Else the commands that it offers to copy would mean something else."""
+    from measure.cycle_close.cli import cycleclose as declared
+    from measure.cycle_close.trace_page import _OPTIONS
+
+    defaults = {name: option.default for option in declared.params for name in option.opts}
+    for option, default in _OPTIONS.values():
+        given = 100 * default if isinstance(default, float) else default
+        found = defaults[option]
+        assert (parse_count(str(found)) if option == "--interval" else found) == given, option
