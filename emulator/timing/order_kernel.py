@@ -19,6 +19,15 @@ def youngest_first(ages: NDArray[np.uint32]) -> NDArray[np.int64]:
     return order
 
 
+def merge_by_age(
+    ages: NDArray[np.uint32], order: NDArray[np.int64], more_ages: NDArray[np.uint32], more_order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """`youngest_first` of ``ages``, (n,), followed by ``more_ages``, (m,), from that of each."""
+    merged = np.empty(len(ages) + len(more_ages), np.int64)
+    merge_sorted(ages, order, more_ages, more_order, merged)
+    return merged
+
+
 def first_of_each(lines: NDArray[np.int64]) -> NDArray[np.int64]:
     """Indices of the first occurrence of each number in ``lines``, (n,), not negative; ascending."""
     places = np.empty(len(lines), np.int64)
@@ -53,6 +62,22 @@ def sort_by_age(
             else:
                 scratch[starts[key]] = moved
             starts[key] += 1
+
+
+@kernel
+def merge_sorted(
+    ages: NDArray[np.uint32], order: NDArray[np.int64], more_ages: NDArray[np.uint32], more_order: NDArray[np.int64],
+    merged: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Write the result of `merge_by_age` into ``merged``, (n + m,)."""
+    at, other = 0, 0
+    for place in range(len(merged)):
+        if other == len(more_order) or (at < len(order) and ages[order[at]] <= more_ages[more_order[other]]):
+            merged[place] = order[at]
+            at += 1
+        else:
+            merged[place] = len(ages) + more_order[other]
+            other += 1
 
 
 @kernel

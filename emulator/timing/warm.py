@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
-from emulator.timing.order_kernel import first_of_each, youngest_first
+from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
 # FIFO: the share of lines that were filled by their last access, measured on the shipped workloads. An L2 sees only the
@@ -44,19 +44,22 @@ def warm_caches(
     """`InOrderCore.warm_caches` on the core's arrays."""
     line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
-    l1d = _History.of([data], since)
+    order = youngest_first(data.ages)
+    l1d = _History.of([data], order, since)
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
     _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"), _FILLED_BY_LAST_L1)
     if config.dtlb is not None:
         _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes(), _FILLED_BY_LAST_L1)
     if len(code.addresses):
-        l1i = _History.of([code], since).without_writes()
+        l1i = _History.of([code], youngest_first(code.ages), since).without_writes()
         _warm_one(longs, words, layout.L1I, l1i.addresses >> l1i_shift, l1i, _FILLED_BY_LAST_L1)
         if config.itlb is not None:
             _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
     if config.l2 is not None:
-        both = _History.of([data, _fetched_from_l2(longs, code)], since)
+        fetched = _fetched_from_l2(longs, code)
+        both_order = merge_by_age(data.ages, order, fetched.ages, youngest_first(fetched.ages))
+        both = _History.of([data, fetched], both_order, since)
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
         _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"), _FILLED_BY_LAST_L2)
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
@@ -95,13 +98,14 @@ class _History:
     since: float
 
     @classmethod
-    def of(cls, parts: list[Touched], since: int) -> _History:
+    def of(cls, parts: list[Touched], order: NDArray[np.int64], since: int) -> _History:
+        """The lines of ``parts``, one after the other, in ``order``, (n,), youngest first."""
         addresses, ages, written = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
         )
         n = len(ages)
         made = np.empty(n, np.int64), np.empty(n), np.empty(n)
-        gather_history(youngest_first(ages), addresses, ages, written, *made)
+        gather_history(order, addresses, ages, written, *made)
         return cls(*made, float(since))
 
     def in_fills(self, fills: Fills | None, level: str) -> _History:

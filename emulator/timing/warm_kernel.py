@@ -42,6 +42,7 @@ Longs = NDArray[np.int64]
 _HALVINGS = 40
 _STEPS = 30
 _CLOSE = 1e-3
+_NEAR = 2  # intervals around the one where evenly long intervals would have an age, in which it is looked for first
 _NEGLIGIBLE = 45.0  # exp(-45) does not change the sums
 _INVALID_LINE = INVALID_TAG >> 1
 
@@ -54,6 +55,7 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
     beyond ``ago``, a millionth of which is added everywhere to keep the order of ages without fills between them.
     """
     last = len(ago) - 1
+    each = last / (ago[last] + 1e-300)
     at, found_at, slope = np.int64(0), np.int64(-1), 0.0
     for index in range(len(ages)):
         age = ages[index]
@@ -61,7 +63,11 @@ def to_fills(ago: Doubles, since: Doubles, scale: float, ages: Doubles) -> None:
             continue
         inside = min(age, ago[last])
         if ago[at] > inside or (at < last and ago[at + 1] <= inside):  # not in the previous interval
-            at, above = np.int64(0), np.int64(last + 1)
+            # Intervals are about equally long, so that a search of all of them is hardly ever needed.
+            about = np.int64(inside * each)
+            at, above = max(about - _NEAR, np.int64(0)), min(about + _NEAR + 1, np.int64(last + 1))
+            if ago[at] > inside or (above <= last and ago[above] <= inside):
+                at, above = np.int64(0), np.int64(last + 1)
             while above - at > 1:
                 middle = (at + above) >> 1
                 if ago[middle] <= inside:
@@ -96,10 +102,11 @@ def draw(longs: Longs, cache: int) -> float:
 
 
 @kernel
-def random_rate(ages: Doubles, ways: int, guess: float) -> float:
+def random_rate(ages: Doubles, ways: int, guess: float, stays: Doubles) -> float:
     """The eviction rate of each line in a set with random replacement that holds ``ways`` of more than ``ways`` lines.
 
-    ``ages``: (n,) ascending; ``guess``: a rate to begin with, such as that of the set before, or 0. The sum of
+    ``ages``: (n,) ascending; ``guess``: a rate to begin with, such as that of the set before, or 0; ``stays``: (n,)
+    receives exp(-rate * age) up to the first age at which it is negligible. The sum of
     exp(-rate * age) is convex and decreasing, so Newton's method converges monotonically from the left; from the right
     its first step goes to the left, where ``least`` is the end.
     """
@@ -110,12 +117,16 @@ def random_rate(ages: Doubles, ways: int, guess: float) -> float:
         for index in range(len(ages)):
             if rate * ages[index] > _NEGLIGIBLE:
                 break
-            stays = np.exp(-rate * ages[index])
-            total += stays
-            slope += stays * ages[index]
+            stays[index] = np.exp(-rate * ages[index])
+            total += stays[index]
+            slope += stays[index] * ages[index]
         if abs(total - ways) < _CLOSE * ways or (slope == 0.0 and rate == least):
-            break
+            return rate
         rate = max(rate + (total - ways) / slope, least) if slope > 0.0 else least
+    for index in range(len(ages)):
+        if rate * ages[index] > _NEGLIGIBLE:
+            break
+        stays[index] = np.exp(-rate * ages[index])
     return rate
 
 
@@ -161,14 +172,14 @@ def keep_residents(
         return kept
     count = 0
     if policy == POLICY_RANDOM:
-        rate = random_rate(ages, ways, last_rate[0])
+        rate = random_rate(ages, ways, last_rate[0], filled)
         last_rate[0] = rate
         # Systematic sampling of ``ways`` lines, each with its own probability.
         total, next_one = 0.0, draw(longs, cache)
         for index in range(n):
             if rate * ages[index] > _NEGLIGIBLE:
                 break
-            total += np.exp(-rate * ages[index])
+            total += filled[index]
             if total > next_one and count < ways:
                 order[count] = index
                 dirty[count] = draw(longs, cache) < np.exp(-rate * (written[index] - ages[index]))

@@ -26,7 +26,7 @@ from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close import results, trace_page
 from measure.cycle_close.job import Job, check_length, machine_for, program_file
-from measure.cycle_close.rates import Columns, columns_of, deviations
+from measure.cycle_close.rates import Columns, columns_of, deviations, metrics_of
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
@@ -150,9 +150,12 @@ def run_cycleclose(
     simulation begins. Returns the exit status of an interruption, or 0, and why the guest failed, None if it did not.
     Raises `CampaignError` for bad input, and when not one interval could be simulated.
     """
-    with HelperProcess(results.prepare) as helper:
+    try:
+        config = load_machine(job.machine, job.settings)
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    with HelperProcess(functools.partial(results.prepare, metrics_of(config))) as helper:
         try:
-            config = load_machine(job.machine, job.settings)
             elf = program_file(job.program, console)
             job.check_input()
             traced = _traced(job, elf, config, settings, console, gdb_port)

@@ -16,12 +16,15 @@ from measure.cycle_close.tracer import Category, Interval
 _EMPTY = Interval(0, 0, 1, 0, Category.SIMULATED, 0, 0.0, np.ones(N_EVENTS))
 
 
-def prepare() -> None:
-    """Load and use once everything that `write_table` and `write_picture` need, since the first use takes longer."""
+def prepare(n_metrics: int) -> None:
+    """Load and use once everything that `write_table` and `write_picture` need, since the first use takes longer, and
+    make the figure of a trace with ``n_metrics`` ahead."""
     columns = columns_of([_EMPTY, _EMPTY])
     with tempfile.TemporaryDirectory() as directory:
         write_table(Path(directory), columns, None)
-        write_picture(Path(directory), "", columns, None)
+    from measure.cycle_close.trace_figure import prepare_figure
+
+    prepare_figure(n_metrics)
 
 
 def write_table(directory: Path, estimated: Columns, actual: Columns | None) -> None:
@@ -44,8 +47,8 @@ def write_picture(directory: Path, title: str, estimated: Columns, actual: Colum
     with starting(freeze=False):  # loads half a second of modules
         import pandas as pd
 
-        from measure.cycle_close.trace_figure import trace_figure
+        from measure.cycle_close.trace_figure import save_figure, trace_figure
 
         actual_table = pd.DataFrame(actual) if actual is not None else None
         figure = trace_figure(pd.DataFrame(estimated), actual_table, title)
-        write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))
+        write_atomically(directory / "trace.png", lambda path: save_figure(figure, path))

@@ -14,7 +14,7 @@ from emulator.timing import layout
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
-from emulator.timing.order_kernel import first_of_each, youngest_first
+from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm import Fills, Touched
 from emulator.timing.warm_kernel import fifo_rate, gather_history, random_rate, to_fills
 from tests.emulator.timing.timing_naive import NaiveCache
@@ -128,6 +128,17 @@ def test_ages_in_fills(gaps: list[int], ages: list[float], data: st.DataObject) 
             assert fills == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("gaps", [[1] * 40 + [100_000], [100_000] + [1] * 40, [200] * 40, [0, 0, 0, 5]])
+def test_ages_in_fills_between_unequal_intervals(gaps: list[int]) -> None:
+    ago = np.cumsum([0, *gaps]).astype(float)
+    since = np.sqrt(ago)
+    random = np.random.default_rng(1)
+    ages = np.concatenate([ago, random.choice(ago, 50), random.random(50) * ago[-1]])
+    converted = ages.copy()
+    to_fills(ago, since, 0.0, converted)
+    assert converted == pytest.approx(np.interp(ages, ago, since), rel=1e-12)
+
+
 def test_what_nobody_told_of_stays_until_it_is_old() -> None:
     core = InOrderCore(machine("lru", 1), 1)
     core.warm_caches(touched([(1, True), (2, False)]), NOTHING, 10**6)
@@ -176,7 +187,10 @@ def contents_by_lru(random: np.random.Generator, popularity: np.ndarray, ways: i
 @given(st.lists(st.floats(1, 1e7), min_size=5, max_size=60), st.integers(1, 4), st.just(0.0) | st.floats(1e-12, 1e6))
 def test_rates_fill_a_set(ages: list[float], ways: int, guess: float) -> None:
     sorted_ages = np.sort(np.array(ages))
-    rate = random_rate(sorted_ages, ways, guess)
+    stays = np.empty(len(ages))
+    rate = random_rate(sorted_ages, ways, guess, stays)
+    counted = rate * sorted_ages <= 45
+    assert np.allclose(stays[counted], np.exp(-rate * sorted_ages[counted]), rtol=1e-12, atol=0)
     assert np.exp(-rate * sorted_ages).sum() == pytest.approx(ways, rel=2e-3)
     rate = fifo_rate(sorted_ages, ways, 0.75)
 
@@ -210,6 +224,9 @@ def test_branch_prediction_learns_as_if_it_had_been_simulated(data: st.DataObjec
 def test_lines_are_ordered_and_told_apart_as_numpy_does(numbers: list[int], shift: int) -> None:
     ages = np.array(numbers, np.uint32)
     assert youngest_first(ages).tolist() == np.argsort(ages, kind="stable").tolist()
+    one, other = ages[: len(ages) // 3], ages[len(ages) // 3 :]
+    merged = merge_by_age(one, youngest_first(one), other, youngest_first(other))
+    assert merged.tolist() == np.argsort(ages, kind="stable").tolist()
     lines = ages.astype(np.int64) >> shift
     _, first = np.unique(lines, return_index=True)
     assert first_of_each(lines).tolist() == sorted(first.tolist())
