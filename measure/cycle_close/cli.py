@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 @click.option("--twice", "samples", type=click.IntRange(1), metavar="N",
               help="Run the program twice: find the phases first, then simulate each at least N times.")  # fmt: skip
 @click.option("--validate", is_flag=True, help="Simulate everything, too, and show the deviation of the estimates.")
+@click.option("--picture", is_flag=True, help="Write the trace as a picture, DIR/trace.png, too.")
 @click.option("--stdin", type=click.Path(path_type=Path), metavar="FILE", help="The program's standard input.")
 @guest_options
 @click.option("--seed", default=1, show_default=True, help="Seed of page placement and random devices.")
@@ -78,6 +79,7 @@ def cycleclose(
     roll_back: bool,
     samples: int | None,
     validate: bool,
+    picture: bool,
     stdin: Path | None,
     guest: Guest,
     seed: int,
@@ -89,9 +91,9 @@ def cycleclose(
 
     The program is emulated fast; its phases are found while it runs, and only some intervals of each are simulated
     in detail. PROGRAM is a riscv64 Linux executable (a dynamically linked one finds its libraries below --root), or a
-    C file. Leaves DIR/trace.parquet, trace.png and summary.json. In a terminal the trace is shown as it grows: p
-    pauses, any key continues, g pauses and attaches gdb (breakpoints, watchpoints, steps; the trace stays the same,
-    and continues when gdb detaches), q or Ctrl-C ends the trace and keeps it.
+    C file. Leaves the page DIR/trace.html, trace.parquet and summary.json. In a terminal the trace is shown as it
+    grows: p pauses, any key continues, g pauses and attaches gdb (breakpoints, watchpoints, steps; the trace stays the
+    same, and continues when gdb detaches), q or Ctrl-C ends the trace and keeps it.
 
     \b
       measure cycleclose --machine configs/machines/strongarm.yaml --validate experiments/workloads/chess.c medium
@@ -124,7 +126,7 @@ def cycleclose(
         )
     directory = out or Path("results") / f"cycleclose-{program.stem}"
     job = Job(program, arguments, machine, stdin, seed, samples or 0, guest, settings)
-    interrupted, ending = run_cycleclose(job, tracer_settings, directory, validate, console, gdb_port)
+    interrupted, ending = run_cycleclose(job, tracer_settings, directory, validate, console, gdb_port, picture)
     if interrupted:
         raise SystemExit(interrupted)
     if ending is not None:

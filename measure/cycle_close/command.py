@@ -21,12 +21,11 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
 from measure.campaign.store import write_text_atomically
-from measure.console.helper_process import HelperProcess
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close import results, trace_page
 from measure.cycle_close.job import Job, check_length, machine_for, program_file
-from measure.cycle_close.rates import Columns, columns_of, deviations, metrics_of
+from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
 from measure.cycle_close.tracer import Category, Interval, Settings, Tracer
@@ -142,40 +141,49 @@ def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
 
 
 def run_cycleclose(
-    job: Job, settings: Settings, directory: Path, validate: bool, console: Console, gdb_port: int = 0
+    job: Job,
+    settings: Settings,
+    directory: Path,
+    validate: bool,
+    console: Console,
+    gdb_port: int = 0,
+    picture: bool = False,
 ) -> tuple[int, str | None]:
-    """Trace, validate if requested, write DIR/trace.html, trace.parquet, trace.png and summary.json, and print.
+    """Trace, validate if requested, write DIR/trace.html, trace.parquet and summary.json, and print.
 
-    ``gdb_port``: port at which the live view waits for gdb, 0 for any. The trace is on the disk before the full
-    simulation begins. Returns the exit status of an interruption, or 0, and why the guest failed, None if it did not.
-    Raises `CampaignError` for bad input, and when not one interval could be simulated.
+    ``picture``: write trace.png, too. ``gdb_port``: port at which the live view waits for gdb, 0 for any. The trace
+    is on the disk before the full simulation begins. Returns the exit status of an interruption, or 0, and why the
+    guest failed, None if it did not. Raises `CampaignError` for bad input, and when not one interval could be
+    simulated.
     """
     try:
         config = load_machine(job.machine, job.settings)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    with HelperProcess(functools.partial(results.prepare, metrics_of(config))) as helper:
-        try:
-            elf = program_file(job.program, console)
-            job.check_input()
-            traced = _traced(job, elf, config, settings, console, gdb_port)
-            if not traced.interrupted:
-                _check(job, settings, traced)
-            remove_leftovers(directory)
-            _write_trace(job, settings, directory, traced, None, helper)
-            full, skipped = None, traced.interrupted
-            if validate and not traced.interrupted:
-                full = _simulated_in_full(job, elf, config, settings, traced, console)
-                skipped = full.interrupted
-        except EmulatorError as error:
-            raise CampaignError(str(error)) from None
-        if skipped:
-            full = None
-        if full is not None:
-            _write_trace(job, settings, directory, traced, full, helper)
+    try:
+        elf = program_file(job.program, console)
+        job.check_input()
+        traced = _traced(job, elf, config, settings, console, gdb_port)
+        if not traced.interrupted:
+            _check(job, settings, traced)
+        remove_leftovers(directory)
+        _write_trace(job, settings, directory, traced, None)
+        full, skipped = None, traced.interrupted
+        if validate and not traced.interrupted:
+            full = _simulated_in_full(job, elf, config, settings, traced, console)
+            skipped = full.interrupted
+    except EmulatorError as error:
+        raise CampaignError(str(error)) from None
+    if skipped:
+        full = None
+    if full is not None:
+        _write_trace(job, settings, directory, traced, full)
+    if not picture:
+        (directory / "trace.png").unlink(missing_ok=True)  # an earlier trace's
+    else:
         actual = full.columns if full is not None else None
-        helper.call(results.write_picture, directory, job.program.stem, traced.columns, actual)
-    _print(console, directory, traced, full)
+        results.write_picture(directory, job.program.stem, traced.columns, actual)
+    _print(console, directory, traced, full, picture)
     if validate and skipped:
         console.print(
             "--validate was skipped: the full simulation "
@@ -280,17 +288,15 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
     return about
 
 
-def _write_trace(
-    job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None, helper: HelperProcess
-) -> None:
+def _write_trace(job: Job, settings: Settings, directory: Path, traced: Traced, full: Traced | None) -> None:
     actual = full.columns if full is not None else None
-    helper.call(results.write_table, directory, traced.columns, actual)
+    results.write_table(directory, traced.columns, actual)
     about = summary_of(job, settings, traced, full)
     write_text_atomically(directory / "summary.json", json.dumps(about, indent=1, allow_nan=False))
     write_text_atomically(directory / "trace.html", trace_page.render_page(about, traced.columns, actual))
 
 
-def _print(console: Console, directory: Path, traced: Traced, full: Traced | None) -> None:
+def _print(console: Console, directory: Path, traced: Traced, full: Traced | None, picture: bool) -> None:
     """Print the size of the trace, its estimates' quality, and the deviation from the full simulation, if known."""
     from rich.table import Table
 
@@ -317,10 +323,8 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
         console.print(
             f"The full simulation took {full.seconds:.2f} s: {full.seconds / traced.seconds:.1f} times as long."
         )
-    console.print(
-        f"Page: {directory / 'trace.html'}   Trace: {directory / 'trace.parquet'}   Picture: {directory / 'trace.png'}",
-        style="dim",
-    )
+    files = {"Page": "trace.html", "Trace": "trace.parquet"} | ({"Picture": "trace.png"} if picture else {})
+    console.print("   ".join(f"{what}: {directory / name}" for what, name in files.items()), style="dim")
     if traced.interrupted:
         console.print("Interrupted: the trace ends where the program was interrupted.", style="yellow")
     if traced.ending is not None:

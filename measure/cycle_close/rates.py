@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import Event
 from measure.cycle_close.tracer import Interval
 
@@ -50,11 +49,6 @@ def columns_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | N
             columns[ENERGY] = events @ energy_pj / 1000 / events[:, Event.INSTRUCTIONS]
     columns.update({event.name.lower(): events[:, event] for event in Event})
     return columns
-
-
-def metrics_of(config: MachineConfig) -> int:
-    """Number of metrics, rates and energy, that a trace of this machine has values of."""
-    return len(RATES) - (config.l2 is None) + (config.energy is not None)
 
 
 def table_of(intervals: Sequence[Interval], energy_pj: NDArray[np.float64] | None = None) -> pd.DataFrame:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from common.startup import starting
-from emulator.timing.machine_events import N_EVENTS, Event
+from emulator.timing.machine_events import Event
 from measure.campaign.store import write_atomically
-from measure.cycle_close.rates import ENERGY, RATES, Columns, columns_of
-from measure.cycle_close.tracer import Category, Interval
+from measure.cycle_close.rates import ENERGY, RATES, Columns
 
-_EMPTY = Interval(0, 0, 1, 0, Category.SIMULATED, 0, 0.0, np.ones(N_EVENTS))
-
-
-def prepare(n_metrics: int) -> None:
-    """Load and use once everything that `write_table` and `write_picture` need, since the first use takes longer, and
-    make the figure of a trace with ``n_metrics`` ahead."""
-    columns = columns_of([_EMPTY, _EMPTY])
-    with tempfile.TemporaryDirectory() as directory:
-        write_table(Path(directory), columns, None)
-    from measure.cycle_close.trace_figure import prepare_figure
-
-    prepare_figure(n_metrics)
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def write_table(directory: Path, estimated: Columns, actual: Columns | None) -> None:
@@ -32,23 +21,36 @@ def write_table(directory: Path, estimated: Columns, actual: Columns | None) -> 
 
     Raises `StoreError` when it cannot be written.
     """
-    import pandas as pd
+    import pyarrow as pa
+    from pyarrow.parquet import write_table as write_parquet
 
     columns = dict(estimated)
     if actual is not None:
         columns |= {f"actual_{name}": actual[name] for name in (*RATES, ENERGY) if name in actual}
         columns["actual_cycles"] = actual[Event.CYCLES.name.lower()]
-    table = pd.DataFrame(columns)
-    write_atomically(directory / "trace.parquet", lambda path: table.to_parquet(path))
+    table = pa.table({name: _arrow_array(values) for name, values in columns.items()})
+    write_atomically(directory / "trace.parquet", lambda path: write_parquet(table, path))
+
+
+def _arrow_array(values: NDArray[Any]) -> pa.Array:
+    """A column, numbers of 64 bits or text, as Arrow has it. `pyarrow.array` would load pandas to look for its types,
+    which takes longer than all else that is done to write a trace."""
+    import pyarrow as pa
+
+    if values.dtype != object:
+        kind = {"f": pa.float64(), "i": pa.int64()}[values.dtype.kind]
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    texts = [str(value).encode() for value in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.Array.from_buffers(pa.utf8(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
 
 
 def write_picture(directory: Path, title: str, estimated: Columns, actual: Columns | None) -> None:
     """Write trace.png. Raises `StoreError` when it cannot be written."""
-    with starting(freeze=False):  # loads half a second of modules
-        import pandas as pd
+    import pandas as pd
 
-        from measure.cycle_close.trace_figure import save_figure, trace_figure
+    from measure.cycle_close.trace_figure import trace_figure
 
-        actual_table = pd.DataFrame(actual) if actual is not None else None
-        figure = trace_figure(pd.DataFrame(estimated), actual_table, title)
-        write_atomically(directory / "trace.png", lambda path: save_figure(figure, path))
+    actual_table = pd.DataFrame(actual) if actual is not None else None
+    figure = trace_figure(pd.DataFrame(estimated), actual_table, title)
+    write_atomically(directory / "trace.png", lambda path: figure.savefig(path, dpi=110, format="png"))

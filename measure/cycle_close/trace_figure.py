@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,44 +24,20 @@ _LABELS = {
 # Matplotlib can find the margins by itself, but that takes as long as the rest of the picture.
 _WIDTH, _ROW, _PHASES = 9.5, 1.3, 1.15
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 2.3, 0.15, 0.45, 0.85, 0.14
-_DPI = 110
 _COLOURS = {"simulated": VARIANTS[1], "matched": VARIANTS[0], "unsampled": "#9aa5b1"}
-
-
-_prepared: dict[int, tuple[Any, Any]] = {}  # figures made ahead and their axes, by number of metrics
-
-
-def prepare_figure(n_metrics: int) -> None:
-    """Make the next figure of ``n_metrics`` ahead; `trace_figure` will draw on it. Axes and their ticks, which are made
-    when a figure is drawn, take a third of the time of a picture."""
-    figure, axes = _empty_figure(n_metrics)
-    save_figure(figure, io.BytesIO())
-    _prepared[n_metrics] = figure, axes
-
-
-def save_figure(figure: Any, file: Path | io.BytesIO) -> None:
-    """Write a figure as a PNG image."""
-    figure.savefig(file, dpi=_DPI, format="png")
-
-
-def _empty_figure(n_metrics: int) -> tuple[Any, Any]:
-    """A figure with room for metrics and phases, and its axes, (n_metrics + 1,)."""
-    height = _TOP + n_metrics * (_ROW + _GAP) + _PHASES + _BOTTOM
-    ratios = [_ROW] * n_metrics + [_PHASES]
-    figure, axes = new_figure(_WIDTH, height, n_metrics + 1, layout=None, sharex=True, height_ratios=ratios)
-    figure.subplots_adjust(
-        left=_LEFT / _WIDTH, right=1 - _RIGHT / _WIDTH, top=1 - _TOP / height, bottom=_BOTTOM / height,
-        hspace=_GAP * (n_metrics + 1) / (n_metrics * _ROW + _PHASES),
-    )  # fmt: skip
-    return figure, np.atleast_1d(axes)  # without any estimate only the phases are drawn
 
 
 def trace_figure(estimated: pd.DataFrame, actual: pd.DataFrame | None, name: str) -> Any:
     """One row per metric, the estimate over the actual values if given, and the phases below."""
     shown = [m for m in (*RATES, ENERGY) if m in estimated and estimated[m].notna().any()]
     shown.sort(key=lambda metric: list(_LABELS).index(metric))
-    n = len(shown)
-    figure, axes = _prepared.pop(n) if n in _prepared else _empty_figure(n)
+    n, height = len(shown), _TOP + len(shown) * (_ROW + _GAP) + _PHASES + _BOTTOM
+    figure, axes = new_figure(_WIDTH, height, n + 1, layout=None, sharex=True, height_ratios=[_ROW] * n + [_PHASES])
+    figure.subplots_adjust(
+        left=_LEFT / _WIDTH, right=1 - _RIGHT / _WIDTH, top=1 - _TOP / height, bottom=_BOTTOM / height,
+        hspace=_GAP * (n + 1) / (n * _ROW + _PHASES),
+    )  # fmt: skip
+    axes = np.atleast_1d(axes)  # without any estimate only the phases are drawn
     at = (estimated["begin_instructions"] + estimated["end_instructions"]).to_numpy() / 2e6
     for axis, metric in zip(axes, shown, strict=False):
         if actual is not None:

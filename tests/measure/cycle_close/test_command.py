@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.quantities import parse_count
 from measure.cli import main
 from measure.console import progress
 from measure.cycle_close import command
+from measure.cycle_close.results import write_table
 from tests.measure.report.page_structure import csv_in, figures_without_caption_or_data, problems
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -52,7 +59,9 @@ def cycleclose(*arguments: object) -> Result:
     "extra", [[], ["--paper"], ["--roll-back"], ["--twice", "2"], ["--twice", "1", "--wait-step", "0"]]
 )
 def test_a_trace_is_written_and_validated(source: Path, tmp_path: Path, extra: list[str]) -> None:
-    result = cycleclose("--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", *extra, source)
+    result = cycleclose(
+        "--machine", STRONGARM, "--interval", "20k", "--out", tmp_path, "--validate", "--picture", *extra, source
+    )
     assert result.exit_code == 0, result.output
     assert "Deviation from the full simulation" in result.output
     table = pd.read_parquet(tmp_path / "trace.parquet")
@@ -161,11 +170,45 @@ def test_nothing_sampled_is_refused_with_the_way_out(source: Path, tmp_path: Pat
 
 
 def test_a_trace_that_ends_badly_before_a_sample_is_drawn(source: Path, tmp_path: Path) -> None:
-    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--out", tmp_path, source, "3")
+    result = cycleclose("--machine", STRONGARM, "--interval", "5M", "--picture", "--out", tmp_path, source, "3")
     assert result.exit_code == 1
     assert "exit status 3: no more" in result.output
     assert json.loads((tmp_path / "summary.json").read_text())["estimate"]["cpi"] is None
     assert (tmp_path / "trace.png").exists()
+
+
+def test_a_trace_needs_neither_pandas_nor_matplotlib(source: Path, tmp_path: Path) -> None:
+    """They take longer to load than all else that a trace of a short program needs. A picture that is not asked for is
+    not made, and an earlier one, of another trace, goes."""
+    (tmp_path / "trace.png").write_bytes(b"an earlier picture")
+    options = ["--machine", str(STRONGARM), "--interval", "20k", "--out", str(tmp_path)]
+    code = (
+        "import sys; from measure.cli import main\n"
+        f"try: main({['cycleclose', *options, str(source)]!r})\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print('HEAVY', sorted({'pandas', 'matplotlib', 'scipy', 'jinja2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert {one.name for one in tmp_path.iterdir()} == {"trace.html", "trace.parquet", "summary.json"}
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(), st.integers(-(2**63), 2**63 - 1), st.sampled_from(["simulated", "matched", "é", ""])),
+        min_size=1,
+    )
+)
+def test_a_table_holds_what_was_written(rows: list[tuple[float, int, str]]) -> None:
+    columns = {
+        name: np.array(values, kind)
+        for name, values, kind in zip("abc", zip(*rows, strict=True), (float, np.int64, object), strict=True)
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        write_table(Path(folder), columns, None)
+        found = pd.read_parquet(Path(folder) / "trace.parquet")
+    pd.testing.assert_frame_equal(found, pd.DataFrame(columns), check_dtype=False)
 
 
 def test_what_an_interruption_leaves_out_is_said(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
