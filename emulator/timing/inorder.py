@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from emulator.events import FULL_RECORD, BlockFacts, TraceSelection
 from emulator.timing import layout
 from emulator.timing.core_arrays import build_core, class_timing, grow_tables
-from emulator.timing.inorder_kernel import decode, run, train_predictors
+from emulator.timing.inorder_kernel import decode, run, train_fetches, train_predictors
 from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
@@ -138,16 +138,21 @@ class InOrderCore:
         ``data``: the `lines_to_warm` lines accessed last; ``code``: the lines fetched last, empty to leave the
         instruction caches unchanged. ``since``: instructions that the core has not simulated; other lines that it holds
         were accessed before these. ``fills``: fill rates; without it lines are assumed to be filled evenly. Exact for
-        LRU replacement; for random replacement a draw from the caches' generators. Takes no time and counts no events.
+        LRU replacement; for random replacement a draw from the caches' generators. An instruction cache with FIFO
+        replacement stays as it is: see `train`. Takes no time and counts no events.
         """
         warm_caches(self.config, self._longs, self._words, data, code, since, fills)
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
-        ``skipped_words`` words. Takes no time; mispredictions are counted."""
+        ``skipped_words`` words; a FIFO instruction cache, which `warm_caches` leaves as it is, too. Takes no time;
+        mispredictions are counted."""
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
-        train_predictors(self._longs, self._words, np.require(stream, np.uint32, ["C", "A", "W"]), skipped_words)
+        stream = np.require(stream, np.uint32, ["C", "A", "W"])
+        train_predictors(self._longs, self._words, stream, skipped_words)
+        if self.config.l1i.replacement == "fifo":
+            train_fetches(self._longs, self._words, stream, skipped_words)
 
     def add_overhead(self, cycles: int) -> None:
         """Add ``cycles`` of work that is modelled and not executed, such as the kernel's."""

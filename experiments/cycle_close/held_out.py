@@ -202,6 +202,7 @@ def main() -> None:
             print(found, flush=True)
             old = (rows[KEY] == pd.Series(key)[KEY]).all(axis=1)
             rows = pd.concat([rows[~old], pd.DataFrame([found])], ignore_index=True)
+            rows = rows.astype({"instructions": int, "intervals": int})
             rows.to_csv(options.out, index=False, float_format="%.4f")
 
 
