@@ -25,8 +25,9 @@ from common.atomic_files import workspace, write_text
 from common.source_digest import source_digest
 from instrumenter.building.program_build import (
     PACKAGE,
+    AnySampler,
     Build,
-    SamplerConfig,
+    HostSamplerConfig,
     add_places,
     explain_no_events,
     generator_digest,
@@ -53,6 +54,7 @@ from instrumenter.wrapper.compile_call import Wrapper, is_cplusplus_source
 from instrumenter.wrapper.environment_spec import (
     LOG_VARIABLE,
     SPEC_VARIABLE,
+    HostSamplerSpec,
     SamplerSpec,
     WrapperSpec,
     read_listing,
@@ -60,6 +62,7 @@ from instrumenter.wrapper.environment_spec import (
 )
 
 _KEPT_SECONDS = 24 * 3600
+_ELF_MACHINES = {"riscv64": "EM_RISCV", "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
 
 @dataclass(frozen=True)
@@ -75,22 +78,23 @@ class Project:
 class ProjectRecipe:
     """A project's program without its metrics; ``tree``: `tree_digest` of the project's directory.
 
-    ``relinkable`` and ``null_control``: as in `instrumenter.building.program_build.Recipe`.
+    ``target``, ``relinkable`` and ``null_control``: as in `instrumenter.building.program_build.Recipe`.
     """
 
     project: Project
     tree: str
-    sampler: SamplerConfig | None = None
+    sampler: AnySampler | None = None
     placement: Placement = "packed"
     volatile: bool = True
+    target: str = GUEST_TARGET
     relinkable: bool = False
     null_control: bool = False
 
     @classmethod
-    def of(cls, project: Project, sampler: SamplerConfig | None = None, placement: Placement = "packed",
-           volatile: bool = True, relinkable: bool = False) -> ProjectRecipe:  # fmt: skip
+    def of(cls, project: Project, sampler: AnySampler | None = None, placement: Placement = "packed",
+           volatile: bool = True, target: str = GUEST_TARGET, relinkable: bool = False) -> ProjectRecipe:  # fmt: skip
         """The recipe of a project in its present state. Raises `SourceError` if it cannot be read."""
-        return cls(project, tree_digest(project.directory), sampler, placement, volatile, relinkable)
+        return cls(project, tree_digest(project.directory), sampler, placement, volatile, target, relinkable)
 
     def find(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int = 0) -> Build | None:
         """The program from the cache, or None if it was not built yet."""
@@ -116,7 +120,7 @@ class ProjectRecipe:
         if found is not None:
             return found
         notify = notify or (lambda message: None)
-        Toolchain(GUEST_TARGET, notify).prepare()  # first, since otherwise several compilers would wait for it
+        Toolchain(self.target, notify).prepare()  # first, since otherwise several compilers would wait for it
         spec = self._spec(metrics, code_offset_bytes)
         # What is only linked beside the project's own objects needs no build of its own.
         as_is = self._spec(metrics, 0).model_copy(update={"null_control": False})
@@ -130,10 +134,15 @@ class ProjectRecipe:
         return replace(self, null_control=True)
 
     def _spec(self, metrics: Mapping[str, MetricSpec], code_offset_bytes: int) -> WrapperSpec:
-        sampler = SamplerSpec(**vars(self.sampler)) if self.sampler else None
+        sampler: SamplerSpec | HostSamplerSpec | None = None
+        if isinstance(self.sampler, HostSamplerConfig):
+            sampler = HostSamplerSpec(host=True)
+        elif self.sampler is not None:
+            sampler = SamplerSpec(**vars(self.sampler))
         return WrapperSpec(
             metrics=dict(metrics), placement=self.placement, volatile=self.volatile, sampler=sampler,
-            code_offset_bytes=code_offset_bytes, null_control=self.null_control, sections=self.relinkable,
+            target=self.target, code_offset_bytes=code_offset_bytes, null_control=self.null_control,
+            sections=self.relinkable,
         )  # fmt: skip
 
     def _key(self, spec: WrapperSpec) -> str:
@@ -234,11 +243,11 @@ class _Tree:
         output = self.folder.with_suffix(".log")
         try:
             copy_tree(self.project.directory, self._tree)
-            write_compilers(self.folder / "bin")
+            write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
             run_command(self.project.command, self._tree, environment, output)
             if self.project.binary:
-                self._check_binary()
+                self._check_binary(spec.target)
             write_text(self._marker, "{}\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -256,10 +265,10 @@ class _Tree:
         path = self.folder / name
         path.write_text(spec.model_copy(update={"root": str(self._tree)}).model_dump_json(), "utf-8")
         own = {SPEC_VARIABLE: str(path), LOG_VARIABLE: str(self._listing)}
-        return build_environment(self.folder / "bin", own)
+        return build_environment(self.folder / "bin", own, spec.target)
 
-    def _check_binary(self) -> None:
-        """Raise `SourceError` unless the build made a linked RISC-V program at the expected path."""
+    def _check_binary(self, target: str) -> None:
+        """Raise `SourceError` unless the build made a linked program for ``target`` at the expected path."""
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 
@@ -276,10 +285,15 @@ class _Tree:
                 machine, kind = elf["e_machine"], elf["e_type"]
         except ELFError:
             raise SourceError(f"'{name}' is no program (no ELF file): perhaps a script of the build") from None
-        if machine != "EM_RISCV":
+        expected, problem = _ELF_MACHINES.get(target.partition("-")[0], machine), ""
+        if machine != expected:
+            problem = f"for {_machine_name(machine)}, expected {_machine_name(expected)}"
+        elif target != GUEST_TARGET and not any(one["kind"] == "link" for one in read_listing(self._listing)):
+            problem = "linked by another compiler"  # of this machine, so it is for the right processor
+        if problem:
             raise SourceError(
-                f"'{name}' is for {machine.removeprefix('EM_')}, expected RISC-V: the build did not use $CC "
-                "(instrument-cc), or the directory has files of an earlier build. Try `make clean && make CC=$CC ...`"
+                f"'{name}' is {problem}: the build did not use $CC (instrument-cc), or the directory has files of an "
+                "earlier build. Try `make clean && make CC=$CC ...`"
             )
         if kind not in ("ET_EXEC", "ET_DYN"):
             raise SourceError(f"'{name}' is an object file, expected a linked program")
@@ -295,7 +309,7 @@ class _Tree:
             return
         spec = spec.model_copy(update={"root": str(self._tree)})
         line = read_command_line([*link["words"], "-o", str(to)], Path(link["directory"]))
-        wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(GUEST_TARGET), link["driver"])
+        wrapper = Wrapper(line, Path(link["directory"]), spec, Toolchain(spec.target), link["driver"])
         wrapper.listed = False
         wrapper.keep_link_in = to.parent if spec.sections and not spec.code_offset_bytes else None
         if wrapper.run():
@@ -327,7 +341,7 @@ class _Tree:
         left_out = _left_out(units)
         for metric, number in sites.items():
             if not number:
-                raise SpecError(self._explain(metric, spec.metrics[metric], units, left_out), metric)
+                raise SpecError(self._explain(metric, spec.metrics[metric], units, left_out, spec.target), metric)
         if not _has_symbol(program):
             raise SourceError(
                 f"'{self.project.binary}' has no symbol {SYMBOL}: the build strips it; leave out strip and `install -s`"
@@ -335,7 +349,9 @@ class _Tree:
         warnings = [warning for each in units if each["instrumented"] for warning in each["warnings"]]
         return sites, places, list(dict.fromkeys([*warnings, *left_out]))
 
-    def _explain(self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str]) -> str:
+    def _explain(
+        self, metric: str, spec: MetricSpec, units: list[dict[str, Any]], left_out: list[str], target: str
+    ) -> str:
         """Why a metric has no site in the program."""
         elsewhere = [each["name"] for each in units if each["instrumented"] and metric in each["sites"]]
         if elsewhere:
@@ -347,20 +363,20 @@ class _Tree:
         for each in units:
             if each["instrumented"]:
                 with contextlib.suppress(InstrumenterError):
-                    found[each["name"]] = _events(each, metric, spec)
+                    found[each["name"]] = _events(each, metric, spec, target)
         message = explain_no_events(metric, spec, found)
         return "\n".join([message, *(["Not instrumented:", *left_out] if left_out else [])])
 
 
-def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec) -> FoundSites:
+def _events(unit: Mapping[str, Any], metric: str, spec: MetricSpec, target: str) -> FoundSites:
     """The events of a unit, for an explanation."""
     directory = Path(unit["directory"])
     line = read_command_line(unit["words"], directory, unit["driver"] == "c++")
-    wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(GUEST_TARGET), unit["driver"])
+    wrapper = Wrapper(line, directory, WrapperSpec(), Toolchain(target), unit["driver"])
     source = next(token for token in line.sources if token.words[0] == unit["source"])
     text = wrapper.preprocessed(source).encode("utf-8", "surrogateescape")
     return find_source_events(
-        text, unit["source"], {metric: spec}, GUEST_TARGET, line.compile_words(), cplusplus=is_cplusplus_source(source)
+        text, unit["source"], {metric: spec}, target, line.compile_words(), cplusplus=is_cplusplus_source(source)
     )
 
 
@@ -376,6 +392,11 @@ def _left_out(units: list[dict[str, Any]]) -> list[str]:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         found.append(f"{', '.join(names[:5])}{more}: not instrumented: {reason}")
     return found
+
+
+def _machine_name(machine: str) -> str:
+    """An ELF file's machine in words."""
+    return {"EM_RISCV": "RISC-V"}.get(machine, machine.removeprefix("EM_"))
 
 
 def _has_symbol(program: Path) -> bool:

@@ -74,8 +74,8 @@ def copy_tree(directory: Path, to: Path) -> None:
             target.chmod(target.stat().st_mode | 0o200)
 
 
-def write_compilers(folder: Path) -> None:
-    """Write the compiler commands and their description for cmake into ``folder``."""
+def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
+    """Write the compiler commands for ``target`` and their description for cmake into ``folder``."""
     folder.mkdir()
     package = Path(__file__).parents[2]
     for command, function in _COMMANDS.items():
@@ -87,7 +87,7 @@ def write_compilers(folder: Path) -> None:
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -c {shlex.quote(code)} "$@"\n', "utf-8")
         script.chmod(0o755)
     (folder / "toolchain.cmake").write_text(
-        "set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR riscv64)\n"
+        f"set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR {target.partition('-')[0]})\n"
         "set(CMAKE_C_COMPILER instrument-cc)\nset(CMAKE_CXX_COMPILER instrument-c++)\n"
         f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
@@ -97,14 +97,14 @@ def write_compilers(folder: Path) -> None:
     )
 
 
-def build_environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:
+def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_TARGET) -> dict[str, str]:
     """The environment of a build command: the compilers of ``folder``, none of this machine's libraries."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return {
         **kept, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "LC_ALL": "C",
         "CC": "instrument-cc", "CXX": "instrument-c++", "AR": "instrument-ar", "RANLIB": "instrument-ranlib",
         "CMAKE_TOOLCHAIN_FILE": str(folder / "toolchain.cmake"), "PKG_CONFIG_LIBDIR": str(folder / "target"),
-        "HOST": GUEST_TARGET, "SOURCE_DATE_EPOCH": "1000000000", **own,
+        "HOST": target, "SOURCE_DATE_EPOCH": "1000000000", **own,
     }  # fmt: skip
 
 
@@ -128,5 +128,5 @@ def run_command(command: str, directory: Path, environment: Mapping[str, str], o
         raise SourceError(
             f"the build command {how}: {command}\nIts last lines (all of them: {output}):\n{last_lines}\n"
             f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
-            f"--host={GUEST_TARGET}, and libraries that are not part of the project are not there"
+            f"--host={environment['HOST']}, and libraries that are not part of the project are not there"
         )

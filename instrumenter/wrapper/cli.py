@@ -38,9 +38,14 @@ def main_ranlib() -> None:
 
 
 def _exec_tool(tool: str) -> None:
-    from instrumenter.wrapper.compile_call import guest_toolchain
+    from instrumenter.errors import SpecError
+    from instrumenter.wrapper.compile_call import toolchain_of
+    from instrumenter.wrapper.environment_spec import spec_from_environment
 
-    toolchain = guest_toolchain()
+    try:
+        toolchain = toolchain_of(spec_from_environment())
+    except SpecError as error:
+        raise SystemExit(_complain(error, USAGE_ERROR)) from None
     command = [*toolchain.tool(tool), *sys.argv[1:]]
     os.execve(command[0], command, toolchain.environment())
 
@@ -49,7 +54,7 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
     """Execute a command line in the current directory; the exit status is the compiler's."""
     from instrumenter.errors import InstrumenterError, SpecError
     from instrumenter.wrapper.arguments import read_command_line
-    from instrumenter.wrapper.compile_call import Wrapper, guest_toolchain
+    from instrumenter.wrapper.compile_call import Wrapper, toolchain_of
     from instrumenter.wrapper.environment_spec import WrapperSpec, spec_from_environment
 
     signal.signal(signal.SIGTERM, _exit_on_signal)
@@ -57,8 +62,8 @@ def compile_and_link(arguments: Sequence[str], driver: str) -> int:
         if arguments[:1] == ["--instrumented"]:
             return list_instrumented([Path(argument) for argument in arguments[1:]])
         line = read_command_line(arguments, Path.cwd(), driver == "c++")
-        toolchain = guest_toolchain()
         spec = spec_from_environment()
+        toolchain = toolchain_of(spec)
         if line.stage == "ask" or (spec is None and line.stage == "compile" and len(line.sources) == 1):
             command = toolchain.command(line.plain_words(), driver)
             sys.stdout.flush()

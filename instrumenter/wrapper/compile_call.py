@@ -296,7 +296,7 @@ class Wrapper:
             texts["counters"] = (layout.definition(), ["-O2", *position])
         if sampler and not self.line.shared:
             flags = [*RUNTIME_FLAGS, *position, *self._sections, *sampler.defines(layout), f"-I{RUNTIME}"]
-            texts["sampler"] = ((RUNTIME / "sampler.c").read_text("utf-8"), flags)
+            texts["sampler"] = ((RUNTIME / sampler.source).read_text("utf-8"), flags)
         if self.spec.null_control and not self.line.shared:
             texts["null_control"] = (NULL_CONTROL_SOURCE, ["-O2", *position])
         made = {part: str(self._runtime_object(part, *text)) for part, text in texts.items()}
@@ -305,7 +305,7 @@ class Wrapper:
         ]
 
     def _runtime_object(self, part: str, text: str, flags: list[str], suffix: str = ".c") -> Path:
-        identity = json.dumps([part, text, flags, compiler_version(), source_digest([RUNTIME])])
+        identity = json.dumps([part, text, flags, self.toolchain.target, compiler_version(), source_digest([RUNTIME])])
         place = cache_directory() / "runtime" / f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
         if not place.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -317,9 +317,9 @@ class Wrapper:
         return place
 
 
-def guest_toolchain() -> Toolchain:
-    """The compiler for the emulated machine; its messages go to standard error."""
-    return Toolchain(GUEST_TARGET, _print_message)
+def toolchain_of(spec: WrapperSpec | None) -> Toolchain:
+    """The compiler for what ``spec`` names, by default the emulated machine; its messages go to standard error."""
+    return Toolchain(spec.target if spec else GUEST_TARGET, _print_message)
 
 
 def _print_message(message: str) -> None:

@@ -13,12 +13,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from common.yaml_document import YamlDocument
-from instrumenter.building.program_build import MAX_HARDWARE_COUNTERS, SamplerConfig
+from instrumenter.building.program_build import MAX_HARDWARE_COUNTERS, AnySampler, HostSamplerConfig, SamplerConfig
+from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SpecError
 from instrumenter.rewrite.counter_layout import CounterLayout, Placement
 from instrumenter.spec.software_metrics import MetricSpec, check_metric_names
@@ -41,6 +42,14 @@ class SamplerSpec(BaseModel):
     buffer_records: int = Field(default=64, ge=1, description="Records held in memory")
 
 
+class HostSamplerSpec(BaseModel):
+    """The sampler that is linked into programs for the host; see `HostSamplerConfig`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: Literal[True] = Field(description="Read the host's counters")
+
+
 class WrapperSpec(BaseModel):
     """The metrics to count in every program that is built, and how."""
 
@@ -49,7 +58,8 @@ class WrapperSpec(BaseModel):
     metrics: dict[str, MetricSpec] = Field(default_factory=dict, description="Metrics by name")
     placement: Placement = Field(default="packed", description="packed, or cache_line: a 64-byte line each")
     volatile: bool = Field(default=True, description="Count where the event is")
-    sampler: SamplerSpec | None = Field(default=None, description="Sampler to link into programs")
+    target: str = Field(default=GUEST_TARGET, description="What to compile for, as the compiler calls it")
+    sampler: SamplerSpec | HostSamplerSpec | None = Field(default=None, description="Sampler to link into programs")
     code_offset_bytes: int = Field(default=0, ge=0, description="Unused code put before the program's")
     sections: bool = Field(default=False, description="Each function and variable in a section of its own")
     null_control: bool = Field(default=False, description="Link counters in code that never runs")
@@ -65,8 +75,10 @@ class WrapperSpec(BaseModel):
         return CounterLayout.of(self.metrics, self.placement, self.volatile)
 
     @property
-    def sampler_config(self) -> SamplerConfig | None:
+    def sampler_config(self) -> AnySampler | None:
         """The sampler in the form that the build needs."""
+        if isinstance(self.sampler, HostSamplerSpec):
+            return HostSamplerConfig()
         return SamplerConfig(**self.sampler.model_dump()) if self.sampler else None
 
 

@@ -205,6 +205,7 @@ def _recipe(
     """The recipe of the campaign's program: a project with its own build, or a list of sources."""
     from instrumenter.building.program_build import HostSamplerConfig, SamplerConfig
     from instrumenter.building.project import ProjectRecipe
+    from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET
     from instrumenter.errors import InstrumenterError, ToolchainError
 
     sampler: AnySampler | None = None
@@ -217,11 +218,8 @@ def _recipe(
     try:
         project = _project(campaign.program)
         if project is not None:
-            if isinstance(sampler, HostSamplerConfig):  # of the catalogue; `machine_kind` refuses a campaign's own
-                raise CampaignError(
-                    f"{document.where('program')}: this program has its own build, which is for the emulated machine"
-                )
-            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, each_run)
+            target = GUEST_TARGET if campaign.host is None else HOST_TARGET
+            return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, target, each_run)
         return _recipe_of_sources(campaign, sampler, notify)
     except ToolchainError as error:
         raise MeasureError(str(error)) from None

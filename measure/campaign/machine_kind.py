@@ -43,11 +43,6 @@ def _problems(campaign: Campaign, given: dict[str, Any]) -> Iterator[tuple[tuple
             yield ("noise", key), f"{_MEMORY}: leave the key out"
     if campaign.noise.interrupts:
         yield ("noise", "interrupts"), "a real machine has interrupts of its own: leave the key out"
-    if campaign.program.build is not None:
-        yield (
-            ("program", "build"),
-            "a project with its own build is built for the emulated machine only: give its files as `sources:`",
-        )
 
 
 def _emulated_only(campaign: Campaign) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import measure
+from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.building.toolchain import HOST_TARGET
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.plan_file import load_plan
 from measure.cli import main
@@ -77,6 +81,39 @@ def test_from_file_to_report(tmp_path: Path) -> None:
         assert (result.exit_code, command[0]) in ((2, "explain"), (0, "merge")), result.output
     compared = CliRunner().invoke(main, ["compare", str(out), str(out), "--out", str(tmp_path / "both")])
     assert "agree on 1 of 1 variants" in " ".join(compared.output.split())
+
+
+def project_file(folder: Path, compiler: str = "$(CC)") -> Path:
+    """A campaign of the same program as a project with a makefile of its own."""
+    (folder / "project").mkdir()
+    (folder / "project" / "real.c").write_text(PROGRAM)
+    rules = f"app: real.o\n\t{compiler} -o app real.o\nreal.o: real.c\n\t{compiler} -O1 -c real.c\n"
+    (folder / "project" / "Makefile").write_text(rules)
+    program = "{directory: project, build: make, binary: app}"
+    text = CAMPAIGN.replace("{source: real.c, flags: [-O1]}", program).replace(": 6", ": 3") + "controls: false\n"
+    (folder / "real.yaml").write_text(text)
+    return folder / "real.yaml"
+
+
+@pytest.mark.slow
+@needs_perf
+def test_a_project_with_its_own_build(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = CliRunner().invoke(main, ["run", str(project_file(tmp_path)), "--out", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    counted = [measure.load(out).trace("light", replicate)["calls"].sum() for replicate in range(3)]
+    assert all(55 <= calls <= 60 for calls in counted)  # 60 calls; the first and the last record are no whole intervals
+    build = ProjectRecipe.of(Project(tmp_path / "project", "make", "app"), None, target=HOST_TARGET).build({})
+    assert subprocess.run([build.elf_path], check=False).returncode == 0  # a program of this machine
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no other compiler on this machine")
+def test_a_project_that_another_compiler_builds_is_refused(tmp_path: Path) -> None:
+    """What it makes is for the right processor, and counts nothing."""
+    done = CliRunner().invoke(main, ["run", str(project_file(tmp_path, "gcc")), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2, done.output
+    said = " ".join(done.output.split())
+    assert "real.yaml:2: 'app' is linked by another compiler: the build did not use $CC" in said
 
 
 @pytest.mark.parametrize(
