@@ -28,9 +28,10 @@ def compare(
 
     BEFORE and AFTER are directories that `measure run` left: with another compiler, other counters of the same name,
     another machine. Two verdicts that differ prove no difference, for one of them may have missed by little. So for
-    each variant and pair of metrics that both have, this command tests the difference of the two changes of z, with
-    the run as the unit and one chance of a false alarm over all pairs and variants. Also says how the two designs
-    differ. Leaves DIR/compare.html and DIR/compare.json. For --fail-on, the verdict is that on the difference.
+    each variant and pair of metrics that both have, this command tests the difference of the two changes of z, within
+    a run and across runs, with the run as the unit and one chance of a false alarm over all pairs and variants. Also
+    says how the two designs differ. Leaves DIR/compare.html and DIR/compare.json. For --fail-on, the verdict is that
+    on the difference.
 
     \b
       measure compare results/before results/after

@@ -16,8 +16,14 @@ from measure.campaign.store import check_results_place, write_text_atomically
 from measure.console.progress import Status
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
-from measure.report.style import VERDICT_STYLES, short
-from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange, compare_results
+from measure.report.style import VERDICT_STYLES
+from measure.two_campaigns.comparison import (
+    NULL_HYPOTHESIS,
+    CampaignsCompared,
+    PairChange,
+    VariantChange,
+    compare_results,
+)
 from measure.two_campaigns.page import render_page
 from measure.two_campaigns.verdicts import table_of_comparison
 from measure.verdict_files.deliver import deliver
@@ -77,16 +83,18 @@ def _variant_json(one: VariantChange) -> dict[str, Any]:
             "verdict": one.verdict, "p_value": _number(one.p_value), "runs": [one.n_before, one.n_after],
             "paired": one.paired,
         },
-        "pairs": [
-            {
-                "a": pair.a, "b": pair.b, "before": pair.before, "after": pair.after,
-                "delta_z": [_number(pair.test.before), _number(pair.test.after)],
-                "difference": _number(pair.test.difference), "ci": [_number(end) for end in pair.test.ci],
-                "simultaneous": [_number(end) for end in pair.test.simultaneous],
-                "p_adjusted": _number(pair.test.p_adjusted), "verdict": pair.test.verdict,
-            }
-            for pair in one.pairs
-        ],
+        "pairs": [_pair_json(pair) for pair in one.pairs if not pair.is_across],
+        "across_runs": [_pair_json(pair) for pair in one.pairs if pair.is_across],
+    }  # fmt: skip
+
+
+def _pair_json(pair: PairChange) -> dict[str, Any]:
+    return {
+        "a": pair.a, "b": pair.b, "before": pair.before, "after": pair.after,
+        "delta_z": [_number(pair.test.before), _number(pair.test.after)],
+        "difference": _number(pair.test.difference), "ci": [_number(end) for end in pair.test.ci],
+        "simultaneous": [_number(end) for end in pair.test.simultaneous],
+        "p_adjusted": _number(pair.test.p_adjusted), "verdict": pair.test.verdict,
     }  # fmt: skip
 
 
@@ -100,7 +108,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
     table.add_column("variant", overflow="fold", min_width=7)
     for heading in ("before", "after"):
         table.add_column(heading, overflow="fold")
-    table.add_column("difference of the\nchanges (within)", overflow="fold")
+    table.add_column("difference of\nthe changes", overflow="fold")
     table.add_column("p (all\npairs)", justify="right", no_wrap=True)
     for one in found.variants:
         table.add_row(
@@ -119,7 +127,7 @@ def _print(console: Console, found: CampaignsCompared) -> None:
         table.add_column("verdict", no_wrap=True)
         for pair in pairs:
             table.add_row(
-                escape(f"{short(pair.a)} - {short(pair.b)}"), f"{pair.test.before:+.2f}", f"{pair.test.after:+.2f}",
+                escape(pair.short_name), f"{pair.test.before:+.2f}", f"{pair.test.after:+.2f}",
                 f"{pair.test.difference:+.2f}", p_number(pair.test.p_adjusted), _styled(pair.test.verdict),
             )  # fmt: skip
         console.print(table)

@@ -13,28 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure.campaign.campaign_model import FEWEST_PAIRS
-from measure.campaign.comparison import compared, runs_of
+from measure.campaign.comparison import Compared, compared, runs_of
 from measure.campaign.plan import Plan
 from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
-from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict
+from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_text
+from measure.report.style import short
 from measure.stats.correlation import fisher_z, spearman
+from measure.two_campaigns.across import AcrossRuns, common_duplicates
 from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes
 from measure.two_campaigns.design_facts import DesignFact, differing_facts
 
 NULL_HYPOTHESIS = (
-    "the instrumentation changes the relation of the two metrics by the same amount of z, in the mean over runs, in "
-    "both campaigns"
+    "the instrumentation changes the relation of the two metrics, or of a metric with itself across aligned runs, by "
+    "the same amount of z, in the mean over runs, in both campaigns"
 )
 
 
 @dataclass(frozen=True)
 class SideVerdicts:
     """The verdicts of a variant in one campaign, as its summary.json has them. ``across``: None if not compared;
-    ``pairs``: within a run, by pair of metrics."""
+    ``pairs``: by pair of metrics within a run, and by a metric alone across runs."""
 
     verdict: Verdict
     within: Verdict
@@ -48,7 +50,8 @@ class SideVerdicts:
 
 @dataclass(frozen=True)
 class PairChange:
-    """One pair of metrics in both campaigns; ``before``, ``after``: its verdicts within a run."""
+    """One pair of metrics within a run, or (``a`` is ``b``) a metric with itself across runs, in both campaigns;
+    ``before``, ``after``: its verdicts."""
 
     a: str
     b: str
@@ -59,7 +62,17 @@ class PairChange:
     @property
     def name(self) -> str:
         """The metrics, for messages."""
-        return f"{self.a} - {self.b}"
+        return f"{self.a} across runs" if self.is_across else f"{self.a} - {self.b}"
+
+    @property
+    def short_name(self) -> str:
+        """The metrics without what all of their names begin with, for tables and figures."""
+        return f"{short(self.a)} across runs" if self.is_across else f"{short(self.a)} - {short(self.b)}"
+
+    @property
+    def is_across(self) -> bool:
+        """Whether it is a metric with itself across runs."""
+        return self.a == self.b
 
 
 @dataclass(frozen=True)
@@ -197,8 +210,11 @@ def _agreement(variants: Sequence[VariantChange]) -> list[str]:
     same = [one.name for one in variants if one.before.verdict == one.after.verdict]
     others = [one.name for one in variants if one.name not in same]
     assessed = [
-        pair for one in variants for pair in one.pairs if "not assessable" not in (pair.before, pair.after)
-    ]  # fmt: skip
+        pair
+        for one in variants
+        for pair in one.pairs
+        if not pair.is_across and "not assessable" not in (pair.before, pair.after)
+    ]
     n_same = sum(pair.before == pair.after for pair in assessed)
     which = f" (not on {', '.join(others)})" if others else ""
     return [
@@ -225,55 +241,80 @@ def _side(directory: Path) -> _Side:
 def _variant(
     name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float, n_variants: int
 ) -> VariantChange:
-    changes = [_changes(side, name, metrics) for side in sides]
-    both = sorted(changes[0].keys() & changes[1].keys())
+    compared_runs = [
+        compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name)) for side in sides
+    ]
+    numbers = [[run.spec.replicate for run, _ in zip(one.runs, one.baselines, strict=False)] for one in compared_runs]
+    both = sorted(set(numbers[0]) & set(numbers[1]))
     paired = paired and len(both) >= FEWEST_PAIRS
-    n_pairs = len(metrics) * (len(metrics) - 1) // 2
-    tables = [
-        np.array([side[number] for number in (both if paired else sorted(side))]).reshape(-1, n_pairs)
-        for side in changes
-    ]
+    rows = [[mine.index(number) for number in (both if paired else sorted(mine))] for mine in numbers]
     verdicts = [_verdicts(side, name) for side in sides]
-    couples = list(combinations(metrics, 2))
-    assessable = [
-        all(one.of(*couple) != "not assessable" for one in verdicts)
-        and bool(np.isfinite(np.concatenate(tables)[:, n]).all())
-        for n, couple in enumerate(couples)
-    ]
-    tests = compare_changes(
-        *tables, paired=paired, delta=delta, alpha=alpha, comparisons=n_variants, assessable=assessable,
-        seed=sides[0].plan.campaign.seed,
-    )  # fmt: skip
-    pairs = [
-        PairChange(a, b, verdicts[0].of(a, b), verdicts[1].of(a, b), test)
-        for (a, b), test in zip(couples, tests, strict=True)
-    ]
+    outer = all(one.across is not None for one in verdicts)
+    scopes = [(list(combinations(metrics, 2)), [_changes_within(one, metrics) for one in compared_runs])]
+    if outer:
+        scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics)))
+    pairs: list[PairChange] = []
+    found_verdicts: list[Verdict] = []
+    for couples, changes in scopes:
+        tables = [mine[chosen] for mine, chosen in zip(changes, rows, strict=True)]
+        assessable = [
+            all(one.of(*couple) != "not assessable" for one in verdicts)
+            and bool(np.isfinite(np.concatenate(tables)[:, n]).all())
+            for n, couple in enumerate(couples)
+        ]
+        tests = compare_changes(
+            *tables, paired=paired, delta=delta, alpha=alpha, comparisons=n_variants * len(scopes),
+            assessable=assessable, seed=sides[0].plan.campaign.seed,
+        )  # fmt: skip
+        found = [
+            PairChange(a, b, verdicts[0].of(a, b), verdicts[1].of(a, b), test)
+            for (a, b), test in zip(couples, tests, strict=True)
+        ]
+        found_verdicts.append(overall_verdict([one.test.verdict for one in found]))
+        pairs += found
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     pairs.sort(key=lambda one: (order[one.test.verdict], -np.nan_to_num(abs(one.test.difference))))
-    tested = [test.p_adjusted for test in tests if np.isfinite(test.p_adjusted)]
-    enough = min(map(len, tables)) >= FEWEST_RUNS
-    verdict: Verdict = overall_verdict([test.verdict for test in tests]) if enough else "inconclusive"
+    tested = [one.test.p_adjusted for one in pairs if np.isfinite(one.test.p_adjusted)]
+    enough = min(map(len, rows)) >= FEWEST_RUNS
+    verdict: Verdict = gravest(found_verdicts) if enough else "inconclusive"
     return VariantChange(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
-        len(tables[0]), len(tables[1]), paired,
+        len(rows[0]), len(rows[1]), paired,
     )  # fmt: skip
 
 
-def _changes(side: _Side, name: str, metrics: Sequence[str]) -> dict[int, NDArray[np.float64]]:
-    """The change of z of each pair of ``metrics`` in each run of a variant, by the run's replicate.
+def _changes_within(found: Compared, metrics: Sequence[str]) -> NDArray[np.float64]:
+    """The change of z of each pair of ``metrics`` in each run, ``(R, P)``.
 
     In a paired campaign, against the baseline of the same replicate; otherwise against the one with the same place in
     order, so that no baseline is used twice and changes are independent.
     """
-    found = compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name))
     first, second = np.triu_indices(len(metrics), 1)
 
     def z(run: Run) -> NDArray[np.float64]:
         return fisher_z(spearman(run.trace.counts(tuple(metrics)), metrics).rho[first, second])
 
-    return {
-        run.spec.replicate: z(run) - z(baseline) for baseline, run in zip(found.baselines, found.runs, strict=False)
-    }
+    changes = [z(run) - z(baseline) for baseline, run in zip(found.baselines, found.runs, strict=False)]
+    return np.array(changes).reshape(-1, len(first))
+
+
+def _changes_across(
+    sides: Sequence[_Side], found: Sequence[Compared], metrics: Sequence[str]
+) -> list[NDArray[np.float64]]:
+    """The change of z of each metric with itself across runs, in each run of each campaign, ``(R, m)``."""
+
+    def tables(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
+        return [run.trace.counts(tuple(metrics)) for run in runs]
+
+    baselines = [
+        AcrossRuns(tables(one.baselines), metrics, side.plan.campaign.alignment_setting)
+        for side, one in zip(sides, found, strict=True)
+    ]
+    duplicates = common_duplicates(baselines)
+    return [
+        mine.changes(tables(one.runs[: len(one.baselines)]), duplicates)
+        for mine, one in zip(baselines, found, strict=True)
+    ]
 
 
 def _verdicts(side: _Side, name: str) -> SideVerdicts:
@@ -282,7 +323,11 @@ def _verdicts(side: _Side, name: str) -> SideVerdicts:
         across = stored.get("outer_held_out")
         return SideVerdicts(
             stored["verdict"], stored["inner"]["verdict"], across["verdict"] if across else None,
-            {frozenset((pair["a"], pair["b"])): pair["verdict"] for pair in stored["inner"]["pairs"]},
+            {
+                frozenset((pair["a"], pair["b"])): pair["verdict"]
+                for scope in (stored["inner"], across or {"pairs": []})
+                for pair in scope["pairs"]
+            },
         )  # fmt: skip
     except (KeyError, TypeError):
         raise CampaignError(

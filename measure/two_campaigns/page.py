@@ -7,7 +7,7 @@ from pathlib import Path
 
 from measure.perturbation.wording import p_number
 from measure.report import page
-from measure.report.style import INK, MUTED, RULE, VERDICTS, new_figure, short
+from measure.report.style import INK, MUTED, RULE, VERDICTS, new_figure
 from measure.two_campaigns.comparison import NULL_HYPOTHESIS, CampaignsCompared, VariantChange
 
 _MOST_DRAWN = 45
@@ -18,7 +18,7 @@ def render_page(found: CampaignsCompared) -> str:
     return page.render_page(
         "page.html.jinja", Path(__file__).parent,
         found=found, figures={one.name: _changes(one, found.delta) for one in found.variants},
-        p_number=p_number, short=short, number=_number, interval=_interval, null_hypothesis=NULL_HYPOTHESIS,
+        p_number=p_number, number=_number, interval=_interval, null_hypothesis=NULL_HYPOTHESIS,
     )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def _changes(one: VariantChange, delta: float) -> page.Figure:
         axes.plot(ends, (row, row), color=colour, linewidth=2.2, zorder=2)
         axes.plot(ends[0], row, "o", markersize=6, markerfacecolor="white", markeredgecolor=INK, zorder=3)
         axes.plot(ends[1], row, "D", markersize=6, color=colour, zorder=3)
-    axes.set_yticks(range(len(pairs)), [f"{short(pair.a)} - {short(pair.b)}" for pair in pairs])
+    axes.set_yticks(range(len(pairs)), [pair.short_name for pair in pairs])
     axes.set_ylim(len(pairs) - 0.4, -0.6)
     axes.set_xlabel("change of z by the instrumentation: circle before, diamond after")
     axes.grid(axis="y", visible=False)
