@@ -21,7 +21,10 @@ def print_result(console: Console, data: ReportData) -> None:
     """Print tables that fit 80 columns."""
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
-    console.print(_verdicts(data))
+    if data.variants:
+        console.print(_verdicts(data))
+    else:
+        console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
     if data.controls:
         console.print(escape(f"Controls: {data.controls}"), highlight=False)
     for variant in data.variants:

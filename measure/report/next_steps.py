@@ -56,6 +56,8 @@ def _with_directory(finding: str, results: str) -> str:
 
 def headline(data: ReportData) -> str:
     """The variants by verdict in a sentence, the gravest verdict first."""
+    if not data.variants:
+        return "Nothing was compared: the campaign has no variants."
     parts = []
     for verdict in VERDICTS:
         variants = [variant for variant in data.variants if variant.verdict == verdict]
