@@ -75,7 +75,10 @@ def copy_tree(directory: Path, to: Path) -> None:
 
 
 def write_compilers(folder: Path) -> None:
-    """Write the compiler commands and their description for cmake into ``folder``."""
+    """Write the compiler commands and their description for cmake into ``folder``.
+
+    In cmake, libraries that a project makes shared become static ones.
+    """
     folder.mkdir()
     package = Path(__file__).parents[2]
     for command, function in _COMMANDS.items():
@@ -92,9 +95,12 @@ def write_compilers(folder: Path) -> None:
         f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
         f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
-        + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE")),
+        + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE"))
+        + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n',
         "utf-8",
     )
+    # Programs are linked statically; cmake reads this after its own rules for Linux, which say otherwise.
+    (folder / "static.cmake").write_text("set_property(GLOBAL PROPERTY TARGET_SUPPORTS_SHARED_LIBS FALSE)\n", "utf-8")
 
 
 def build_environment(folder: Path, own: Mapping[str, str]) -> dict[str, str]:

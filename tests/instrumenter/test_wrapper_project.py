@@ -328,3 +328,20 @@ def test_cmake_finds_the_compiler_by_itself(directory: Path) -> None:
         {"steps": METRICS["steps"], "rounds": METRICS["rounds"]}
     )
     assert execute(build)[1] == {"steps": 70, "rounds": 10}
+
+
+def test_shared_libraries_of_a_cmake_project_become_part_of_its_program(directory: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    (directory / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\noption(BUILD_SHARED_LIBS \"\" ON)\n"
+        "add_library(core lib.c)\nadd_executable(app main.c)\ntarget_link_libraries(app core)\n"
+    )
+    (directory / "lib.c").write_text("int twice(int n) { return 2 * n; }\n")
+    (directory / "main.c").write_text(
+        "int twice(int n);\nint main(void) { int n = 0; while (n < 14) n += twice(1); return n - 14; }\n"
+    )
+    build = recipe(directory, "cmake -B out . && cmake --build out", "out/app").build(
+        {"calls": MetricSpec(event="entry", function="twice")}
+    )
+    assert execute(build)[1] == {"calls": 7}
