@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from instrumenter.building.build_advice import build_advice
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
@@ -128,11 +129,11 @@ def run_command(command: str, directory: Path, environment: Mapping[str, str], o
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
     if status:
-        lines = output.read_text("utf-8", "replace").strip().splitlines()
+        text = output.read_text("utf-8", "replace")
+        lines = text.strip().splitlines()
         last_lines = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         raise SourceError(
             f"the build command {how}: {command}\nIts last lines (all of them: {output}):\n{last_lines}\n"
-            f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
-            f"--host={GUEST_TARGET}, and libraries that are not part of the project are not there"
+            + build_advice(text)
         )
