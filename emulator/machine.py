@@ -24,6 +24,7 @@ from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import EmulatorError
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.address_space import AddressSpace
+from emulator.execution.counter_totals import CounterTotals
 from emulator.execution.deadlines import Deadlines
 from emulator.execution.environment import CounterFile, GuestEnvironment
 from emulator.execution.guest import Guest
@@ -236,6 +237,13 @@ class Machine:
         most ``at_most`` lines, in no order.
         """
         return self._observers.touched_lines(self.instructions, self.memory.perm, at_most)
+
+    def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
+        """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all
+        processes that it starts from here on."""
+        totals = CounterTotals(addresses, self.memory, self.image.data)
+        self._guest.address_spaces.totals.append(totals)
+        return totals
 
     # --- time
     @property

@@ -43,11 +43,11 @@ def sample_ideal(
 ) -> Samples:
     """Run ``machine`` to its end, taking a record every ``every`` cycles or instructions.
 
-    ``software``: guest addresses of 64-bit counters, by name. ``phase`` in [0, 1): the first boundary, in intervals, as
-    of a timer that was started earlier; the partial intervals before the first and after the last boundary are left
-    out. ``between(record)`` is called after each record.
+    ``software``: guest addresses of 64-bit counters, by name, whose events in all processes are summed. ``phase`` in
+    [0, 1): the first boundary, in intervals, as of a timer that was started earlier; the partial intervals before the
+    first and after the last boundary are left out. ``between(record)`` is called after each record.
     """
-    addresses = list((software or {}).values())
+    software_totals = machine.counter_totals(list((software or {}).values()))
     rows: list[NDArray[np.int64]] = []
     counts: list[list[int]] = []
     cycles: list[int] = []
@@ -56,7 +56,7 @@ def sample_ideal(
     def record() -> None:
         machine.drain()
         rows.append(pmu.read())
-        counts.append([machine.memory.read_int(address, 8) for address in addresses])
+        counts.append(software_totals.read())
         cycles.append(machine.cycles)
         instructions.append(machine.instructions)
 
@@ -78,5 +78,5 @@ def sample_ideal(
         np.array(cycles, np.int64),
         np.array(instructions, np.int64),
         np.diff(np.array(rows, np.int64).reshape(-1, columns), axis=0),
-        np.diff(np.array(counts, np.int64).reshape(len(counts), len(addresses)), axis=0),
+        np.diff(np.array(counts, np.int64).reshape(len(counts), len(software or {})), axis=0),
     )

@@ -30,7 +30,7 @@ def sample_by_progress(
     ``core``: the machine's core, whose `CounterfactualCore.progress` ``boundaries``, ascending, refer to; ``software``:
     guest addresses of 64-bit counters, by name; ``between(record)`` is called after each boundary.
     """
-    addresses = list((software or {}).values())
+    software_totals = machine.counter_totals(list((software or {}).values()))
     rows: list[NDArray[np.int64]] = []
     counts: list[list[int]] = []
     cycles: list[int] = []
@@ -43,7 +43,7 @@ def sample_by_progress(
         if machine.ending is not None:
             break
         rows.append(pmu.read())
-        counts.append([machine.memory.read_int(address, 8) for address in addresses])
+        counts.append(software_totals.read())
         cycles.append(machine.cycles)
         instructions.append(machine.instructions)
         if between is not None:
@@ -53,7 +53,7 @@ def sample_by_progress(
         np.array(cycles, np.int64),
         np.array(instructions, np.int64),
         np.diff(np.array(rows, np.int64).reshape(-1, len(pmu.metrics)), axis=0),
-        np.diff(np.array(counts, np.int64).reshape(len(counts), len(addresses)), axis=0),
+        np.diff(np.array(counts, np.int64).reshape(len(counts), len(software or {})), axis=0),
     )
 
 

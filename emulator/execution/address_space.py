@@ -18,6 +18,7 @@ from emulator.engine.hart_state import Hart
 from emulator.engine.persist.code_shadow import CodeShadow
 from emulator.engine.translator import Translator
 from emulator.errors import GuestFault
+from emulator.execution.counter_totals import CounterTotals
 from emulator.isa.decode import Instruction, decode
 from emulator.linux.abi.numbers import Signal
 from emulator.memory import (
@@ -179,11 +180,13 @@ def _page_ranges(pages: list[int]) -> list[tuple[int, int]]:
 
 
 class AddressSpaces:
-    """The address spaces of a guest, by memory. ``were_several``: whether there was ever more than one."""
+    """The address spaces of a guest, by memory. ``were_several``: whether there was ever more than one; ``totals``:
+    counters that are followed over all of them."""
 
     def __init__(self, first: AddressSpace) -> None:
         self._by_memory = {first.memory: first}
         self.were_several = False
+        self.totals: list[CounterTotals] = []
 
     def get(self, memory: GuestMemory) -> AddressSpace | None:
         return self._by_memory.get(memory)
@@ -197,11 +200,15 @@ class AddressSpaces:
     def fork(self, memory: GuestMemory, copy: GuestMemory) -> None:
         """Add an address space for ``copy``, a process's copy of another's ``memory``."""
         self.add(copy, self._by_memory[memory])
+        for each in self.totals:
+            each.forked(memory, copy)
 
     def keep_only(self, used: Collection[GuestMemory]) -> None:
         """Close the address spaces that no process uses, and hand their translations over to later processes."""
         for gone in [memory for memory in self._by_memory if memory not in used]:
             space = self._by_memory.pop(gone)
+            for each in self.totals:
+                each.closed(gone)
             if space.translator is not None:
                 space.translator.hand_over(MAX_WAIT_SECONDS)
             space.close()

@@ -71,6 +71,8 @@ class Guest:
         begins = space is None
         if space is None:
             space = self.address_spaces.add(memory, self.address_space)
+            for totals in self.address_spaces.totals:
+                totals.began(memory, self.program.image.data)
         self.address_space = space
         self._listener.space_entered(space, begins)
         space.enter(self.hart)

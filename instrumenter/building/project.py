@@ -191,8 +191,9 @@ def linked_programs(directory: Path, command: str, notify: Callable[[str], None]
     notify(f"Building the project by its own command: {command}")
     projects = cache_directory() / "projects"
     projects.mkdir(parents=True, exist_ok=True)
+    identity = hashlib.sha256(f"{directory.resolve()}\0{command}".encode()).hexdigest()
     with workspace(projects) as temporary:
-        tree = _Tree(temporary / "found", Project(directory, command, ""))
+        tree = _Tree(temporary / "found", Project(directory, command, ""), projects / f"{identity}.log")
         tree.make(WrapperSpec())
         return tree.linked()
 
@@ -210,10 +211,14 @@ def _remove_old_trees(folder: Path, but: Path) -> None:
 
 
 class _Tree:
-    """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success."""
+    """A built copy of a project in ``folder``: ``tree``, ``bin``, the wrapper's listing, and a marker of success.
 
-    def __init__(self, folder: Path, project: Project) -> None:
+    ``log``: where a command that fails leaves its output; default: beside ``folder``.
+    """
+
+    def __init__(self, folder: Path, project: Project, log: Path | None = None) -> None:
         self.folder, self.project = folder, project
+        self._log = log or folder.with_suffix(".log")
         self._tree, self._listing = folder / "tree", folder / "listing.jsonl"
         self._binary = self._tree / project.binary
         self._marker = folder / "built.json"
@@ -240,24 +245,23 @@ class _Tree:
         the command's output."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        output = self.folder.with_suffix(".log")
         try:
             copy_tree(self.project.directory, self._tree)
             write_compilers(self.folder / "bin", spec.target)
             environment = self._write_spec(spec, "spec.json")
-            run_command(self.project.command, self._tree, environment, output)
+            run_command(self.project.command, self._tree, environment, self._log)
             if self.project.binary:
                 self._check_binary(spec.target)
             write_text(self._marker, "{}\n", durable=False)
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        output.unlink()
+        self._log.unlink()
 
     def linked(self) -> list[str]:
         """The programs that the build linked with the wrapper and left in the tree, relative to it."""
         links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
-        made = {Path(each["output"]) for each in links}
+        made = {Path(os.path.normpath(each["output"])) for each in links}
         return sorted(str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.is_file())
 
     def _write_spec(self, spec: WrapperSpec, name: str) -> dict[str, str]:

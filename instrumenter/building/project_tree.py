@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from instrumenter.building.build_advice import build_advice
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
@@ -75,7 +76,10 @@ def copy_tree(directory: Path, to: Path) -> None:
 
 
 def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
-    """Write the compiler commands for ``target`` and their description for cmake into ``folder``."""
+    """Write the compiler commands for ``target`` and their description for cmake into ``folder``.
+
+    In cmake, libraries that a project makes shared become static ones.
+    """
     folder.mkdir()
     package = Path(__file__).parents[2]
     for command, function in _COMMANDS.items():
@@ -92,9 +96,12 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         f'set(CMAKE_AR "{folder}/instrument-ar" CACHE FILEPATH "")\n'
         f'set(CMAKE_RANLIB "{folder}/instrument-ranlib" CACHE FILEPATH "")\n'
         f'set(CMAKE_FIND_ROOT_PATH "{folder}/target")\nset(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)\n'
-        + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE")),
+        + "".join(f"set(CMAKE_FIND_ROOT_PATH_MODE_{n} ONLY)\n" for n in ("LIBRARY", "INCLUDE", "PACKAGE"))
+        + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n',
         "utf-8",
     )
+    # Programs are linked statically; cmake reads this after its own rules for Linux, which say otherwise.
+    (folder / "static.cmake").write_text("set_property(GLOBAL PROPERTY TARGET_SUPPORTS_SHARED_LIBS FALSE)\n", "utf-8")
 
 
 def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_TARGET) -> dict[str, str]:
@@ -122,11 +129,11 @@ def run_command(command: str, directory: Path, environment: Mapping[str, str], o
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
     if status:
-        lines = output.read_text("utf-8", "replace").strip().splitlines()
+        text = output.read_text("utf-8", "replace")
+        lines = text.strip().splitlines()
         last_lines = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
         raise SourceError(
             f"the build command {how}: {command}\nIts last lines (all of them: {output}):\n{last_lines}\n"
-            f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
-            f"--host={environment['HOST']}, and libraries that are not part of the project are not there"
+            + build_advice(text, environment["HOST"])
         )

@@ -25,8 +25,9 @@ GUEST_TARGET = "riscv64-linux-musl"
 HOST_TARGET = f"{platform.machine()}-linux-musl"
 """Static programs for this machine, with the guest's C library."""
 TIMEOUT_SECONDS = 600
-# zig adds run-time checks to unoptimised code; the program must have only its own code.
-ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector")
+# zig adds run-time checks to unoptimised code; the program must have only its own code. With -Os or -Oz, unlike other
+# compilers, it removes all symbols and debug information unless -g is given; at other levels -g changes nothing.
+ALWAYS = ("-fno-sanitize=all", "-fno-stack-protector", "-g")
 # Flags for comments in the preprocessor's output, and for output without line markers.
 _UNWANTED_OUTPUT = frozenset(("-C", "-CC", "-P"))
 # Flags of the preprocessor, with their value attached or in the next argument.

@@ -77,7 +77,8 @@ def analyse(
     if campaign.has_controls and runs_of(outcome.runs, NULL_CONTROL):
         progress("controls")
         controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
-    counts = f"{len(baselines)} baselines, {campaign.replicates} runs of each variant"
+    counts = f"{len(baselines)} baselines"
+    counts += f", {campaign.replicates} runs of each variant" if variants else ""
     records = int(np.median([run.trace.n_records for run in outcome.runs]))
     return ReportData(
         title=campaign.name,
@@ -205,7 +206,11 @@ def _findings(
     """Sentences, the gravest first, each with the next step."""
     sentences = []
     if not plan.campaign.variant_sets():
-        sentences.append("No software metrics are given, so there is nothing to compare the baselines with: add some.")
+        file = shown_path(plan.campaign_file)
+        sentences.append(
+            f"No software metrics are given, so there is nothing to compare the baselines with: name some under "
+            f"`software_metrics:` in {file}; `measure run --counts {file}` then says how often they fire."
+        )
     if any(one.kind == "software" and one.problem == "no events" for one in uninformative):
         sentences.append(
             f"Next: `measure run --counts {shown_path(plan.campaign_file)}` shows where the metrics without events "

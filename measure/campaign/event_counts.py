@@ -134,16 +134,16 @@ def run_untimed(
             program, arguments, files=files, seed=campaign.seed, keep_translations=True,
             limit_instructions=campaign.limits.instructions,
         ) as machine:  # fmt: skip
-            image = machine.image
-            machine.run()
-            check_ending(machine, files)
-            values = {}
-            for metric, (symbol, offset) in counters.items():
-                place = image.find_symbol(symbol)
+            addresses = []
+            for symbol, offset in counters.values():
+                place = machine.image.find_symbol(symbol)
                 if place is None:
                     raise RunError(f"the program has no symbol {symbol}: its counters cannot be read")
-                values[metric] = machine.memory.read_int(place.address + offset, 8)
-            return values, machine.instructions
+                addresses.append(place.address + offset)
+            totals = machine.counter_totals(addresses)
+            machine.run()
+            check_ending(machine, files)
+            return dict(zip(counters, totals.read(), strict=True)), machine.instructions
     except EmulatorError as error:
         raise RunError(str(error)) from error
 

@@ -111,10 +111,13 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     extra = campaign.replicates if campaign.has_controls else 0
     noise = len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
     total = campaign.baselines + campaign.replicates * len(variants) + extra + noise
-    runs = f"{total} runs: {campaign.baselines} baselines, {campaign.replicates} of each of {len(variants)} variants"
+    runs = f"{total} runs: {campaign.baselines} baselines"
+    runs += f", {campaign.replicates} of each of {len(variants)} variants" if variants else ""
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
+    if not variants:
+        return f"{runs}, compared with nothing: the campaign has no software metrics."
     change = detectable_change(campaign, alpha, spread, len(variants))
     source = f"measured in {spread.measured} runs" if spread.measured else "assumed"
     if math.isinf(change):

@@ -260,7 +260,7 @@ def _tell(finished: Finished, console: Console, verdicts: VerdictOptions) -> int
     directory = finished.directory
     if finished.failure:
         console.print(finished.failure, style="red")
-    print_result(console, finished.data)
+    print_result(console, finished.data, shown_path(str(directory)))
     console.print(f"Report: {directory / 'report.html'}   Summary: {directory / 'summary.json'}", style="dim")
     failures = finished.outcome.failures
     sentences = [f"A run of {one.spec.variant} failed: {one.reason}" for one in failures]

@@ -12,16 +12,20 @@ from rich.table import Table
 from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
 from measure.report.model import ReportData, VariantReport
+from measure.report.next_steps import with_directory
 from measure.report.style import VERDICT_STYLES
 
 _WORST = 5
 
 
-def print_result(console: Console, data: ReportData) -> None:
-    """Print tables that fit 80 columns."""
+def print_result(console: Console, data: ReportData, results: str = "") -> None:
+    """Print tables that fit 80 columns. ``results``: as `next_steps`; commands name it, so that they can be copied."""
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
-    console.print(_verdicts(data))
+    if data.variants:
+        console.print(_verdicts(data))
+    else:
+        console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
     if data.controls:
         console.print(escape(f"Controls: {data.controls}"), highlight=False)
     for variant in data.variants:
@@ -29,7 +33,8 @@ def print_result(console: Console, data: ReportData) -> None:
         if pairs:
             console.print(_worst(variant, pairs[:_WORST]))
     for finding in data.findings:
-        console.print(f"- {escape(finding)}", highlight=False)
+        text = with_directory(finding, results) if results else finding
+        console.print(f"- {escape(text)}", highlight=False)
 
 
 def _verdicts(data: ReportData) -> Table:

@@ -22,12 +22,9 @@ _BUILDS = (
 """Files that tell how a directory is built, and the command, in the order in which they are looked for."""
 
 
-def build_command(directory: Path) -> str | None:
-    """The command that builds ``directory``; None if it has no build of its own."""
-    for names, command in _BUILDS:
-        if any((directory / name).is_file() for name in names):
-            return command
-    return None
+def build_commands(directory: Path) -> list[str]:
+    """The commands that may build ``directory``, the likeliest first; none if it has no build of its own."""
+    return [command for names, command in _BUILDS if any((directory / name).is_file() for name in names)]
 
 
 def program_keys(
@@ -39,13 +36,15 @@ def program_keys(
     makes no program or several.
     """
     if program.is_dir():
-        build = build or build_command(program)
+        build = build or next(iter(build_commands(program)), None)
         if build is not None:
             if beside.resolve().is_relative_to(program.resolve()):
                 raise CampaignError(
                     f"the campaign file would be inside {program}, which is copied and hashed for each build: start "
                     f"`measure init` from outside of it, or say where the file goes with --out ../NAME.yaml"
                 )
+            if binary is not None and os.path.normpath(binary).startswith(("/", "..")):
+                raise CampaignError(f"--binary {binary}: expected a path below {program}, such as src/mine")
             binary = binary or _only_program(program, build, notify)
             return {"build": build, "directory": relative(program, beside), "binary": binary}
         sources = sorted(program.glob("*.c"))
@@ -135,7 +134,9 @@ def _only_program(directory: Path, command: str, notify: Callable[[str], None]) 
     try:
         made = linked_programs(directory, command, notify)
     except InstrumenterError as error:
-        raise CampaignError(f"{directory}: {error}") from None
+        others = [other for other in build_commands(directory) if other != command]
+        ways = "".join(f"\nIt has another build, too; to take that: --build '{other}'" for other in others)
+        raise CampaignError(f"{directory}: {error}{ways}") from None
     alike = [name for name in made if Path(name).name == directory.resolve().name]
     if len(made) != 1 and len(alike) != 1:
         got = f"links {len(made)} programs ({', '.join(made)})" if made else "links no program with $CC"

@@ -193,13 +193,14 @@ def _observe(spec: RunSpec, reference_events: Sequence[str], common: Sequence[st
     observed: list[list[int]] = []
     counts = [counter.totals()]
     with _machine(spec, counter) as machine:
+        software = machine.counter_totals(places)
         observed.append([0, *(0 for _ in places)])
         running = True
         while running:
             running = machine.advance_to_instructions(machine.instructions + step)
             machine.drain()
             counts.append(counter.totals())
-            observed.append([machine.instructions, *(machine.memory.read_int(at, 8) for at in places)])
+            observed.append([machine.instructions, *software.read()])
         _check(machine, spec)
     values, totals = np.array(observed, np.int64), np.array(counts, np.int64)
     return _Observed(values[:, 0], totals[:, 0], totals[:, 1:], values[:, 1:])

@@ -70,13 +70,13 @@ def _changes(variant: VariantReport) -> Figure:
 def _figures(data: ReportData) -> dict[str, Figure]:
     """The figures over all runs, and those of the ground truth; those without data are missing."""
     known = all(np.isfinite(variant.instructions_percent).all() for variant in data.variants)
-    found = {
-        "across_runs": drawn(
+    found: dict[str, Figure] = {}
+    if data.variants:
+        found["across_runs"] = drawn(
             figures.across_runs(data), *figures.across_runs_data(data), name="runs", text="Correlation in each run",
             caption="The pairs that changed most: their correlation in every baseline run, and in the instrumented "
             "runs beside them. Look for a step at a variant's line that is larger than the scatter before it.",
-        ),
-    }  # fmt: skip
+        )  # fmt: skip
     if known and data.variants:
         found["inner"] = drawn(
             figures.inner_against_overhead(data), *figures.inner_against_overhead_data(data), name="overhead-within",

@@ -31,7 +31,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     """
     steps = []
     for finding in data.findings:
-        text = _with_directory(finding, results) if results else finding
+        text = with_directory(finding, results) if results else finding
         commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
         if commands or _REMEDY in finding:
             steps.append(Step(text.removeprefix("Next: "), commands, finding))
@@ -48,7 +48,7 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _with_directory(finding: str, results: str) -> str:
+def with_directory(finding: str, results: str) -> str:
     """``finding`` with commands that name the directory of the results."""
     text = finding.replace(_EXPLAIN, f"`measure explain {results}`")
     return _CAMPAIGN.sub(rf"`measure run {results}/\1` runs the campaign with it", text)
@@ -56,6 +56,8 @@ def _with_directory(finding: str, results: str) -> str:
 
 def headline(data: ReportData) -> str:
     """The variants by verdict in a sentence, the gravest verdict first."""
+    if not data.variants:
+        return "Nothing was compared: the campaign has no variants."
     parts = []
     for verdict in VERDICTS:
         variants = [variant for variant in data.variants if variant.verdict == verdict]

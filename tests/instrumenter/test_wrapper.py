@@ -96,6 +96,16 @@ def test_without_a_spec_it_only_compiles(cc: Compilers) -> None:
     assert read_sites(cc.folder / "program") == []
 
 
+@pytest.mark.parametrize("optimisation", ["-Os", "-Oz"])
+def test_programs_made_for_size_keep_their_symbols_and_lines(cc: Compilers, optimisation: str) -> None:
+    cc.count()
+    for command in (["-c", "main.c"], ["-c", "f.c"], ["-o", "program", "main.o", "f.o"]):
+        assert cc(*command, optimisation).returncode == 0
+    assert execute(cc.folder / "program", ["calls", "entries", "loops"])[2] == {"calls": 9, "entries": 9, "loops": 9}
+    with Machine(cc.folder / "program") as machine:
+        assert {Path(row.file).name for row in machine.image.line_rows()} >= {"main.c", "f.c"}
+
+
 @pytest.mark.parametrize("separately", [True, False])
 def test_counts_over_several_units(cc: Compilers, separately: bool) -> None:
     cc.count()

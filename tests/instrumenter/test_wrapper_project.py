@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
-from instrumenter.building.project import Project, ProjectRecipe
+from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.toolchain import Toolchain, cache_directory
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
@@ -276,6 +277,36 @@ def test_a_build_that_goes_wrong_is_told(directory: Path, command: str, binary: 
     assert kept == []
 
 
+def test_programs_of_a_build_in_other_directories_are_named_from_the_project(directory: Path) -> None:
+    (directory / "tools/make").mkdir(parents=True)
+    (directory / "tools/make/m.c").write_text("int main(void) { return 0; }\n")
+    command = "cd tools/make && mkdir ../../out && $CC m.c -o ../../out/app"
+    assert linked_programs(directory, command, lambda text: None) == ["out/app"]
+
+
+@pytest.mark.parametrize(
+    ("output", "advice"),
+    [
+        ("/usr/bin/ld: aes.o: error adding symbols: file in wrong format", "`make CC=$CC LD=$CC AR=$AR`"),
+        ('./smoke: 2: Syntax error: "(" unexpected', "`make CC=$CC TARGET`"),
+        ("bash: ./tests: cannot execute binary file: Exec format error", "`make CC=$CC TARGET`"),
+        ("error: using shared libraries requires dynamic linking", "`./configure --disable-shared`"),
+    ],
+)
+def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
+    directory: Path, output: str, advice: str
+) -> None:
+    (directory / "words").write_text(f"{output}\n" + "last\n" * 20)
+    with pytest.raises(SourceError) as caught:
+        linked_programs(directory, "cat words; false", lambda text: None)
+    message = str(caught.value)
+    assert advice in message
+    assert "a configure script needs" not in message
+    whole = re.search(r"\(all of them: (.*)\):", message)
+    assert whole
+    assert output in Path(whole[1]).read_text()
+
+
 @pytest.mark.parametrize(
     ("metrics", "problem"),
     [
@@ -328,3 +359,20 @@ def test_cmake_finds_the_compiler_by_itself(directory: Path) -> None:
         {"steps": METRICS["steps"], "rounds": METRICS["rounds"]}
     )
     assert execute(build)[1] == {"steps": 70, "rounds": 10}
+
+
+def test_shared_libraries_of_a_cmake_project_become_part_of_its_program(directory: Path) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("cmake is not installed")
+    (directory / "CMakeLists.txt").write_text(
+        'cmake_minimum_required(VERSION 3.10)\nproject(demo C)\noption(BUILD_SHARED_LIBS "" ON)\n'
+        "add_library(core lib.c)\nadd_executable(app main.c)\ntarget_link_libraries(app core)\n"
+    )
+    (directory / "lib.c").write_text("int twice(int n) { return 2 * n; }\n")
+    (directory / "main.c").write_text(
+        "int twice(int n);\nint main(void) { int n = 0; while (n < 14) n += twice(1); return n - 14; }\n"
+    )
+    build = recipe(directory, "cmake -B out . && cmake --build out", "out/app").build(
+        {"calls": MetricSpec(event="entry", function="twice")}
+    )
+    assert execute(build)[1] == {"calls": 7}

@@ -226,6 +226,12 @@ def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: 
     assert "spread by 0.10 (measured in 40 runs)" in text
 
 
+def test_a_plan_without_variants_compares_nothing(tmp_path: Path) -> None:
+    nothing = plan_of(tmp_path).campaign.model_copy(update={"software_metrics": {}, "variants": {}})
+    text = plan_text(nothing, 0.05, assumed_spread(nothing), [])
+    assert text == "10 runs: 10 baselines, compared with nothing: the campaign has no software metrics."
+
+
 def test_the_spread_is_measured_in_pairs_or_apart() -> None:
     rng = np.random.default_rng(2)
     shared, own = rng.normal(0, 0.3, (200, 5)), rng.normal(0, 0.1, (2, 200, 5))

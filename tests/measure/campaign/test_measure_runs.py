@@ -87,6 +87,7 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert page.count("data:image/svg+xml") == 5
     assert "perturbed" in result.output
+    assert f"`measureexplain{folder / 'out'}`sayswhy" in "".join(result.output.split())
     traces = list((folder / "out" / "traces").glob("*.parquet"))
     assert len(traces) == 28
     columns = pq.read_table(traces[0]).column_names
@@ -97,6 +98,19 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
         "end_instructions",
         "PAPI_TOT_INS",
     ]
+
+
+@pytest.mark.filterwarnings("error::UserWarning")  # of drawings without anything to draw
+def test_a_campaign_without_software_metrics_says_so(folder: Path) -> None:
+    none = ("--set", "software_metrics={}", "--set", "variants={}", "--set", "baselines=4")
+    result = measure("run", folder / "c.yaml", *none, "--out", folder / "out", "--target", "fake", "--workers", "2")
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "4 runs: 4 baselines, compared with nothing: the campaign has no software metrics." in words
+    assert "demo: 4 baselines; about" in words
+    assert "name some under `software_metrics:` in" in words
+    assert json.loads((folder / "out" / "summary.json").read_text())["variants"] == {}
+    assert "Nothing was compared" in (folder / "out" / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -157,6 +157,12 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()
     assert "empty: has no C file, configure script, makefile or CMakeLists.txt" in failed("empty")
+    (folder / "two").mkdir()
+    (folder / "two/makefile").write_text("all:\n\tfalse\n")
+    (folder / "two/CMakeLists.txt").touch()
+    cmake = "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"
+    assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
+    assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")
     assert "is no C file" in failed("short.txt")
     assert "--build means nothing for one C file" in failed("words.c", "--build", "make")

@@ -80,6 +80,15 @@ def test_an_equivalent_campaign_says_what_to_do(data: ReportData) -> None:
     assert "No command follows from the verdicts" in render(good)
 
 
+def test_a_page_without_variants_has_no_empty_parts(data: ReportData) -> None:
+    finding = "No software metrics are given: `measure run --counts c.yaml` says how often they fire."
+    page = render(replace(data, variants=(), findings=(finding,), ground_truth=None))
+    assert problems(page) == []
+    assert 'data-copy="measure run --counts c.yaml"' in page
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["What to do", "Provenance"]
+    assert "<img" not in page
+
+
 def test_a_remedy_that_helped_is_something_to_do(data: ReportData) -> None:
     helped = "variant 1: Best remedy that was tried: sampled (every 8th event); the relations are equivalent with it."
     told = replace(data, findings=("variant 1: all of the change comes from calls.", helped))
