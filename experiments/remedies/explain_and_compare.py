@@ -43,9 +43,11 @@ CAMPAIGNS = ("chess", "netsimplex", "ooosim", "bwtzip", "lua", "sqlite")
 Entry = dict[str, Any]
 
 
-def examine(name: str, machine: str, directory: Path, workers: int | None, size: str | None = None) -> Entry:
+def examine(
+    name: str, machine: str, directory: Path, workers: int | None, size: str | None = None, *, sets: bool = True
+) -> Entry:  # fmt: skip
     """Run one campaign on one machine into ``directory``; explain what is broken. ``size``: another size of the
-    program than the campaign's."""
+    program than the campaign's; ``sets``: also judge every set of metrics."""
     path = HERE / "campaigns" / f"{name}.yaml"
     settings = [f"machine={HERE.parents[1] / 'configs' / 'machines' / machine}.yaml"]
     settings += [f"program.size={size}"] if size else []
@@ -62,7 +64,8 @@ def examine(name: str, machine: str, directory: Path, workers: int | None, size:
         paired = PairedRuns(plan, load_campaign(path, settings)[1], store, makers, DEFAULT_PAIRS)
         for found in explained.explanations:
             variants[found.variant] |= _explanation(found, judged[found.variant])
-            variants[found.variant]["sets"] = sets_of_metrics(paired, found.variant, judged[found.variant])
+            if sets:
+                variants[found.variant]["sets"] = sets_of_metrics(paired, found.variant, judged[found.variant])
     print(f"{name} on {machine}: {campaign_time.seconds:.0f} s, {explain_time.seconds:.0f} s", flush=True)
     return {
         "campaign": name, "machine": machine,
@@ -179,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help="default: all")
     parser.add_argument("--machine", choices=MACHINES, action="append", help="repeatable; default: both")
+    parser.add_argument("--without-sets", action="store_true", help="only explain; do not judge every set of metrics")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     given = parser.parse_args()
@@ -187,7 +191,7 @@ def main() -> None:
         if any((one["campaign"], one["machine"]) == (name, machine) for one in entries):
             continue
         with tempfile.TemporaryDirectory() as directory:
-            entries.append(examine(name, machine, Path(directory), given.workers))
+            entries.append(examine(name, machine, Path(directory), given.workers, sets=not given.without_sets))
         write_text_atomically(given.out, json.dumps(entries, indent=1) + "\n")
 
 
