@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
 
-from common.yaml_document import YamlDocument
 from experiments.remedies.statements import aggregated_statements
 from measure.campaign.analysis import verdicts_of_variants
 from measure.campaign.builds import catalogue_entry
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers
-from measure.campaign.plan import Plan
+from measure.campaign.explained import FOLDER
 from measure.campaign.run_command import make_campaign
 from measure.campaign.run_types import Run
 from measure.campaign.store import Store, write_text_atomically
-from measure.explanation.explain_campaign import DEFAULT_MINUTES, DEFAULT_PAIRS
-from measure.explanation.explain_variant import Judged, explain_variant
+from measure.explanation.explain_campaign import DEFAULT_PAIRS, explain_judged
+from measure.explanation.explain_variant import Judged
 from measure.explanation.explanation_types import Explanation
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
@@ -38,55 +38,73 @@ from measure.explanation.summary import as_json
 from measure.programs.catalogue import ensure_sources
 
 HERE = Path(__file__).parent
-MACHINE = "desktop"
-"""The campaigns count misses of the second cache, which strongarm does not have."""
+MACHINES = ("desktop", "strongarm")
 CAMPAIGNS = ("chess", "netsimplex", "ooosim", "bwtzip", "lua", "sqlite")
 Entry = dict[str, Any]
 
 
-def examine(name: str, machine: str, directory: Path, workers: int | None, size: str | None = None) -> Entry:
+def examine(
+    name: str, machine: str, directory: Path, workers: int | None, size: str | None = None, *, sets: bool = True
+) -> Entry:  # fmt: skip
     """Run one campaign on one machine into ``directory``; explain what is broken. ``size``: another size of the
-    program than the campaign's."""
+    program than the campaign's; ``sets``: also judge every set of metrics."""
     path = HERE / "campaigns" / f"{name}.yaml"
     settings = [f"machine={HERE.parents[1] / 'configs' / 'machines' / machine}.yaml"]
     settings += [f"program.size={size}"] if size else []
-    started = time.monotonic()
-    finished = make_campaign(path, directory, Console(quiet=True), workers=workers, settings=settings)
-    seconds = time.monotonic() - started
-    plan, document = finished.result.plan, load_campaign(path, settings)[1]
-    statements = _statements(plan.campaign)
-    variants = {}
-    for variant, found in verdicts_of_variants(plan, finished.outcome).items():
-        one = Judged(*found)
-        variants[variant] = {"verdict": one.verdict, "where": one.where}
-        if one.broken:
-            variants[variant] |= explained(plan, document, variant, one, directory, workers)
-            print(f"{name} on {machine}, {variant}: {one.verdict}, {variants[variant]['seconds']} s", flush=True)
+    with Timed() as campaign_time:
+        finished = make_campaign(path, directory, Console(quiet=True), workers=workers, settings=settings)
+    plan = finished.result.plan
+    judged = {variant: Judged(*found) for variant, found in verdicts_of_variants(plan, finished.outcome).items()}
+    with Timed() as explain_time, Workers(workers) as makers:
+        explained = explain_judged(plan, judged, directory, Console(quiet=True), workers=makers)
+    variants: dict[str, Entry] = {
+        variant: {"verdict": one.verdict, "where": one.where} for variant, one in judged.items()
+    }  # fmt: skip
+    with Workers(workers) as makers, Store(directory / FOLDER) as store:
+        paired = PairedRuns(plan, load_campaign(path, settings)[1], store, makers, DEFAULT_PAIRS)
+        for found in explained.explanations:
+            variants[found.variant] |= _explanation(found, judged[found.variant])
+            if sets:
+                variants[found.variant]["sets"] = sets_of_metrics(paired, found.variant, judged[found.variant])
+    print(f"{name} on {machine}: {campaign_time.seconds:.0f} s, {explain_time.seconds:.0f} s", flush=True)
     return {
-        "campaign": name, "machine": machine, "seconds": round(seconds, 1), "variants": variants,
-        "events": _events(finished.outcome.runs, plan.campaign),
+        "campaign": name, "machine": machine,
+        "seconds": round(campaign_time.seconds, 1), "processor_seconds": round(campaign_time.processor_seconds, 1),
+        "explain_seconds": round(explain_time.seconds, 1),
+        "explain_processor_seconds": round(explain_time.processor_seconds, 1),
+        "variants": variants, "events": _events(finished.outcome.runs, plan.campaign),
         "functions": {
             metric: spec.callee or spec.function for metric, spec in plan.campaign.software_metrics.items()
         },
-        "statements": statements,
+        "statements": _statements(plan.campaign),
     }  # fmt: skip
 
 
-def explained(
-    plan: Plan, document: YamlDocument, variant: str, judged: Judged, directory: Path, workers: int | None
-) -> Entry:  # fmt: skip
-    """What `measure explain` says of a variant, and the verdict on every set of its metrics, by the same runs."""
-    with Workers(workers) as makers, Store(directory / "explain") as store:
-        paired = PairedRuns(plan, document, store, makers, DEFAULT_PAIRS)
-        started = time.monotonic()
-        found = explain_variant(paired, variant, judged, directory, 60 * DEFAULT_MINUTES)
-        seconds = time.monotonic() - started
-        sets = sets_of_metrics(paired, variant, judged)
-    entry: Entry = as_json([found], {}, "")["variants"][variant]
+class Timed:
+    """As a context manager: ``seconds`` and ``processor_seconds`` of what was done in it, by this process and by
+    processes that it started and that have ended."""
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic(), _processor_seconds()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.seconds = time.monotonic() - self._began[0]
+        self.processor_seconds = _processor_seconds() - self._began[1]
+
+
+def _processor_seconds() -> float:
+    used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _explanation(found: Explanation, judged: Judged) -> Entry:
+    """What `measure explain` says of a variant."""
+    entry: Entry = as_json([found], {}, "")["variants"][found.variant]
     for key in ("counter_lines", "compiler_decisions", "sentences", "relations", "sites"):
         del entry[key]
     return entry | {
-        "seconds": round(seconds, 1), "sets": sets, "n_relations": len(found.relations),
+        "n_relations": len(found.relations),
         "within_the_campaigns_interval": _confirmed(found, judged),
         "decisions": [one.text for one in found.decisions if one.kind == "inlining"],
     }  # fmt: skip
@@ -163,15 +181,17 @@ def main() -> None:
     """Make the missing entries."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("campaigns", nargs="*", default=CAMPAIGNS, help="default: all")
+    parser.add_argument("--machine", choices=MACHINES, action="append", help="repeatable; default: both")
+    parser.add_argument("--without-sets", action="store_true", help="only explain; do not judge every set of metrics")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     given = parser.parse_args()
-    for name in given.campaigns:
+    for machine, name in product(given.machine or MACHINES, given.campaigns):
         entries = read_entries(given.out)
-        if any((one["campaign"], one["machine"]) == (name, MACHINE) for one in entries):
+        if any((one["campaign"], one["machine"]) == (name, machine) for one in entries):
             continue
         with tempfile.TemporaryDirectory() as directory:
-            entries.append(examine(name, MACHINE, Path(directory), given.workers))
+            entries.append(examine(name, machine, Path(directory), given.workers, sets=not given.without_sets))
         write_text_atomically(given.out, json.dumps(entries, indent=1) + "\n")
 
 

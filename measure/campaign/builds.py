@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -108,31 +109,7 @@ class Builds:
 
         Raises `CampaignError` for errors in the sources or a metric, `MeasureError` for errors of the compiler.
         """
-        missing = self.missing(wanted)
-        if not missing:
-            return
-        self._begin()
-        # The first alone: it shows most mistakes, and builds the C library if that is missing.
-        self._collect([missing[0]], [partial(_build_with, *self._ordered(missing[0]), self._notify)])
-        others = missing[1:]
-        if len(others) < _TOO_FEW_FOR_PROCESSES:
-            self._collect(others, [partial(_build_with, *self._ordered(one)) for one in others])
-            return
-        self._notify(f"Building {len(missing)} programs, one for each set of counters and code layout")
-        count = min(len(others), workers or os.cpu_count() or 1)
-        unshifted, shifted = (
-            [one for one in others if bool(self._offsets[one[1]]) == moved] for moved in (False, True)
-        )  # fmt: skip
-        with worker_pool(count) as pool:
-            try:
-                for group in (unshifted, shifted):  # which is linked from the objects of the unshifted programs
-                    self._collect(group, [pool.submit(_build, *self._ordered(one)).result for one in group])
-            except Exception:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            except BaseException:
-                end_now(pool)
-                raise
+        make_all([(self, wanted)], workers)
 
     def _specs(self, variant: str) -> dict[str, MetricSpec]:
         return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
@@ -144,23 +121,22 @@ class Builds:
         variant, layout = wanted
         return self._recipe_of(variant), self._specs(variant), self._offsets[layout]
 
-    def _collect(self, wanted: Sequence[tuple[str, int]], builds: Sequence[Callable[[], Build]]) -> None:
-        """Collect the built programs; raise a failure in the campaign's terms, with file and line."""
+    def _collect(self, wanted: tuple[str, int], build: Callable[[], Build]) -> None:
+        """Collect a built program; raise a failure in the campaign's terms, with file and line."""
         from instrumenter.errors import InstrumenterError, SpecError, ToolchainError
 
-        for (variant, layout), build in zip(wanted, builds, strict=True):
-            try:
-                self._made[variant, layout] = build()
-            except SpecError as error:
-                metric = error.metric
-                where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
-                raise CampaignError(f"{where}: {error}") from error
-            except ToolchainError as error:
-                raise MeasureError(str(error)) from None
-            except InstrumenterError as error:
-                raise CampaignError(f"{self._where_program()}: {error}") from error
-            except BrokenProcessPool:
-                raise MeasureError("a build process was ended from outside: start again") from None
+        try:
+            self._made[wanted] = build()
+        except SpecError as error:
+            metric = error.metric
+            where = self._document.where("software_metrics", metric) if metric else str(self._document.path)
+            raise CampaignError(f"{where}: {error}") from error
+        except ToolchainError as error:
+            raise MeasureError(str(error)) from None
+        except InstrumenterError as error:
+            raise CampaignError(f"{self._where_program()}: {error}") from error
+        except BrokenProcessPool:
+            raise MeasureError("a build process was ended from outside: start again") from None
 
     def _where_program(self) -> str:
         """``file:line`` of the campaign's description of the build."""
@@ -179,6 +155,59 @@ class Builds:
         for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
             found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings))
         return {variant: tuple(facts) for variant, facts in found.items() if facts or variant != NULL_CONTROL}
+
+
+Wanted = Sequence[tuple[Builds, Sequence[tuple[str, int]]]]
+
+
+def make_all(wanted: Wanted, workers: int | None = None, pool: ProcessPoolExecutor | None = None) -> None:
+    """Build, for each `Builds` of ``wanted``, those pairs of variant and layout that are not in the cache: all of them
+    in the processes of ``pool``, which the caller ends, or else in ``workers`` own ones (default: one a processor).
+
+    Raises as `Builds.make`.
+    """
+    missing = [(builds, one) for builds, chosen in wanted for one in builds.missing(chosen)]
+    if not missing:
+        return
+    for builds in dict.fromkeys(builds for builds, _ in missing):
+        builds._begin()
+    if pool is None:
+        # The first alone: it shows most mistakes, and builds the C library if that is missing.
+        builds, one = missing[0]
+        builds._collect(one, partial(_build_with, *builds._ordered(one), builds._notify))
+        missing = missing[1:]
+        if len(missing) < _TOO_FEW_FOR_PROCESSES:
+            for builds, one in missing:
+                builds._collect(one, partial(_build_with, *builds._ordered(one)))
+            return
+        builds._notify(f"Building {len(missing) + 1} programs, one for each set of counters and code layout")
+        with worker_pool(min(len(missing), workers or os.cpu_count() or 1)) as own:
+            try:
+                _build_in(own, missing)
+            except Exception:
+                own.shutdown(wait=False, cancel_futures=True)
+                raise
+            except BaseException:
+                end_now(own)
+                raise
+        return
+    _build_in(pool, missing)
+
+
+def _build_in(pool: ProcessPoolExecutor, missing: Sequence[tuple[Builds, tuple[str, int]]]) -> None:
+    """Build all of ``missing`` in ``pool``; what has not begun when one fails is cancelled."""
+    unshifted, shifted = (
+        [(builds, one) for builds, one in missing if bool(builds._offsets[one[1]]) == moved] for moved in (False, True)
+    )
+    for group in (unshifted, shifted):  # which is linked from the objects of the unshifted programs
+        futures = [pool.submit(_build, *builds._ordered(one)) for builds, one in group]
+        try:
+            for (builds, one), future in zip(group, futures, strict=True):
+                builds._collect(one, future.result)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
 
 
 def _build_with(

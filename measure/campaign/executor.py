@@ -83,6 +83,11 @@ class Workers:
         """What aligns pairs of runs: threads of this process, which need no copies of traces."""
         return align_in_threads
 
+    @property
+    def local_pool(self) -> concurrent.futures.ProcessPoolExecutor | None:
+        """The processes, for other work between runs; None where they are on other machines."""
+        return self._started()
+
     def submit(self, spec: RunSpec) -> concurrent.futures.Future[Run | str]:
         """Make a run; the future's result is the run, or the reason of its failure."""
         return self._started().submit(make_run, spec)

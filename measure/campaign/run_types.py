@@ -101,7 +101,7 @@ class RunSpec:
     every Nth event, with N; ``limit_seconds``: of a run on the host;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
-    for a counterfactual run.
+    for a counterfactual run. ``seldom``: only few runs have this program, so that code compiled for it hardly pays.
     """
 
     variant: str
@@ -131,6 +131,7 @@ class RunSpec:
     unread: tuple[str, ...] = ()
     sampled: tuple[tuple[str, int], ...] = ()
     limit_seconds: float | None = None
+    seldom: bool = False
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -158,7 +159,7 @@ class RunSpec:
     def identity(self) -> dict[str, Any]:
         """Everything that the trace depends on; paths and names without influence are left out."""
         fields = asdict(self) | {"schema": SCHEMA_VERSION}
-        for key in ("binary", "variant", "machine_name"):
+        for key in ("binary", "variant", "machine_name", "seldom"):
             del fields[key]
         for key in (
             "probes",

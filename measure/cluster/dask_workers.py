@@ -141,6 +141,11 @@ class DaskWorkers(Workers):
         """The workers that take runs now."""
         return frozenset(self._admitted)
 
+    @property
+    def local_pool(self) -> None:
+        """There are no processes on this machine."""
+        return None
+
     def prepare(self, target: str, machine: str) -> None:
         """Let every worker load what runs on ``target`` need, without waiting for it."""
         arguments: dict[str, Any] = {"workers": sorted(self._admitted), "on_error": "return"}

@@ -14,8 +14,8 @@ from measure.console.scheduler_option import scheduler_option
 @click.option("--variant", "variants", multiple=True, metavar="NAME",
               help="Explain this variant; may be repeated. Default: all with a perturbed relation.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(3, 100), default=6, show_default=True,
-              help="Pairs of runs, with the same seed and code layout in both; below 6 no change by a remedy "
-                   "is significant.")  # fmt: skip
+              help="Most pairs of runs for causes, with the same seed and code layout in both. Four are made first, "
+                   "and more only if they do not show which metric and mechanism come first.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, metavar="N",
               help="Try no further order of metrics after so long; what is needed for one order is always "
                    "done.")  # fmt: skip
@@ -28,8 +28,8 @@ def explain(
 
     DIR is what `measure run` left. For each broken relation, within a run or across runs: which software metric changes
     it and at which line, by which mechanism (the counters' execution, their memory accesses, the layout of code and
-    data, the sampler in the program, what the compiler made otherwise), and which remedies help; each remedy is run
-    and judged in pairs with the plain program. The emulated machine makes runs for this that no processor can make.
+    data, the sampler in the program, what the compiler made otherwise), and which remedies help; the best ones are
+    judged in further pairs with the plain program. The emulated machine makes runs for this that no processor can make.
     `explain: true` in a campaign file does the same after its verdicts.
 
     Leaves DIR/explain/explain.html, explain.json, and NAME.yaml, the campaign with the best remedy.

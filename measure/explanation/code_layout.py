@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emulator.linux.loader.elf import ElfImage, Symbol, load_image
-from measure.explanation.counter_code import read_code
+from emulator.linux.loader.elf import ElfImage, Symbol
+from measure.explanation.counter_code import program_image, read_code
 
 _BEYOND = 0x4000_0000  # above images and heaps, below the area of mmap
 _ROOM = 0x10_0000  # for each function that does not fit
@@ -33,7 +33,7 @@ class LayoutMoves:
 
 def layout_moves(instrumented: Path, plain: Path, counter_instructions: Sequence[int]) -> LayoutMoves:
     """Moves from the layout of ``instrumented`` to that of ``plain``, both static programs."""
-    image, goal = load_image(instrumented), load_image(plain)
+    image, goal = program_image(instrumented), program_image(plain)
     code, misfits = _code_moves(image, goal, sorted(counter_instructions))
     return LayoutMoves(tuple(code), tuple(_data_moves(instrumented, plain, image, goal)), tuple(misfits))
 

@@ -7,6 +7,7 @@ cannot differ.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from emulator.counterfactual.served_instructions import instructions_of
 from emulator.events import ACCESS_NONE, OpClass
-from emulator.linux.loader.elf import ElfImage, Symbol, load_image
+from emulator.linux.loader.elf import ElfImage, Symbol
 from measure.explanation.code_layout import functions_of
-from measure.explanation.counter_code import read_code
+from measure.explanation.counter_code import program_image, read_code
 from measure.explanation.explanation_types import Decision
 
 _STACK = 2
@@ -38,12 +39,16 @@ class FunctionFacts:
 
 def function_facts(program: Path, without: Collection[int] = ()) -> dict[str, FunctionFacts]:
     """Facts on each function of a program; ``without``: addresses of instructions that do not count."""
-    image = load_image(program)
-    chosen = set(without)
-    return {name: _facts(image, function, chosen) for name, function in functions_of(image).items()}
+    return dict(_facts_of(program, frozenset(without)))
 
 
-def _facts(image: ElfImage, function: Symbol, without: set[int]) -> FunctionFacts:
+@functools.lru_cache(maxsize=4)  # of a variant's two programs: all that look for decisions ask for the same
+def _facts_of(program: Path, without: frozenset[int]) -> dict[str, FunctionFacts]:
+    image = program_image(program)
+    return {name: _facts(image, function, without) for name, function in functions_of(image).items()}
+
+
+def _facts(image: ElfImage, function: Symbol, without: frozenset[int]) -> FunctionFacts:
     low, high = function.address, function.address + function.size_bytes
     code = instructions_of(lambda at, size: read_code(image, at, size), low, high)
     calls: Counter[str] = Counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from instrumenter.rewrite.counter_layout import COUNTDOWN
 from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec
 from measure.errors import MeasureError
-from measure.targets.emulated import layout_of
+from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import program_of
 
 _COUNTER_BYTES = 8
@@ -47,6 +48,12 @@ class CounterCode:
     def own(self) -> int:
         """Instructions of the whole run without the counters'."""
         return self.total - sum(self.executed)
+
+
+@functools.lru_cache(maxsize=16)
+def program_image(program: Path) -> ElfImage:
+    """The image of a built program, which never changes: what looks at one program looks at it several times."""
+    return load_image(program)
 
 
 def read_code(image: ElfImage, address: int, size: int) -> bytes:
@@ -91,7 +98,7 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
 
     Accesses of the in-guest sampler are the sampler's, not the counters'. Raises `MeasureError` when the run fails.
     """
-    image = load_image(Path(spec.binary))
+    image = program_image(Path(spec.binary))
     accesses, counter = RangeAccesses(counter_ranges(image, spec)), BlockCounter(with_addresses=True)
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
     files = VirtualFiles(
@@ -103,13 +110,15 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
     with Machine(
         program_of(spec), spec.arguments, files=files, layout=layout, consumers=[accesses, counter], seed=spec.seed,
         counters=_NoEvents(), timer_phase=phase, limit_instructions=spec.limit_instructions, background=False,
+        optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
         if ending.status:
             raise MeasureError(f"a run of {spec.variant} failed: {ending.message or f'exit status {ending.status}'}")
         executions = counter.executions_by_pc(machine.facts)
         total = machine.instructions
-    own = _without_sampler(image, accesses.only_inside())
+    inside = accesses.only_inside()
+    own = _without_sampler(image, inside) if spec.sampling_mode == "signal" else inside
     served = served_instructions(
         lambda at, size: read_code(image, at, size), function_ranges(image), own,
         functions_without_result(Path(spec.binary)),
@@ -125,14 +134,15 @@ def _entries(image: ElfImage, executions: Mapping[int, int]) -> dict[str, int]:
     return {s.name: executions[s.address] for s in functions if names[s.name] == 1 and s.address in executions}
 
 
-def functions_without_result(program: Path) -> set[int]:
+@functools.lru_cache(maxsize=8)  # a program is looked at for several sets of its counters
+def functions_without_result(program: Path) -> frozenset[int]:
     """Addresses of the functions that return void, by the program's debug information."""
     from elftools.elf.elffile import ELFFile
 
     with program.open("rb") as file:
         elf: Any = ELFFile(file)
         if not elf.has_dwarf_info():
-            return set()
+            return frozenset()
         found = set()
         for unit in elf.get_dwarf_info().iter_CUs():
             for entry in unit.get_top_DIE().iter_children():
@@ -144,7 +154,7 @@ def functions_without_result(program: Path) -> set[int]:
                         declared = declared.get_DIE_from_attribute(link)
                 if "DW_AT_type" not in declared.attributes:
                     found.add(int(_address(elf, unit, entry.attributes["DW_AT_low_pc"])))
-        return found
+        return frozenset(found)
 
 
 def _address(elf: Any, unit: Any, attribute: Any) -> int:

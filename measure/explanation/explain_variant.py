@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from emulator.linux.loader.elf import load_image
 from measure.campaign.campaign_model import Campaign
 from measure.errors import MeasureError
 from measure.explanation.compiler_decisions import compare_decisions
-from measure.explanation.counter_code import CounterCode
-from measure.explanation.explanation_types import BEST_FIRST, Explanation
+from measure.explanation.counter_code import CounterCode, program_image
+from measure.explanation.explanation_types import BEST_FIRST, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import find_mechanisms
 from measure.explanation.metric_effects import MetricEffects
@@ -23,6 +22,9 @@ from measure.explanation.remedies import try_remedies
 from measure.explanation.remedy_candidates import candidates
 from measure.perturbation.analysis_types import Perturbation, Verdict
 
+FIRST_PAIRS = 4
+"""Pairs of runs after which the causes are looked at first. If one metric and one mechanism are shown to change most,
+no more are made; the two looks share the error of that (Bonferroni)."""
 _MOST_LINES = 12
 
 
@@ -62,8 +64,8 @@ def explain_variant(
 ) -> Explanation:
     """Explain the broken relations of ``variant``.
 
-    ``judged``: the variant's verdicts; ``directory``: for edited sources;
-    ``seconds``: when they have passed no further order of metrics is begun.
+    ``paired``: the pairs of runs that are made at most, see `FIRST_PAIRS`; ``judged``: the variant's verdicts;
+    ``directory``: for edited sources; ``seconds``: when they have passed no further order of metrics is begun.
 
     Raises `MeasureError` for a variant without a broken relation.
     """
@@ -74,23 +76,28 @@ def explain_variant(
         raise MeasureError(f"{variant} is {judged.verdict}: there is no perturbed relation to explain")
     relations = Relations(broken, paired.hardware, paired.campaign.alignment_setting)
     choice = ProgramChoice(_seen(paired.campaign, variant))
-    status(f"{variant}: with and without each metric")
-    effects = MetricEffects(paired, choice, relations)
-    one_by_one = effects.one_by_one()
-    metrics = effects.shapley(started + seconds, paired.campaign.seed)
+    looks = sorted({min(FIRST_PAIRS, paired.n_pairs), paired.n_pairs})
+    for n_pairs in looks:
+        few = paired.first(n_pairs)
+        status(f"{variant}: with and without each metric, in {n_pairs} pairs")
+        effects = MetricEffects(few, choice, relations)
+        metrics = effects.shapley(started + seconds, paired.campaign.seed)
+        status(f"{variant}: counterfactual runs, in {n_pairs} pairs")
+        mechanisms = find_mechanisms(few, choice, relations)
+        if all(change.first_is_clear(1 - (1 - LEVEL) / len(looks)) for change in (metrics, mechanisms.change)):
+            break
     guilty = [part.name for part in metrics.parts]
     status(f"{variant}: at each place of {guilty[0]}")
     sites = effects.sites(guilty[0])
-    status(f"{variant}: counterfactual runs")
-    mechanisms = find_mechanisms(paired, choice, relations)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))
     decisions = compare_decisions(plain, full, mechanisms.code.instructions)
     edited = kept_inlining(
         paired.campaign.program, plain, full, mechanisms.code.instructions, directory / "sources" / variant
     )
     status(f"{variant}: trying remedies")
-    tried = try_remedies(paired, relations, choice, candidates(paired, variant, choice, guilty, edited))
-    runs = paired.runs([choice, PLAIN])
+    few = few.first(min(few.n_pairs, FIRST_PAIRS))
+    tried = try_remedies(few, relations, choice, candidates(few, variant, choice, guilty, edited), mechanisms.change)
+    runs = paired.first(len(metrics.whole)).runs([choice, PLAIN])
     return Explanation(
         campaign=paired.campaign.name,
         variant=variant,
@@ -100,7 +107,7 @@ def explain_variant(
         baseline_z=relations.values(runs[PLAIN], runs[PLAIN]),
         run_z=relations.values(runs[choice], runs[PLAIN]),
         metrics=metrics,
-        effects=one_by_one,
+        effects=effects.left_out_and_alone(),
         sites=sites,
         mechanisms=mechanisms.change,
         cuts=mechanisms.cuts,
@@ -122,7 +129,7 @@ def _seen(campaign: Campaign, variant: str) -> tuple[str, ...]:
 
 def _lines(program: Path, code: CounterCode) -> tuple[tuple[str, int], ...]:
     """Lines with counters' instructions and the executions of these, most first."""
-    image = load_image(program)
+    image = program_image(program)
     executed: Counter[str] = Counter()
     for pc, count in zip(code.instructions, code.executed, strict=True):
         line = image.source_line(pc)

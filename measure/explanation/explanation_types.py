@@ -12,6 +12,8 @@ from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.stats.intervals import t_quantile
 
 LEVEL = 0.95
+CAUSE = 0.1
+"""Share of the change from which a mechanism is called a cause."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
 
-def estimate(values: NDArray[np.float64]) -> Estimate:
-    """The mean of ``values``, (n_pairs,), with Student's interval; nan values are left out."""
+def estimate(values: NDArray[np.float64], level: float = LEVEL) -> Estimate:
+    """The mean of ``values``, (n_pairs,), with Student's interval of ``level``; nan values are left out."""
     defined = values[np.isfinite(values)]
     if not len(defined):
         return Estimate(float("nan"), float("nan"), float("nan"))
     mean = float(defined.mean())
     if len(defined) < 2:
         return Estimate(mean, float("nan"), float("nan"))
-    half = float(t_quantile(len(defined) - 1, 0.5 + LEVEL / 2) * defined.std(ddof=1) / np.sqrt(len(defined)))
+    half = float(t_quantile(len(defined) - 1, 0.5 + level / 2) * defined.std(ddof=1) / np.sqrt(len(defined)))
     return Estimate(mean, mean - half, mean + half)
 
 
@@ -73,6 +75,14 @@ class Change:
     def share_of(self, values: NDArray[np.float64]) -> Estimate:
         """`share` for changes of z that are no part, (n_pairs, n_relations)."""
         return estimate(np.nansum(values * direction(self.whole), axis=1))
+
+    def first_is_clear(self, level: float) -> bool:
+        """Whether the first part's share is larger than the second's, by the interval of ``level`` of their difference
+        in the same pairs of runs."""
+        if len(self.parts) < 2:
+            return True
+        difference = self.parts[0].values - self.parts[1].values
+        return estimate(np.nansum(difference * direction(self.whole), axis=1), level).low > 0
 
 
 def direction(whole: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,15 +2,16 @@
 
 Each mechanism is an intervention that is on or off. Counters' instructions execute, and either take issue slots and
 count, or not. Their loads and stores go through caches and TLBs, or not. Code and data are seen where the instrumented
-program has them, or where the plain one has. With sampling by signals, the sampler runs in the program, or not. All
-combinations are run, and the parts are Shapley values: no order of the interventions is preferred. With all of them
-off, what differs from the plain program is what the compiler made otherwise. Parts add up to the whole change in every
-pair of runs.
+program has them, or where the plain one has. With sampling by signals, the sampler runs in the program, or not. The
+combinations of one order of switching them on and its reverse are run; if a mechanism is shown to add otherwise in one
+than in the other, all are, and the parts are Shapley values: no order of the interventions is preferred. With all of
+them off, what differs from the plain program is what the compiler made otherwise. Parts add up to the whole change in
+every pair of runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from measure.explanation.code_layout import LayoutMoves, layout_moves
 from measure.explanation.counter_code import CounterCode
 from measure.explanation.explanation_types import Change, Part, direction, estimate, ordered
 from measure.explanation.lattice import dividends, shapley_values, subsets
+from measure.explanation.orders import INTERACTION, agree, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.record_cuts import change_by_cuts
 from measure.explanation.relations import Relations
@@ -38,7 +40,7 @@ _ABOUT = {
     COMPILER: "the compiler made the rest of the program otherwise",
     SAMPLER: "the sampler runs in the program, and reads counters that the plain program lacks",
 }
-INTERACTION = 0.1  # of the whole change, from which an interaction is said
+CUT_PAIRS = 3  # in which records are also cut by the program's progress
 State = frozenset[str]
 
 
@@ -46,10 +48,10 @@ State = frozenset[str]
 class Mechanisms:
     """The parts of the change, and facts that the interventions rest on.
 
-    ``cuts``: the part of the change, (n_pairs, n_relations), that goes when records are cut by the program's progress;
-    it is not a further part, for other mechanisms move the cuts; None if that was not measured. ``code``: the counters'
-    instructions, of the first layout; ``own_ratio``: instructions of the program without its counters', over those of
-    the plain program.
+    ``cuts``: the part of the change, (n, n_relations), in the first n pairs, that goes when records are cut by the
+    program's progress; it is not a further part, for other mechanisms move the cuts; None if that was not measured.
+    ``code``: the counters' instructions, of the first layout; ``own_ratio``: instructions of the program without its
+    counters', over those of the plain program.
     """
 
     change: Change
@@ -67,31 +69,48 @@ def find_mechanisms(
     ideal = _Sampled(paired, replace(choice, sampling="ideal") if signal else choice)
     factors = [EXECUTED, ACCESSES, LAYOUT, *([SAMPLER] if signal else [])]
     sampled = {False: ideal, True: _Sampled(paired, choice) if signal else ideal}
-    specs = {state: sampled[SAMPLER in state].specs(state) for state in subsets(factors)}
-    made = paired.make([spec for of_state in specs.values() for spec in of_state])
-    n = paired.n_pairs
-    runs = {state: made[k * n : (k + 1) * n] for k, state in enumerate(specs)}
-    values = {}
-    for state, of_state in runs.items():
-        plain = sampled[SAMPLER in state].plain_runs
-        values[state] = relations.values(of_state, plain) - relations.values(plain, plain)
+    values: dict[State, NDArray[np.float64]] = {}
+
+    def measure(states: Iterable[State]) -> None:
+        specs = {state: sampled[SAMPLER in state].specs(state) for state in states if state not in values}
+        made = paired.make([spec for of_state in specs.values() for spec in of_state])
+        for k, state in enumerate(specs):
+            runs, plain = made[k * paired.n_pairs : (k + 1) * paired.n_pairs], sampled[SAMPLER in state].plain_runs
+            values[state] = relations.values(runs, plain) - relations.values(plain, plain)
+
+    orders = factors, factors[::-1]
+    measure(sets_of(orders))
+    if not agree(steps_of(values, orders), values[frozenset(factors)]):
+        measure(subsets(factors))
     change = parts_of_states(values, factors)
-    cuts = None if signal or not with_cuts else change_by_cuts(paired, choice, relations, ideal.codes)
+    few = paired.first(min(paired.n_pairs, CUT_PAIRS))
+    cuts = None if signal or not with_cuts else change_by_cuts(few, choice, relations, ideal.codes[: few.n_pairs])
     own_ratio = ideal.codes[0].own / ideal.plain_runs[0].total_instructions
     return Mechanisms(change, cuts, ideal.codes[0], own_ratio)
 
 
 def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[str]) -> Change:
-    """The change and its parts, from the change of z, (n_pairs, n_relations), with each set of ``factors`` at work.
+    """The change and its parts, from the change of z, (n_pairs, n_relations), with sets of ``factors`` at work: all, or
+    those of the order of ``factors`` and of its reverse.
 
     Where a relation is not defined with some set, as that of a metric without events, its change is nan.
     """
     undefined = np.any([np.isnan(one) for one in values.values()], axis=0)
     values = {state: np.where(undefined, np.nan, one) for state, one in values.items()}
     whole = values[frozenset(factors)]
-    parts = [Part(name, _ABOUT[name], part) for name, part in shapley_values(values, factors).items()]
+    if len(values) == 2 ** len(factors):
+        found, interactions = shapley_values(values, factors), _interactions(values, factors)
+    else:
+        found = {name: np.mean(of, axis=0) for name, of in steps_of(values, (factors, factors[::-1])).items()}
+        interactions = []
+    parts = [Part(name, _ABOUT[name], part) for name, part in found.items()]
     parts.append(Part(COMPILER, _ABOUT[COMPILER], values[frozenset()]))
-    weights = direction(whole)
+    return ordered(whole, parts, interactions)
+
+
+def _interactions(values: dict[State, NDArray[np.float64]], factors: Sequence[str]) -> list[str]:
+    """Sentences on what ``factors`` do only together. ``values``: of all sets of them."""
+    weights = direction(values[frozenset(factors)])
     interactions = []
     for names, together in dividends(values, factors).items():
         share = estimate(np.nansum(together * weights, axis=1))
@@ -102,7 +121,7 @@ def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[
             interactions.append(
                 f"{listed} interact: {abs(share.mean):.0%} of the change {what}, and is given to them in equal parts"
             )
-    return ordered(whole, parts, interactions)
+    return interactions
 
 
 class _Sampled:

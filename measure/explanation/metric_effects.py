@@ -1,29 +1,40 @@
-"""Which software metric changes the relations: each left out, each alone, and Shapley values.
+"""Which software metric changes the relations: Shapley values, and some metrics left out and alone.
 
 The Shapley value of a metric is its mean effect over all orders in which the metrics can be added (Shapley, "A value
-for n-person games", 1953). The values add up to the whole change. With many metrics, orders are sampled, each with
-its reverse (Castro, Gomez and Tejada, "Polynomial calculation of the Shapley value based on sampling", 2009).
+for n-person games", 1953). The values add up to the whole change. One order and its reverse come first; their mean is
+the Shapley value where no more than two metrics interact. If each metric adds the same in both, no further one is
+needed; else every set of a few metrics is measured, and orders of many metrics are sampled, each with its reverse
+(Castro, Gomez and Tejada, "Polynomial calculation of the Shapley value based on sampling", 2009).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
+from math import factorial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.explanation.explanation_types import Change, MetricEffect, Part, SiteEffect, direction, ordered
+from measure.explanation.explanation_types import (
+    Change,
+    MetricEffect,
+    Part,
+    SiteEffect,
+    direction,
+    estimate,
+    ordered,
+)
+from measure.explanation.orders import INTERACTION, Steps, agree, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 
 MOST_EXACT_METRICS = 4  # 16 sets
 MOST_SITES = 6
-_INTERACTION = 0.1  # of the whole change, from which an interaction is said
 
 
 class MetricEffects:
@@ -37,7 +48,8 @@ class MetricEffects:
         """z of the relations when each of ``sets`` is collected, (n_pairs, n_relations)."""
         missing = [one for one in dict.fromkeys(sets) if one not in self._z]
         choices = {one: self.choice_of(one) for one in missing}
-        made = self._paired.runs([*choices.values(), PLAIN])
+        if choices:
+            made = self._paired.runs([*choices.values(), PLAIN])
         for one, choice in choices.items():
             self._z[one] = self._relations.values(made[choice], made[PLAIN])
         return [self._z[one] for one in sets]
@@ -46,61 +58,72 @@ class MetricEffects:
         """The program that collects ``metrics``, in the variant's order."""
         return replace(self._choice, metrics=tuple(m for m in self._choice.metrics if m in metrics))
 
-    def one_by_one(self) -> tuple[MetricEffect, ...]:
-        """Each metric left out of the variant, and alone."""
+    def left_out_and_alone(self) -> tuple[MetricEffect, ...]:
+        """Those metrics, in the variant's order, that were both left out of the variant and collected alone."""
         metrics = self._choice.metrics
         everything, nothing = frozenset(metrics), frozenset[str]()
-        sets = [everything, nothing]
-        sets += [everything - {m} for m in metrics] + [frozenset({m}) for m in metrics]
-        whole, none, *others = self.values(sets)
-        without, alone = others[: len(metrics)], others[len(metrics) :]
         return tuple(
-            MetricEffect(metric, whole - left, one - none)
-            for metric, left, one in zip(metrics, without, alone, strict=True)
-        )
+            MetricEffect(
+                metric, self._z[everything] - self._z[everything - {metric}],
+                self._z[frozenset({metric})] - self._z[nothing],
+            )
+            for metric in metrics
+            if {everything, nothing, everything - {metric}, frozenset({metric})} <= self._z.keys()
+        )  # fmt: skip
 
     def shapley(self, deadline: float, seed: int) -> Change:
         """The change and the part of each metric. With more than `MOST_EXACT_METRICS` metrics orders are sampled until
-        ``deadline`` (of `time.monotonic`), at least one and its reverse."""
+        ``deadline`` (of `time.monotonic`), at least one and its reverse. The metric with the largest share is also
+        collected alone, and left out."""
         metrics = self._choice.metrics
-        sums = {metric: np.zeros(0) for metric in metrics}
-        count = 0
-        for order in self._orders(deadline, seed):
-            chain = [frozenset(order[:n]) for n in range(len(order) + 1)]
-            z = self.values(chain)
-            for n, metric in enumerate(order):
-                step = z[n + 1] - z[n]
-                sums[metric] = step if count == 0 else sums[metric] + step
-            count += 1
-        whole, none = self.values([frozenset(metrics), frozenset()])
-        exact = len(metrics) <= MOST_EXACT_METRICS
-        about = "mean over all orders" if exact else f"mean over {count} orders"
-        parts = [Part(metric, about, total / count) for metric, total in sums.items()]
-        return ordered(whole - none, parts, self._interactions(whole - none))
+        everything, nothing = frozenset(metrics), frozenset[str]()
+        first = self._by_events()
+        orders = list(dict.fromkeys([first, first[::-1]]))
+        whole, none = self.values([everything, nothing])
+        if not agree(self._steps(orders), whole - none):
+            exact = len(metrics) <= MOST_EXACT_METRICS
+            orders = list(permutations(metrics)) if exact else self._sampled(deadline, seed)
+        steps = self._steps(orders)
+        about = "mean over all orders" if len(orders) == factorial(len(metrics)) else f"mean over {len(orders)} orders"
+        change = ordered(whole - none, [Part(m, about, np.mean(values, axis=0)) for m, values in steps.items()])
+        largest = change.parts[0].name
+        self.values([everything - {largest}, frozenset({largest})])
+        return replace(change, interactions=tuple(self._interactions(whole - none)))
 
-    def _orders(self, deadline: float, seed: int) -> Iterator[tuple[str, ...]]:
+    def _by_events(self) -> tuple[str, ...]:
+        """The metrics, the one with most events first, which probably changes most: then its sets are those that say
+        most, itself alone and all others."""
+        made = self._paired.runs([self._choice, PLAIN])[self._choice]
+        events = {m: sum(int(run.trace.columns((m,)).sum()) for run in made) for m in self._choice.metrics}
+        return tuple(sorted(self._choice.metrics, key=lambda metric: -events[metric]))
+
+    def _steps(self, orders: Sequence[tuple[str, ...]]) -> Steps:
+        """By metric, the change of z when it is added in each of ``orders``."""
+        self.values(sets_of(orders))
+        return steps_of(self._z, orders)
+
+    def _sampled(self, deadline: float, seed: int) -> list[tuple[str, ...]]:
+        """Random orders, each with its reverse, until ``deadline``; at least one."""
         metrics = self._choice.metrics
-        if len(metrics) <= MOST_EXACT_METRICS:
-            yield from permutations(metrics)
-            return
         rng = np.random.default_rng([seed, len(metrics)])
-        first = True
-        while first or time.monotonic() < deadline:
+        found: list[tuple[str, ...]] = []
+        while not found or time.monotonic() < deadline:
             order = tuple(metrics[n] for n in rng.permutation(len(metrics)))
-            yield order
-            yield order[::-1]
-            first = False
+            self._steps([order, order[::-1]])
+            found += [order, order[::-1]]
+        return found
 
     def _interactions(self, whole: NDArray[np.float64]) -> list[str]:
         """Sentences on metrics whose effect depends on which others are there."""
         weights = direction(whole)
         found = []
-        for effect in self.one_by_one():
-            last, alone = (float(np.nansum(v * weights, axis=1).mean()) for v in (effect.left_out, effect.alone))
-            if len(self._choice.metrics) > 1 and abs(last - alone) > _INTERACTION:
+        for effect in self.left_out_and_alone():
+            last, alone = (np.nansum(v * weights, axis=1) for v in (effect.left_out, effect.alone))
+            difference = estimate(last - alone)
+            if difference.excludes_zero and abs(difference.mean) > INTERACTION:
                 found.append(
-                    f"{effect.metric} interacts with the others: it makes {alone:.0%} of the change alone and "
-                    f"{last:.0%} when it is added last"
+                    f"{effect.metric} interacts with the others: it makes {alone.mean():.0%} of the change alone and "
+                    f"{last.mean():.0%} when it is added last"
                 )
         return found
 

@@ -14,7 +14,7 @@ import numpy as np
 from common.yaml_document import YamlDocument
 from instrumenter.building.program_build import Build
 from instrumenter.spec.software_metrics import MetricSpec
-from measure.campaign.builds import Builds, shifted_layouts
+from measure.campaign.builds import Builds, make_all, shifted_layouts
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.executor import Workers, execute_plan
 from measure.campaign.plan import Plan, sampled_counters
@@ -90,7 +90,7 @@ class PairedRuns:
         self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
         self._builds: dict[tuple[ProgramChoice, int], Build] = {}
         self._made: dict[RunSpec, Run] = {}
-        self._first_pair = 0
+        self._first_pair, self._next_pair = 0, n_pairs
         self.unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
 
@@ -102,7 +102,13 @@ class PairedRuns:
     def further(self, n_pairs: int) -> PairedRuns:
         """The same programs in ``n_pairs`` further pairs, whose noise these do not share."""
         found = copy(self)
-        found.n_pairs, found._first_pair = n_pairs, self._first_pair + self.n_pairs
+        found.n_pairs, found._first_pair, found._next_pair = n_pairs, self._next_pair, self._next_pair + n_pairs
+        return found
+
+    def first(self, n_pairs: int) -> PairedRuns:
+        """The first ``n_pairs`` of these pairs; its further pairs are those of all of them."""
+        found = copy(self)
+        found.n_pairs = n_pairs
         return found
 
     def seed(self, pair: int) -> int:
@@ -127,6 +133,7 @@ class PairedRuns:
         by_settings: dict[ProgramChoice, list[ProgramChoice]] = {}
         for choice in missing:
             by_settings.setdefault(replace(choice, metrics=()), []).append(choice)
+        wanted = []
         for settings, alike in by_settings.items():
             names = {f"set{n}": choice for n, choice in enumerate(alike) if choice.metrics}
             campaign = settings.changed(self.campaign)
@@ -136,10 +143,12 @@ class PairedRuns:
                     or {"unused": tuple(campaign.software_metrics)[:1]}
                 }
             )
-            builds = Builds(campaign, self._document, self.plan.clock_hz, self._notify)
             if settings in alike:  # the settings without metrics are the plain program's
                 names[BASELINE] = settings
-            builds.make([(name, layout) for name in names for layout in layouts], self._workers.count)
+            wanted.append((Builds(campaign, self._document, self.plan.clock_hz, self._notify), names))
+        programs = [(builds, [(name, n) for name in names for n in layouts]) for builds, names in wanted]
+        make_all(programs, self._workers.count, self._workers.local_pool)
+        for builds, names in wanted:
             for name, choice in names.items():
                 for layout in layouts:
                     self._builds[choice, layout] = builds[name, layout]
@@ -155,6 +164,7 @@ class PairedRuns:
             build_key=build.key,
             binary=str(build.elf_path),
             layout_seed=None,  # interventions refer to addresses of the program as it was built
+            seldom=True,
             counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             sampling_mode=choice.sampling or self.campaign.sampling.mode,
             sampled=sampled_counters(self.campaign.software_metrics | dict(choice.specs), tuple(build.counters)),

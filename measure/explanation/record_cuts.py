@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from emulator.linux.loader.elf import load_image
 from measure.campaign.run_types import BEFORE, PROBE, Intervention, ProbePlaces, Run, RunSpec
-from measure.explanation.counter_code import CounterCode
+from measure.explanation.counter_code import CounterCode, program_image
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 
@@ -69,7 +68,7 @@ def _clocked(spec: RunSpec, clock: Sequence[str]) -> RunSpec:
 
 
 def _places(spec: RunSpec, functions: Sequence[str]) -> tuple[int, ...]:
-    image = load_image(Path(spec.binary))
+    image = program_image(Path(spec.binary))
     symbols = [image.find_symbol(name) for name in functions]
     return tuple(sorted(symbol.address for symbol in symbols if symbol is not None))
 

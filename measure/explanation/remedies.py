@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from measure.campaign.run_types import Run
 from measure.errors import MeasureError
-from measure.explanation.explanation_types import BEST_FIRST, Remedy
+from measure.explanation.explanation_types import BEST_FIRST, CAUSE, Change, Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations, broken_relations
 from measure.explanation.remedy_candidates import Candidate
@@ -19,6 +20,7 @@ from measure.perturbation.perturbation import Memo, inner_perturbation, outer_pe
 CONFIRMING_PAIRS = 10
 """Further pairs of runs for the best remedies: as many as a campaign has by default."""
 MOST_CONFIRMED = 2
+HOPELESS = 2.0  # times delta
 
 
 @dataclass(frozen=True)
@@ -71,38 +73,61 @@ class Judge:
 
 
 def try_remedies(
-    paired: PairedRuns, relations: Relations, choice: ProgramChoice, wanted: Sequence[Candidate]
+    paired: PairedRuns, relations: Relations, choice: ProgramChoice, wanted: Sequence[Candidate], mechanisms: Change
 ) -> Tried:  # fmt: skip
-    """Run and judge each candidate. One whose program cannot be built or run is refused with the reason.
+    """Run and judge each candidate. One whose program cannot be built or run is refused with the reason, and so is one
+    against what is no cause of the change, ``mechanisms``.
 
     The best of many looks better than it is. It is judged again, in further pairs of runs, and if it is not equivalent
-    there, so is the next one; these share the campaign's level.
+    there, so is the next one; these share the campaign's level. None is judged again that leaves more than
+    `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose.
     """
+    refused = [f"{candidate.name}: {reason}" for candidate in wanted if (reason := _needless(candidate, mechanisms))]
+    wanted = [candidate for candidate in wanted if not _needless(candidate, mechanisms)]
     ranked: list[tuple[Remedy, Candidate]] = []
-    refused: list[str] = []
     judge = Judge(paired, relations)
+    _make_together(paired, wanted)
+    (counted,) = paired.runs([choice]).values()
     for candidate in wanted:
         try:
-            ranked.append((_tried(paired, judge, choice, candidate), candidate))
+            ranked.append((_tried(paired, judge, candidate, counted[0]), candidate))
         except MeasureError as error:
             refused.append(f"{candidate.name}: {error}")
     ranked.sort(key=lambda one: one[0].rank)
     remedies = [remedy for remedy, _ in ranked]
-    promising = [n for n, remedy in enumerate(remedies) if remedy.verdict not in BROKEN][:MOST_CONFIRMED]
+    most = HOPELESS * paired.campaign.delta
+    promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
     if promising:
         further = paired.further(CONFIRMING_PAIRS)
         judge = Judge(further, relations, 1 / MOST_CONFIRMED)
-        for n in promising:
-            again = _tried(further, judge, choice, ranked[n][1])
+        for n in promising[:MOST_CONFIRMED]:
+            again = _tried(further, judge, ranked[n][1])
             remedies[n] = replace(again, gives_up=remedies[n].gives_up, confirming_pairs=CONFIRMING_PAIRS)
             if remedies[n].helps:
                 break
     return Tried(tuple(sorted(remedies, key=lambda one: one.rank)), tuple(refused))
 
 
-def _tried(paired: PairedRuns, judge: Judge, choice: ProgramChoice, candidate: Candidate) -> Remedy:
-    """Run a candidate in the pairs of ``paired`` and judge it. Raises `MeasureError` when it cannot be run."""
-    made = paired.runs([*candidate.runs_of, PLAIN, choice])
+def _needless(candidate: Candidate, mechanisms: Change) -> str:
+    """Why ``candidate`` cannot help, "" if it may."""
+    known = {part.name: mechanisms.share(part).mean for part in mechanisms.parts}
+    shares = {name: known.get(name, 0.0) for name in candidate.against}
+    if not candidate.against or any(abs(share) >= CAUSE for share in shares.values()):
+        return ""
+    return "it is against " + " and ".join(f"{name} ({share:.0%} of the change)" for name, share in shares.items())
+
+
+def _make_together(paired: PairedRuns, wanted: Sequence[Candidate]) -> None:
+    """Make the runs of all candidates, at once; an error is left to the candidate by itself."""
+    with suppress(MeasureError):
+        paired.runs([one for candidate in wanted for one in candidate.runs_of])
+
+
+def _tried(paired: PairedRuns, judge: Judge, candidate: Candidate, counted: Run | None = None) -> Remedy:
+    """Run a candidate in the pairs of ``paired`` and judge it. Raises `MeasureError` when it cannot be run.
+
+    ``counted``: the variant's first run, with whose counts the candidate's are compared."""
+    made = paired.runs([*candidate.runs_of, PLAIN])
     judged = [judge(made[one]) for one in candidate.runs_of]
     worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
     cycles = [
@@ -110,7 +135,7 @@ def _tried(paired: PairedRuns, judge: Judge, choice: ProgramChoice, candidate: C
         for one in candidate.runs_of
         for run, base in zip(made[one], made[PLAIN], strict=True)
     ]
-    lost = [_other_counts(made[choice][0], made[one][0]) for one in candidate.runs_of]
+    lost = [] if counted is None else [_other_counts(counted, made[one][0]) for one in candidate.runs_of]
     return Remedy(
         candidate.name, candidate.about, worst.verdict, worst, largest_change(worst), float(np.mean(cycles)),
         "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,

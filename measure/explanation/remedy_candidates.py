@@ -10,6 +10,7 @@ import numpy as np
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.run_types import standard_error
 from measure.explanation.keep_inlining import Edited
+from measure.explanation.mechanisms import ACCESSES, COMPILER, LAYOUT
 from measure.explanation.paired_runs import PairedRuns, ProgramChoice
 from measure.stats.correlation import spearman
 
@@ -21,13 +22,14 @@ _STANDS_IN = 0.9  # rank correlation from which a hardware metric carries the sa
 @dataclass(frozen=True)
 class Candidate:
     """A remedy to try. ``runs_of``: programs that all have to be run, each in runs of its own; the worst verdict
-    counts; ``campaign``: changes of the campaign file."""
+    counts; ``campaign``: changes of the campaign file; ``against``: mechanisms that it may help against, () for any."""
 
     name: str
     about: str
     runs_of: tuple[ProgramChoice, ...]
     gives_up: str
     campaign: Mapping[str, object] = field(default_factory=dict)
+    against: tuple[str, ...] = ()
 
 
 def candidates(
@@ -79,6 +81,7 @@ def candidates(
                 (replace(choice, placement="cache_line"),),
                 "memory",
                 {"placement": "cache_line"},
+                (ACCESSES, LAYOUT),
             )
         )
     found += _entry_instead_of_call(paired, choice)
@@ -102,6 +105,7 @@ def candidates(
                         "libraries": list(edited.libraries),
                     }
                 },
+                (COMPILER,),
             )
         )
     if campaign.volatile:

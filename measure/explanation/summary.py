@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from measure.explanation.explanation_types import Change, Estimate, Explanation, Remedy
+from measure.explanation.explanation_types import CAUSE, Change, Estimate, Explanation, Remedy
 
 SCHEMA = "perturbation-explanation-1"
-_CAUSE = 0.1  # share of the change from which a mechanism is called a cause
 _MOST_DECISIONS = 3
 
 
@@ -113,11 +112,11 @@ def sentences(one: Explanation) -> list[str]:
     found.append(f"{share_text(one.metrics.share(metric))} of the change comes from {metric.name}{site}.")
     for part in one.mechanisms.parts:
         share = one.mechanisms.share(part)
-        if share.mean >= _CAUSE and not share.low <= 0:
+        if share.mean >= CAUSE and not share.low <= 0:
             found.append(f"{share_text(share)} of it by {part.name}: {part.about}.")
     if one.cuts is not None:
         moved = one.mechanisms.share_of(one.cuts)
-        if moved.mean >= _CAUSE and moved.low > 0:
+        if moved.mean >= CAUSE and moved.low > 0:
             found.append(
                 f"{share_text(moved)} of the change goes when nothing but the ends of records is moved, to where the "
                 "plain run has them: that much is a matter of where the trace is cut, whatever moves the cuts."

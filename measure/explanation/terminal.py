@@ -35,7 +35,10 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
         if one.remedies:
             console.print(_remedies(one))
             if pairs := next((remedy.confirming_pairs for remedy in one.remedies if remedy.confirming_pairs), 0):
-                console.print(f"(*) judged again, in {pairs} further pairs of runs", style="dim")
+                console.print(
+                    f"(*) judged again, in {pairs} further pairs of runs; the others' pairs only rank them",
+                    style="dim",
+                )
         for refusal in one.refused:
             console.print(f"- not tried: {escape(refusal)}", highlight=False)
         console.print(f"{one.n_pairs} pairs of runs; {one.runs} runs in {one.seconds:.0f} s", style="dim")

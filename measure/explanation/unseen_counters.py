@@ -11,10 +11,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from emulator.linux.loader.elf import load_image
 from measure.campaign.run_types import Intervention, RunSpec
 from measure.explanation.code_layout import layout_moves
-from measure.explanation.counter_code import CounterCode, find_counter_code, moved_counter_code
+from measure.explanation.counter_code import CounterCode, find_counter_code, moved_counter_code, program_image
 
 
 class UnseenCounters:
@@ -35,7 +34,7 @@ class UnseenCounters:
             alike = "/".join(names[0]), *names[1]
             if alike in self._first:
                 binary, code = self._first[alike]
-                found = moved_counter_code(code, load_image(Path(binary)), load_image(Path(spec.binary)))
+                found = moved_counter_code(code, program_image(Path(binary)), program_image(Path(spec.binary)))
             if found is None:
                 found = find_counter_code(replace(spec, counters=chosen))
             self._first.setdefault(alike, (spec.binary, found))

@@ -34,8 +34,9 @@ from measure.targets.program_file import program_of
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
 _ONCE_OPTIMISE_EXECUTIONS = 1_000_000
-"""Hotness threshold of a program in a layout of its own: no other run will find what is compiled for it. A region takes
-LLVM about 30 ms, and saves some 2 ns an instruction where the timing core takes most of the time."""
+"""Hotness threshold of a program in a layout of its own, or with few runs: no or hardly any other run will find what is
+compiled for it. A region takes LLVM about 30 ms, and saves some 2 ns an instruction where the timing core takes most of
+the time."""
 AnyCore = InOrderCore | CounterfactualCore
 
 
@@ -72,7 +73,7 @@ class EmulatedTarget:
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
             # next run then finds on the disk.
             background=False,
-            optimise_executions=_hotness_threshold(spec),
+            optimise_executions=hotness_threshold(spec),
         )  # fmt: skip
         with machine:
             if signal_mode:
@@ -131,7 +132,7 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
         with Machine(
             program_of(spec), spec.arguments, files=files, layout=layout, core=core,
             counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
-            background=False, optimise_executions=_hotness_threshold(spec),
+            background=False, optimise_executions=hotness_threshold(spec),
         ) as machine:  # fmt: skip
             machine.advance_to_instructions(instructions)
             if machine.ending is not None:
@@ -150,8 +151,9 @@ def _files_of(spec: RunSpec) -> VirtualFiles:
     return VirtualFiles(mapped=mapped, capture=capture, stdin=stdin, seed=spec.seed)
 
 
-def _hotness_threshold(spec: RunSpec) -> int:
-    return OPTIMISE_EXECUTIONS if spec.layout_seed is None else _ONCE_OPTIMISE_EXECUTIONS
+def hotness_threshold(spec: RunSpec) -> int:
+    """The hotness threshold of the spec's program, in executions."""
+    return _ONCE_OPTIMISE_EXECUTIONS if spec.seldom or spec.layout_seed is not None else OPTIMISE_EXECUTIONS
 
 
 def layout_of(spec: RunSpec, rng: np.random.Generator) -> tuple[Layout, float]:

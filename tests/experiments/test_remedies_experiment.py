@@ -127,6 +127,15 @@ def test_the_page_has_the_tables_of_the_recorded_results() -> None:
         assert sum(share[0] for share in case.found["metrics"].values()) == pytest.approx(1, abs=0.001), case.name
 
 
+def test_a_case_without_verdicts_on_its_sets_is_told_by_its_causes_only() -> None:
+    case = example_case()
+    rest = {key: value for key, value in case.found.items() if key != "sets"}
+    entry = {**case.entry, "variants": {"both": {**rest, "remedies": []}, "fine": {"verdict": "equivalent"}}}
+    (other,) = cases_of([entry])
+    assert other.guilty == ("b",)
+    assert table_of_rules([case, other]) == table_of_rules([case])
+
+
 @pytest.mark.slow
 def test_a_campaign_is_run_explained_and_judged(tmp_path: Path) -> None:
     entry = examine("netsimplex", "desktop", tmp_path, 2, size="tiny")

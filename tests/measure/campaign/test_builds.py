@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from measure.campaign.builds import Builds
+from measure.campaign.builds import Builds, make_all
 from measure.campaign.campaign_file import load_campaign
+from measure.campaign.executor import Workers
 from measure.campaign.run_types import BASELINE
 from measure.errors import CampaignError
 
@@ -66,3 +67,30 @@ def test_a_metric_without_events_is_told_with_its_line(campaign_file: Path) -> N
     builds = builds_of(campaign_file)
     with pytest.raises(CampaignError, match=rf"c\.yaml:{line}: .*no function 'f9'.*did you mean"):
         builds.make([(f"order1-{n}", 0) for n in range(1, 6)], workers=2)
+
+
+def test_programs_of_several_campaigns_are_built_in_processes_at_hand(campaign_file: Path) -> None:
+    first = builds_of(campaign_file)
+    campaign, document = load_campaign(campaign_file, ["placement=cache_line"])
+    second = Builds(campaign, document, 100_000_000, lambda message: None)
+    wanted = [("order1-5", 0), ("order1-5", 1), ("order1-4", 0)]
+    with Workers(2) as workers:
+        make_all([(first, wanted), (second, wanted)], pool=workers.local_pool)
+    for builds in (first, second):
+        assert builds.missing(wanted) == []
+        assert [len(builds[one].counters) for one in wanted] == [5, 5, 4]
+    assert first[wanted[0]].key != second[wanted[0]].key
+    assert len({first[one].key for one in wanted}) == 3
+
+
+def test_a_mistake_is_told_from_processes_at_hand(campaign_file: Path) -> None:
+    good = builds_of(campaign_file)
+    text = campaign_file.read_text().replace("function: f3}", "function: f9}")
+    campaign_file.write_text(text)
+    wrong = builds_of(campaign_file)
+    wanted = [("order1-5", 0)]
+    with Workers(1) as workers:
+        with pytest.raises(CampaignError, match=r"c\.yaml:\d+: .*no function 'f9'"):
+            make_all([(good, wanted), (wrong, wanted)], pool=workers.local_pool)
+        make_all([(good, wanted)], pool=workers.local_pool)  # they are not ended
+    assert good.missing(wanted) == []

@@ -16,6 +16,7 @@ from measure.campaign.explained import plan_digest
 from measure.campaign.run_command import make_campaign, read_campaign
 from measure.errors import MeasureError
 from measure.explanation import explain_campaign
+from measure.explanation.explain_variant import FIRST_PAIRS
 from measure.explanation.paired_runs import PLAIN, ProgramChoice
 from tests.measure.explanation.conftest import DESKTOP, Planted
 from tests.measure.explanation.test_planted_causes import FRAME
@@ -77,6 +78,9 @@ def test_the_report_says_why_and_what_to_do(
     assert any("executed instructions" in finding for finding in told)
     assert any("explain/all.yaml is the campaign with it" in finding for finding in told)
     assert not any("Next: `measure explain`" in finding for finding in finished.data.findings)
+    written = json.loads((out / "explain" / "explain.json").read_text())["variants"]["all"]
+    assert written["pairs"] == FIRST_PAIRS  # one metric and one mechanism: nothing is gained by more
+    assert written["runs"] < 100
     assert load_campaign(out / "explain" / "all.yaml")[0].variant_sets() == {"all": ("pulses",)}
 
     def fail(*_: object, **__: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -14,7 +15,7 @@ from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
-from measure.explanation.remedies import CONFIRMING_PAIRS, MOST_CONFIRMED, try_remedies
+from measure.explanation.remedies import CONFIRMING_PAIRS, HOPELESS, MOST_CONFIRMED, try_remedies
 from measure.explanation.remedy_candidates import Candidate
 from measure.perturbation.analysis_types import Verdict
 from tests.measure.explanation.conftest import Planted
@@ -33,25 +34,33 @@ class JudgedByName:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, first: dict[str, Verdict], again: dict[str, Verdict]) -> None:
         self.again: list[str] = []
-        self._pairs = SimpleNamespace(further=lambda n: SimpleNamespace(n_pairs=n))
+        self.tried: list[str] = []
+        self._pairs = SimpleNamespace(
+            further=lambda n: SimpleNamespace(n_pairs=n), campaign=SimpleNamespace(delta=0.2),
+            runs=lambda choices: {one: [None] for one in choices},
+        )  # fmt: skip
         judged = explanation().remedies[0].perturbation
 
-        def tried(paired: SimpleNamespace, judge: object, choice: ProgramChoice, candidate: Candidate) -> Remedy:
+        def tried(paired: SimpleNamespace, judge: object, candidate: Candidate, counted: object = None) -> Remedy:
             further = paired is not self._pairs
+            self.tried.append(candidate.name)
             if further:
                 self.again.append(candidate.name)
             elif candidate.name not in first:
                 raise MeasureError("does not build")
             verdict = (again if further else first)[candidate.name]
-            return Remedy(candidate.name, "", verdict, judged, 0.1 + list(first).index(candidate.name), 0, "nothing")
+            left = self.left.get(candidate.name, 0.1 + 0.01 * list(first).index(candidate.name))
+            return Remedy(candidate.name, "", verdict, judged, left, 0, "nothing")
 
         monkeypatch.setattr(tested, "_tried", tried)
         monkeypatch.setattr(tested, "Judge", lambda paired, relations, share=1.0: share)
+        self.left: dict[str, float] = {}
 
-    def try_all(self, names: str) -> tested.Tried:
-        """All remedies that ``names`` lists."""
-        wanted = [Candidate(name, "", (CHOICE,), "") for name in names]
-        return try_remedies(cast(PairedRuns, self._pairs), cast(Relations, None), CHOICE, wanted)
+    def try_all(self, names: str, against: Mapping[str, tuple[str, ...]] | None = None) -> tested.Tried:
+        """All remedies that ``names`` lists, against mechanisms of the made-up explanation."""
+        wanted = [Candidate(name, "", (CHOICE,), "", against=(against or {}).get(name, ())) for name in names]
+        pairs, mechanisms = cast(PairedRuns, self._pairs), explanation().mechanisms
+        return try_remedies(pairs, cast(Relations, None), CHOICE, wanted, mechanisms)
 
 
 def test_the_first_that_further_runs_confirm_is_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +90,29 @@ def test_more_than_two_are_not_judged_again_nor_broken_ones(monkeypatch: pytest.
     assert runs.again == []
 
 
+def test_what_changes_far_more_than_delta_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts: dict[str, Verdict] = {"a": "inconclusive", "b": "inconclusive"}
+    runs = JudgedByName(monkeypatch, verdicts, verdicts)
+    runs.left = {"a": HOPELESS * 0.2 + 0.01, "b": HOPELESS * 0.2}
+    runs.try_all("ab")
+    assert runs.again == ["b"]
+
+
+def test_a_remedy_against_what_is_no_cause_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts: dict[str, Verdict] = dict.fromkeys("abc", "perturbed")
+    runs = JudgedByName(monkeypatch, verdicts, {})
+    found = runs.try_all("abc", {"a": ("layout",), "b": ("their memory accesses",)})
+    assert runs.tried == ["a", "c"]  # layout makes a quarter of the change
+    assert found.refused == ("b: it is against their memory accesses (0% of the change)",)
+
+
 def test_further_pairs_have_noise_of_their_own_and_the_same_programs(planted: Planted) -> None:
     paired = planted(PROGRAM, {"counter": {"event": "entry", "function": "work"}}, pairs=2)
     assert paired.campaign.software_metrics["counter"] == MetricSpec(event="entry", function="work")
     further = paired.further(3)
     again = further.further(1)
+    assert paired.first(1).seed(0) == paired.seed(0)
+    assert paired.first(1).further(3).seed(0) == further.seed(0)
     seeds = [[one.seed(pair) for pair in range(one.n_pairs)] for one in (paired, further, again)]
     assert len({seed for some in seeds for seed in some}) == 6
     first, more = paired.runs([PLAIN, CHOICE]), further.runs([PLAIN, CHOICE])
