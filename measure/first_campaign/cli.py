@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.argument("program", metavar="PROGRAM.c|DIR", type=click.Path(path_type=Path))
+@click.argument("program", metavar="PROGRAM.c|PROGRAM.cpp|DIR", type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[-- ARGUMENTS...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="The machine to measure on. Default: a desktop-like one, whose description is written beside "
@@ -21,7 +21,7 @@ import click
                    "Arguments that name files are such files without being listed.")  # fmt: skip
 @click.option("--build", metavar="COMMAND",
               help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
-                   "its C files.")  # fmt: skip
+                   "its C and C++ files.")  # fmt: skip
 @click.option("--binary", metavar="PATH",
               help="The program that the build of DIR makes, below DIR. Default: the only one that it links, "
                    "which one more build finds out.")  # fmt: skip
@@ -37,7 +37,7 @@ def init(
     binary: str | None,
     force: bool,
 ) -> None:
-    """Write a first campaign for a C file, or for a directory with a build of its own.
+    """Write a first campaign for a C or C++ file, or for a directory with a build of its own.
 
     Builds the program, runs it three times on the emulated machine, and writes a commented campaign file: the length
     of a record (about 800 of them in a run), hardware metrics that the machine has and that vary in this program, and

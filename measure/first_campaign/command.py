@@ -30,7 +30,7 @@ from measure.first_campaign.trial_run import trial_run
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
-_UNDEFINED = re.compile(r"undefined symbol: (\S+)")
+_UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -110,7 +110,7 @@ class _Draft:
         self.campaign: Campaign = campaign_of(self.document, Campaign)
 
     def build(self, notify: Callable[[str], None]) -> Build:
-        """Build the plain program; C files beside it that define what it misses become its sources, too."""
+        """Build the plain program; source files beside it that define what it misses become its sources, too."""
         while True:
             try:
                 return self.attempt(lambda: Builds(self.campaign, self.document, _CLOCK_HZ, notify)[BASELINE, 0])
@@ -151,10 +151,10 @@ def _check_machine(path: Path) -> None:
 def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
     """``message`` on a build that failed, with what to do about the names that the linker missed."""
     if "main" in missing:
-        return f"{message}\nThe program has no function main: give the C file that has it, or the whole directory"
+        return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
     if missing and has_sources:
         return (
-            f"{message}\nNo C file beside it defines {', '.join(missing)}. The C library has the mathematical and the "
+            f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and the "
             "thread functions; other libraries must be part of the program: give a directory with their sources"
         )
     return message

@@ -1,4 +1,4 @@
-"""Describes a program for a campaign: the key ``program`` for a C file or a directory, with its input.
+"""Describes a program for a campaign: the key ``program`` for a C or C++ file or a directory, with its input.
 
 Builds nothing but a project whose program is not known by name.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from instrumenter.find.languages import is_cplusplus
 from measure.errors import CampaignError
 
+_MAKE = "make CC=$CC"
+_MOST_FILES_LOOKED_AT = 10_000
 _BUILDS = (
     (("configure",), "./configure --host=$HOST && make -j2"),
-    (("makefile", "Makefile", "GNUmakefile"), "make CC=$CC"),
+    (("makefile", "Makefile", "GNUmakefile"), _MAKE),
     (("CMakeLists.txt",), "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"),
 )
 """Files that tell how a directory is built, and the command, in the order in which they are looked for."""
@@ -26,8 +29,16 @@ def build_command(directory: Path) -> str | None:
     """The command that builds ``directory``; None if it has no build of its own."""
     for names, command in _BUILDS:
         if any((directory / name).is_file() for name in names):
-            return command
+            return _make_command(directory) if command is _MAKE else command
     return None
+
+
+def _make_command(directory: Path) -> str:
+    """The call of make: with a C++ compiler if there is C++, which is also $CC if there is no C, as in ``CC = g++``."""
+    names = [path.name for path in islice(directory.rglob("*"), _MOST_FILES_LOOKED_AT)]
+    if not any(is_cplusplus(name) for name in names):
+        return _MAKE
+    return f"{_MAKE} CXX=$CXX" if any(name.endswith(".c") for name in names) else "make CC=$CXX CXX=$CXX"
 
 
 def program_keys(
@@ -35,8 +46,8 @@ def program_keys(
 ) -> dict[str, Any]:
     """The keys of ``program`` that say what it is made of, with paths relative to the directory ``beside``.
 
-    Raises `CampaignError` for a path that is no C file and no directory with C files or a build, and when a build
-    makes no program or several.
+    Raises `CampaignError` for a path that is no C or C++ file and no directory with such files or a build, and when a
+    build makes no program or several.
     """
     if program.is_dir():
         build = build or build_command(program)
@@ -48,10 +59,10 @@ def program_keys(
                 )
             binary = binary or _only_program(program, build, notify)
             return {"build": build, "directory": relative(program, beside), "binary": binary}
-        sources = sorted(program.glob("*.c"))
+        sources = sorted(path for path in program.iterdir() if _is_source(path))
         if not sources:
             raise CampaignError(
-                f"{program}: has no C file, configure script, makefile or CMakeLists.txt: say how it is built with "
+                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt: say how it is built with "
                 "--build COMMAND"
             )
         if binary is not None:
@@ -59,21 +70,18 @@ def program_keys(
         return sources_keys(sources, beside)
     for option, value in (("--build", build), ("--binary", binary)):
         if value is not None:
-            raise CampaignError(f"{option} means nothing for one C file: give the directory that is built")
+            raise CampaignError(f"{option} means nothing for one source file: give the directory that is built")
     if not program.is_file():
-        raise CampaignError(f"{program}: no such file or directory; expected a C file or a directory")
-    if is_cplusplus(program):
+        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
+    if not _is_source(program):
         raise CampaignError(
-            f"{program}: is C++, for which no campaign is proposed: write one, as configs/campaigns/annoy.yaml is, "
-            f"with `program: {{source: {program.name}}}`"
+            f"{program}: is no C or C++ file, expected FILE.c, FILE.cpp or alike, or a directory with a build of its own"
         )
-    if program.suffix != ".c":
-        raise CampaignError(f"{program}: is no C file, expected FILE.c, or a directory with a build of its own")
     return sources_keys([program], beside)
 
 
 def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
-    """The keys for a list of C files."""
+    """The keys for a list of C and C++ files."""
     names = [relative(source, beside) for source in sources]
     return {"source": names[0]} if len(names) == 1 else {"sources": names}
 
@@ -101,15 +109,24 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
 
 
 def sources_that_define(names: Sequence[str], sources: Sequence[Path]) -> list[Path]:
-    """C files beside ``sources`` with a definition of one of ``names``, which a link missed."""
+    """C and C++ files beside ``sources`` with a definition of one of ``names``, which a link missed.
+
+    Names of C++ are as the linker writes them, ``ns::f(int)``; their last part is looked for.
+    """
+    wanted = [re.escape(re.sub(r"[(<\[].*", "", name).rsplit("::", 1)[-1]) for name in names]
+    definition = re.compile(rf"^[^\n;=#]*(?<!\w)(?:{'|'.join(wanted)})\s*(\([^;]*\)[\w\s]*(:[^;]*)?\{{|[\[=;])", re.M)
     found = []
-    for candidate in sorted({path for source in sources for path in source.resolve().parent.glob("*.c")}):
-        if candidate in {source.resolve() for source in sources}:
+    for candidate in sorted({path for source in sources for path in source.resolve().parent.iterdir()}):
+        if candidate in {source.resolve() for source in sources} or not _is_source(candidate):
             continue
-        text = candidate.read_text("utf-8", "replace")
-        if any(re.search(rf"^[^\n;=#]*\b{re.escape(name)}\s*(\([^;]*\)\s*\{{|[\[=;])", text, re.M) for name in names):
+        if wanted and definition.search(candidate.read_text("utf-8", "replace")):
             found.append(candidate)
     return found
+
+
+def _is_source(path: Path) -> bool:
+    """Whether the file is C or C++ by the ending of its name, and not preprocessed."""
+    return path.is_file() and path.suffix != ".ii" and (path.suffix == ".c" or is_cplusplus(path))
 
 
 def relative(path: Path, beside: Path) -> str:

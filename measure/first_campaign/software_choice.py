@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from common.yaml_document import YamlDocument
-from instrumenter.errors import SpecError
+from instrumenter.errors import SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.event_counts import Counts, count_events
@@ -18,6 +19,19 @@ MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100
 _SMALLEST_SHARE = 0.01
 _CANDIDATES = 8
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An event of a function, and the names by which the function can be given, the best one first."""
+
+    function: HotFunction
+    event: str
+    names: Sequence[str]
+
+    @property
+    def spec(self) -> MetricSpec:
+        return MetricSpec.model_validate({"event": self.event, "function": self.names[0]})
 
 
 @dataclass(frozen=True)
@@ -37,31 +51,62 @@ def choose_counters(
 
     Builds the program with all candidates and runs it once. Raises as `count_events`.
     """
-    hot = [one for one in functions if one.share >= _SMALLEST_SHARE and re.fullmatch(r"[A-Za-z_]\w*", one.name)]
-    about: dict[str, tuple[HotFunction, MetricSpec]] = {}
-    for function in hot[:_CANDIDATES]:
+    about: dict[str, _Candidate] = {}
+    for function in [one for one in functions if one.share >= _SMALLEST_SHARE][:_CANDIDATES]:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
-            name = f"{function.name}_{ending}"
-            if (event == "loop" and function.loops) or (event == "entry" and function.name != "main"):
-                about.setdefault(
-                    name, (function, MetricSpec.model_validate({"event": event, "function": function.name}))
-                )
+            if function.loops if event == "loop" else function.name != "main":
+                names = [function.overload, function.name] if function.overload else [function.name]
+                candidate = _Candidate(function, event, names)
+                if all(candidate.spec != one.spec for one in about.values()):
+                    about[_metric_name(function.name, ending, about)] = candidate
     counted: dict[str, Counts] = {}
     while about and not counted:
-        specs = {name: spec for name, (_, spec) in about.items()}
+        specs = {name: one.spec for name, one in about.items()}
         try:
             run = count_events(campaign.model_copy(update={"software_metrics": specs}), document, notify)
         except CampaignError as error:
-            cause = error.__cause__
-            if not isinstance(cause, SpecError) or cause.metric not in about:
+            metric = _refused(error.__cause__, about)
+            if metric is None:
                 raise
-            del about[cause.metric]  # a loop in another part of the text, or a function that is not instrumented
+            _try_otherwise(metric, about)
             continue
         counted = {one.metric: one for one in run.metrics}
     found = [
-        ChosenCounter(name, about[name][1], about[name][0], one)
+        ChosenCounter(name, about[name].spec, about[name].function, one)
         for name, one in counted.items()
         if one.events >= FEWEST_EVENTS
     ]
     entries = [one for one in found if one.spec.event == "entry"][:MOST_FUNCTIONS]
     return entries + [one for one in found if one.spec.event == "loop"][:MOST_LOOPS]
+
+
+def _metric_name(function: str, ending: str, taken: Container[str]) -> str:
+    """A name for a metric of a function: its name and, of a C++ one, that of its class, with letters and digits only."""
+    words = [re.sub(r"\W+", "_", part).strip("_") for part in function.replace("~", "end of ").split("::")[-2:]]
+    name = "_".join(word for word in words if word)
+    name = name if re.match(r"[A-Za-z_]", name) else f"function_{name}"
+    metric, number = f"{name}_{ending}", 2
+    while metric in taken:
+        metric, number = f"{name}_{number}_{ending}", number + 1
+    return metric
+
+
+def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> str | None:
+    """The candidate that the instrumenter refused: a loop in another part of the text, or a function that it does not
+    instrument, such as a coroutine. None for other errors."""
+    if isinstance(cause, SpecError):
+        return cause.metric if cause.metric in about else None
+    place = re.match(r"(?P<file>[^:\n]+):(?P<line>\d+): ", str(cause)) if isinstance(cause, SourceError) else None
+    if place is None:
+        return None
+    same = [name for name, one in about.items() if one.function.file == Path(place["file"]).name]
+    return min(same, key=lambda name: abs(about[name].function.line - int(place["line"])), default=None)
+
+
+def _try_otherwise(metric: str, about: dict[str, _Candidate]) -> None:
+    """Let a refused candidate count all overloads of its function, if none counts them yet; else take it out."""
+    refused = about.pop(metric)
+    if len(refused.names) > 1:
+        again = replace(refused, names=refused.names[1:])
+        if all(again.spec != one.spec for one in about.values()):
+            about[metric] = again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from measure.campaign.campaign_file import load_campaign
+from measure.campaign.event_counts import count_events
 from measure.cli import main
 from tests.measure.demo_program import PROGRAM
 
@@ -32,6 +34,54 @@ int main(int argc, char **argv) {
         while (fscanf(file, "%39s", word) == 1) sum += weigh(word, strlen(word));
     printf("%g\\n", sum);
     return 0;
+}
+"""
+
+
+SHAPES = """\
+#include <cstdio>
+#include <vector>
+namespace geo { inline namespace v1 {
+template <class T> class Stack {
+    std::vector<T> items;
+ public:
+    void push(const T &item) { items.push_back(item); }
+    T sum() const { T total = T(); for (const T &one : items) total += one; return total; }
+}; } }
+namespace {
+[[gnu::noinline]] unsigned mix(unsigned h, const char *text) { while (*text) h = h * 33 + *text++; return h; }
+unsigned mix(unsigned h, unsigned long n) {
+    for (unsigned long i = 0; i < n; i++) h ^= h >> 3 ^ h << 7;
+    return h;
+} }
+int main() {
+    geo::Stack<int> ints; geo::Stack<double> doubles; unsigned total = 0;
+    auto score = [&](unsigned a) {
+        for (unsigned i = 0; i < a % 9; i++) total = total * 7 ^ i;
+        return total;
+    };
+    for (unsigned round = 0; round < 2000; round++) {
+        ints.push(round); doubles.push(round);
+        total += mix(round, "hello world") + mix(round, round % 60ul) + score(round);
+        if (round % 100 == 0) total += ints.sum() + (int)doubles.sum();
+    }
+    std::printf("%u\\n", total);
+}
+"""
+
+REFUSED = """\
+#include <cstdio>
+#include <vector>
+unsigned turn(const std::vector<unsigned> &given) {
+    unsigned h = given[0];
+    for (int i = 0; i < 20; i++) h ^= h >> 3 ^ h << 5;
+    return h;
+}
+unsigned turn(unsigned h) { for (int i = 0; i < 20; i++) h ^= h >> 5 ^ h << 3; return h; }
+int main() {
+    std::vector<unsigned> one{1}; unsigned total = 0;
+    for (unsigned n = 0; n < 3000; n++) { one[0] = n; total += turn(one) + turn(n); }
+    std::printf("%u\\n", total);
 }
 """
 
@@ -127,6 +177,78 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     assert "never fires" not in ran.output
 
 
+def counted(path: Path) -> dict[str, tuple[str, str | None, int]]:
+    """Event, function and number of events of each software metric of a campaign file."""
+    campaign, document = load_campaign(path)
+    return {
+        one.metric: (spec.event, spec.function, one.events)
+        for one in count_events(campaign, document).metrics
+        for spec in [campaign.software_metrics[one.metric]]
+    }
+
+
+@pytest.mark.slow
+def test_cplusplus_functions_are_named_as_metrics_take_them(folder: Path) -> None:
+    """A lambda, the instances of a template together, and one overload of several; each counted right."""
+    (folder / "shapes.cpp").write_text(SHAPES)
+    result = measure("init", "shapes.cpp")
+    assert result.exit_code == 0, result.output
+    assert counted(folder / "shapes.yaml") == {
+        "mix_entries": ("entry", "mix(unsigned int, unsigned long)", 2000),
+        "main_lambda_18_entries": ("entry", "main::lambda@18", 2000),
+        "Stack_push_entries": ("entry", "geo::Stack::push", 2 * 2000),
+        "mix_loops": ("loop", "mix(unsigned int, unsigned long)", sum(n % 60 for n in range(2000))),
+        "Stack_sum_loops": ("loop", "geo::Stack::sum", 2 * sum(range(1, 2000, 100))),
+    }
+    assert re.search(r"# geo::Stack::sum, shapes.cpp:8: \d+% of all instructions", (folder / "shapes.yaml").read_text())
+
+
+def test_overloads_that_cannot_be_told_apart_are_counted_together(folder: Path) -> None:
+    """Overloads whose types the debug information writes otherwise than the source are counted together."""
+    (folder / "shapes.cpp").write_text(REFUSED)
+    result = measure("init", "shapes.cpp")
+    assert result.exit_code == 0, result.output
+    found = counted(folder / "shapes.yaml")
+    assert found["turn_entries"] == ("entry", "turn", 2 * 3000)
+    assert found["turn_2_entries"] == ("entry", "turn(unsigned int)", 3000)
+
+
+CPLUSPLUS_BUILDS = {
+    "makefile": "CXXFLAGS = -O2\nshapes: shapes.o scale.o\n\t$(CXX) -o $@ $^\n",
+    "Makefile": "CC = g++\nCFLAGS = -O2\nshapes: shapes.cpp\n\t$(CC) $(CFLAGS) -o $@ $^\n",
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.10)\nproject(shapes C CXX)\n"
+                      "add_executable(shapes shapes.cpp scale.c)\n",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("build", "command"), [
+    ("makefile", "make CC=$CC CXX=$CXX"), ("Makefile", "make CC=$CXX CXX=$CXX"),
+    ("CMakeLists.txt", "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"),
+])  # fmt: skip
+def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, command: str) -> None:
+    project = folder / "shapes"
+    project.mkdir()
+    (project / build).write_text(CPLUSPLUS_BUILDS[build])
+    if build == "Makefile":
+        (project / "shapes.cpp").write_text(SHAPES)
+    else:
+        scaled = SHAPES.replace("int main() {", 'extern "C" unsigned scale(unsigned);\nint main() {')
+        (project / "shapes.cpp").write_text(scaled.replace("total += mix", "total += scale(round) + mix"))
+        (project / "scale.c").write_text(
+            "unsigned scale(unsigned n) { unsigned h = n; for (unsigned i = 0; i < 90; i++) h ^= h >> 5 ^ i; return h; }"
+        )
+    if build == "CMakeLists.txt" and shutil.which("cmake") is None:
+        pytest.skip("needs cmake")
+    result = measure("init", "shapes")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load((folder / "shapes.yaml").read_text())["program"]["build"] == command
+    found = counted(folder / "shapes.yaml")
+    assert found["mix_entries"] == ("entry", "mix(unsigned int, unsigned long)", 2000)
+    if build != "Makefile":
+        assert found["scale_loops"] == ("loop", "scale", 2000 * 90)
+
+
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
     head, body = PROGRAM.split("int main")
     (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))
@@ -152,14 +274,14 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told
-    assert "No C file beside it defines far." in told
+    assert "No source file beside it defines far." in told
     (folder / "wrong.c").write_text("int main(void) { return x; }\n")
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()
-    assert "empty: has no C file, configure script, makefile or CMakeLists.txt" in failed("empty")
+    assert "empty: has no C or C++ file, configure script, makefile or CMakeLists.txt" in failed("empty")
     assert "no such file or directory" in failed("none.c")
-    assert "is no C file" in failed("short.txt")
-    assert "--build means nothing for one C file" in failed("words.c", "--build", "make")
+    assert "is no C or C++ file" in failed("short.txt")
+    assert "--build means nothing for one source file" in failed("words.c", "--build", "make")
     assert "expected an absolute one: /a" in failed("words.c", "--file", "a=short.txt")
     assert "--stdin none: no such file" in failed("words.c", "--stdin", "none")
     assert "none.yaml: cannot be read" in failed("words.c", "--machine", "none.yaml")
