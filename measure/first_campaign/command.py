@@ -154,8 +154,8 @@ def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
         return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
     if missing and has_sources:
         return (
-            f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and the "
-            "thread functions; other libraries must be part of the program: give a directory with their sources"
+            f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and "
+            "the thread functions; other libraries must be part of the program: give a directory with their sources"
         )
     return message
 

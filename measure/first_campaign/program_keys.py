@@ -62,8 +62,8 @@ def program_keys(
         sources = sorted(path for path in program.iterdir() if _is_source(path))
         if not sources:
             raise CampaignError(
-                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt: say how it is built with "
-                "--build COMMAND"
+                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt: say how it is built "
+                "with --build COMMAND"
             )
         if binary is not None:
             raise CampaignError("--binary names what a build makes, but the directory has no build: leave it out")
@@ -75,7 +75,8 @@ def program_keys(
         raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
     if not _is_source(program):
         raise CampaignError(
-            f"{program}: is no C or C++ file, expected FILE.c, FILE.cpp or alike, or a directory with a build of its own"
+            f"{program}: is no C or C++ file, expected FILE.c, FILE.cpp or alike, or a directory with a build of its "
+            "own"
         )
     return sources_keys([program], beside)
 

@@ -81,7 +81,7 @@ def choose_counters(
 
 
 def _metric_name(function: str, ending: str, taken: Container[str]) -> str:
-    """A name for a metric of a function: its name and, of a C++ one, that of its class, with letters and digits only."""
+    """A name for a metric of a function: the name with that of its class in C++, letters and digits only."""
     words = [re.sub(r"\W+", "_", part).strip("_") for part in function.replace("~", "end of ").split("::")[-2:]]
     name = "_".join(word for word in words if word)
     name = name if re.match(r"[A-Za-z_]", name) else f"function_{name}"

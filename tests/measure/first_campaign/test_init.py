@@ -236,7 +236,7 @@ def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, co
         scaled = SHAPES.replace("int main() {", 'extern "C" unsigned scale(unsigned);\nint main() {')
         (project / "shapes.cpp").write_text(scaled.replace("total += mix", "total += scale(round) + mix"))
         (project / "scale.c").write_text(
-            "unsigned scale(unsigned n) { unsigned h = n; for (unsigned i = 0; i < 90; i++) h ^= h >> 5 ^ i; return h; }"
+            "unsigned scale(unsigned n) { unsigned h = n; for (int i = 0; i < 90; i++) h ^= h >> 5 ^ i; return h; }"
         )
     if build == "CMakeLists.txt" and shutil.which("cmake") is None:
         pytest.skip("needs cmake")
