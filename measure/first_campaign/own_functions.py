@@ -258,5 +258,5 @@ def _number(die: Any, attribute: str) -> int:
 
 def _without_arguments(name: str) -> str:
     """A name without template arguments: ``push`` for ``push<int>``, ``operator<<`` for ``operator<< <int>``."""
-    operator = re.match(r"operator(?:\(\)|<=>|<<=?|<=?|->\*?|>>=?|>=?|[^\w\s<(]+)", name)
+    operator = re.match(r"operator(?:\"\"\s*\w+|\(\)|<=>|<<=?|<=?|->\*?|>>=?|>=?|[^\w\s<(]+)", name)
     return operator[0] if operator else name.split("<", 1)[0]

@@ -50,10 +50,13 @@ public:
     ~Box() override {}
     double area() const override { return width_ * height_; }
     Box &operator+=(double more) { width_ += more; return *this; }
+    explicit operator bool() const { return width_ > 0; }
 
 private:
     double width_, height_;
 };
+
+int operator""_twice(unsigned long long value) { return 2 * static_cast<int>(value); }
 
 int scaled(int value) { return value > 5 ? 2 * value : value; }
 double scaled(double value) { return 2 * value; }
@@ -127,6 +130,8 @@ int main()
     shape->use();
     geo::Box box(1, 1);
     box += 2.0;
+    using geo::operator""_twice;
+    sum += 21_twice + static_cast<int>(static_cast<bool>(box));
     int *block = new int[10], *one = new (std::nothrow) int(3);
     alignas(int) char room[sizeof(int)];
     sum += *new (room) int(4) * 0;
@@ -149,6 +154,9 @@ FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
     "base_constructors": ({"event": "entry", "function": "Shape::Shape"}, 9),
     "destructors": ({"event": "entry", "function": "geo::Box::~Box"}, 9),
     "operators": ({"event": "entry", "function": "Box::operator+="}, 1),
+    "conversions": ({"event": "entry", "function": "Box::operator bool"}, 1),
+    "literals": ({"event": "entry", "function": 'geo::operator""_twice'}, 1),
+    "spaced_literals": ({"event": "entry", "function": 'operator "" _twice'}, 1),
     "instances": ({"event": "entry", "function": "Stack::push"}, 20),
     "instance": ({"event": "entry", "function": "Stack<std::string, 4>::push"}, 10),
     "outside_of_class": ({"event": "entry", "function": "Stack<int>::pop"}, 3),

@@ -31,7 +31,7 @@ PARAMETERS = (
     CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
     CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
 )  # fmt: skip
-_OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|new\[\]|delete\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?|[^\w\s(<]+)?")
+_OPERATOR = re.compile(r"operator\s*(\"\"\s*\w+|\(\)|\[\]|new\[\]|delete\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?|[^\w\s(<]+)?")
 _MOST_CANDIDATES = 8
 
 
@@ -100,6 +100,7 @@ def read_name(text: str) -> WantedName:
             conversion = re.match(r"[^(]*", rest)
             name, rest = f"{name} {conversion[0].strip()}" if conversion else name, rest[len(conversion[0]) :]  # type: ignore[index]
         name = re.sub(r"^operator\s+(?=\W)", "operator", re.sub(r"\s+", " ", name)).strip()
+        name = name.replace('"" ', '""')
         arguments = None
         if rest.lstrip().startswith("<"):
             inside, rest = _bracketed(rest.lstrip(), text)
