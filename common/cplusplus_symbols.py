@@ -106,6 +106,12 @@ def _named(symbol: str, line: int | None) -> tuple[str, str]:
     text = demangled(symbol)
     if text == symbol:
         return symbol, ""
+    name, parameters = shortened(text)
+    return (f"{name}@{line}", "") if line is not None and name.endswith("lambda") else (name, parameters)
+
+
+def shortened(text: str) -> tuple[str, str]:
+    """The short name in a whole one, and its parameters as ``(int, const char*)``; "" if it has none."""
     text = re.sub(r"\[abi:\w+\]", "", text).replace("(anonymous namespace)::", "").replace("std::__1::", "std::")
     text = re.sub(r"(?<=>) (?=>)", "", text).replace("std::basic_string<char, std::char_traits<char>, "
                                                      "std::allocator<char>>", "std::string")  # fmt: skip
@@ -117,8 +123,6 @@ def _named(symbol: str, line: int | None) -> tuple[str, str]:
     name = _without_result(name)
     name = re.sub(r"(\$_\d+|lambda)::operator\(\)(<.*>)?$", "lambda", name)
     name = re.sub(r"(\$_\d+|lambda)::operator\(\)(?=::)", "lambda", name)
-    if line is not None and name.endswith("lambda"):
-        name, parameters = f"{name}@{line}", ""
     name = name.replace('operator"" ', 'operator""')
     return text[:start] + name + clone + rest, _in_order(parameters)
 

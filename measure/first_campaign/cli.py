@@ -19,6 +19,9 @@ import click
 @click.option("--file", "files", multiple=True, metavar="[GUEST=]FILE",
               help="A file that the program reads, under its own name or as the absolute path GUEST; may be repeated. "
                    "Arguments that name files are such files without being listed.")  # fmt: skip
+@click.option("--flags", metavar="FLAGS",
+              help="Flags of the compiler for sources without a build of their own, such as '-O2 -std=c++20'. "
+                   "Default: -O2.")  # fmt: skip
 @click.option("--build", metavar="COMMAND",
               help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
                    "its C and C++ files.")  # fmt: skip
@@ -33,6 +36,7 @@ def init(
     out: Path | None,
     stdin: Path | None,
     files: tuple[str, ...],
+    flags: str | None,
     build: str | None,
     binary: str | None,
     force: bool,
@@ -45,11 +49,12 @@ def init(
 
     \b
       measure init chess.c -- medium
+      measure init words.cpp --flags "-O2 -std=c++20" -- input.txt
       measure init ../mine --binary src/mine -- input.txt
     """
     from rich.console import Console
 
     from measure.first_campaign.command import Request, write_first_campaign
 
-    request = Request(program, arguments, machine, out, stdin, files, build, binary, force)
+    request = Request(program, arguments, machine, out, stdin, files, flags, build, binary, force)
     write_first_campaign(request, Console(highlight=False))

@@ -24,7 +24,14 @@ from measure.console.progress import Status
 from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
-from measure.first_campaign.program_keys import input_keys, program_keys, relative, sources_keys, sources_that_define
+from measure.first_campaign.program_keys import (
+    flag_keys,
+    input_keys,
+    program_keys,
+    relative,
+    sources_keys,
+    sources_that_define,
+)
 from measure.first_campaign.software_choice import choose_counters
 from measure.first_campaign.trial_run import trial_run
 
@@ -44,6 +51,7 @@ class Request:
     out: Path | None = None
     stdin: Path | None = None
     files: tuple[str, ...] = ()
+    flags: str | None = None
     build: str | None = None
     binary: str | None = None
     force: bool = False
@@ -70,6 +78,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
             console.print(escape(text), style="dim")
 
         keys = program_keys(request.program, request.build, request.binary, beside, say)
+        keys |= flag_keys(request.flags, "build" in keys)
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
         build = draft.build(say)
@@ -149,7 +158,9 @@ def _check_machine(path: Path) -> None:
 
 
 def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
-    """``message`` on a build that failed, with what to do about the names that the linker missed."""
+    """``message`` on a build that failed, with what to do about its flags or the names that the linker missed."""
+    if has_sources and not missing and re.search("does not compile|cannot be preprocessed", message):
+        return f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
     if "main" in missing:
         return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
     if missing and has_sources:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from common.cplusplus_symbols import shortened
 from instrumenter.find.languages import is_cplusplus
 from measure.errors import CampaignError
 
 _MAKE = "make CC=$CC"
 _MOST_FILES_LOOKED_AT = 10_000
+_MAIN = re.compile(r"^[^\n;=#/]*(?<!\w)main\s*\([^;{]*\)\s*\{", re.M)
 _BUILDS = (
     (("configure",), "./configure --host=$HOST && make -j2"),
     (("makefile", "Makefile", "GNUmakefile"), _MAKE),
@@ -87,6 +90,21 @@ def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
     return {"source": names[0]} if len(names) == 1 else {"sources": names}
 
 
+def flag_keys(flags: str | None, has_build: bool) -> dict[str, Any]:
+    """The key for the compiler's flags. Raises `CampaignError` for a program with a build, and unbalanced quotes."""
+    if flags is None:
+        return {}
+    if has_build:
+        raise CampaignError(
+            "--flags means nothing for a directory with a build: give them in --build, such as "
+            f"`make CC=$CC CFLAGS='{flags}'`"
+        )
+    try:
+        return {"flags": shlex.split(flags)}
+    except ValueError as error:
+        raise CampaignError(f"--flags {flags}: {error}") from None
+
+
 def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str], beside: Path) -> dict[str, Any]:
     """The keys for arguments, standard input and files. Arguments that name files of this directory are files.
 
@@ -112,17 +130,26 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
 def sources_that_define(names: Sequence[str], sources: Sequence[Path]) -> list[Path]:
     """C and C++ files beside ``sources`` with a definition of one of ``names``, which a link missed.
 
-    Names of C++ are as the linker writes them, ``ns::f(int)``; their last part is looked for.
+    Names of C++ are as the linker writes them, ``ns::Box::f(int)``: the file has ``f`` after ``Box::``, or somewhere
+    ``Box`` as well. Files that have a function main are other programs.
     """
-    wanted = [re.escape(re.sub(r"[(<\[].*", "", name).rsplit("::", 1)[-1]) for name in names]
-    definition = re.compile(rf"^[^\n;=#]*(?<!\w)(?:{'|'.join(wanted)})\s*(\([^;]*\)[\w\s]*(:[^;]*)?\{{|[\[=;])", re.M)
+    definitions = [_definition_of(name) for name in names]
     found = []
     for candidate in sorted({path for source in sources for path in source.resolve().parent.iterdir()}):
         if candidate in {source.resolve() for source in sources} or not _is_source(candidate):
             continue
-        if wanted and definition.search(candidate.read_text("utf-8", "replace")):
+        text = candidate.read_text("utf-8", "replace")
+        if not _MAIN.search(text) and any(all(one.search(text) for one in needed) for needed in definitions):
             found.append(candidate)
     return found
+
+
+def _definition_of(name: str) -> list[re.Pattern[str]]:
+    """What the text of a file has that defines ``name``: a definition of its last part, and the class around it."""
+    *around, last = re.sub(r"(?<!operator)(?<!operator<)<.*?>(?=::|$)", "", shortened(name)[0]).split("::")
+    body = r"\s*(\([^;]*\)[\w\s]*(:[^;]*)?\{|[\[=;])"
+    needed = [re.compile(rf"^[^\n;=#]*(?<![\w~]){re.escape(last).replace('operator', 'operator *')}{body}", re.M)]
+    return needed + [re.compile(rf"(?<!\w){re.escape(part)}(?!\w)") for part in around[-1:]]
 
 
 def _is_source(path: Path) -> bool:

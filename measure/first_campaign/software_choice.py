@@ -19,6 +19,13 @@ MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100
 _SMALLEST_SHARE = 0.01
 _CANDIDATES = 8
+_OPERATOR = re.compile(r"^operator(\W+)$")
+_OPERATORS = {
+    "()": "call", "[]": "index", "->": "arrow", "+": "plus", "-": "minus", "*": "times", "/": "divide", "%": "modulo",
+    "++": "increment", "--": "decrement", "=": "assign", "==": "equal", "!=": "unequal", "<": "less", ">": "greater",
+    "<=": "at_most", ">=": "at_least", "<=>": "compare", "<<": "left", ">>": "right", "&": "and", "|": "or",
+    "^": "xor", "~": "not", "!": "no", "&&": "both", "||": "either", ",": "comma", "->*": "member",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,22 @@ def choose_counters(
 ) -> list[ChosenCounter]:
     """Entries of the hottest functions, then loops of the hottest ones; those that fire often enough to vary.
 
-    Builds the program with all candidates and runs it once. Raises as `count_events`.
+    Functions with a small share are candidates only if no other gives a counter, as in a program whose time goes in the
+    libraries. Builds the program with all candidates and runs it once. Raises as `count_events`.
     """
+    hot = [one for one in functions if one.share >= _SMALLEST_SHARE]
+    for candidates in (hot, [one for one in functions if one not in hot]):
+        chosen = _choose_among(campaign, document, candidates[:_CANDIDATES], notify)
+        if chosen:
+            return chosen
+    return []
+
+
+def _choose_among(
+    campaign: Campaign, document: YamlDocument, functions: Sequence[HotFunction], notify: Callable[[str], None]
+) -> list[ChosenCounter]:
     about: dict[str, _Candidate] = {}
-    for function in [one for one in functions if one.share >= _SMALLEST_SHARE][:_CANDIDATES]:
+    for function in functions:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
             if function.loops if event == "loop" else function.name != "main":
                 names = [function.overload, function.name] if function.overload else [function.name]
@@ -82,13 +101,21 @@ def choose_counters(
 
 def _metric_name(function: str, ending: str, taken: Container[str]) -> str:
     """A name for a metric of a function: the name with that of its class in C++, letters and digits only."""
-    words = [re.sub(r"\W+", "_", part).strip("_") for part in function.replace("~", "end of ").split("::")[-2:]]
+    parts = [_OPERATOR.sub(_spelled_out, part) for part in function.split("::")[-2:]]
+    words = [re.sub(r"\W+", "_", part.replace("~", "end of ")).strip("_") for part in parts]
     name = "_".join(word for word in words if word)
     name = name if re.match(r"[A-Za-z_]", name) else f"function_{name}"
     metric, number = f"{name}_{ending}", 2
     while metric in taken:
         metric, number = f"{name}_{number}_{ending}", number + 1
     return metric
+
+
+def _spelled_out(operator: re.Match[str]) -> str:
+    """``operator_plus_assign`` for ``operator+=``."""
+    signs = operator[1]
+    whole = _OPERATORS.get(signs) or f"{_OPERATORS.get(signs[:-1], '')}_assign"
+    return f"operator_{whole.lstrip('_')}"
 
 
 def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> str | None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.event_counts import count_events
 from measure.cli import main
+from measure.first_campaign.software_choice import _metric_name
 from tests.measure.demo_program import PROGRAM
 
 ROOT = Path(__file__).parents[3]
@@ -200,7 +201,9 @@ def test_cplusplus_functions_are_named_as_metrics_take_them(folder: Path) -> Non
         "mix_loops": ("loop", "mix(unsigned int, unsigned long)", sum(n % 60 for n in range(2000))),
         "Stack_sum_loops": ("loop", "geo::Stack::sum", 2 * sum(range(1, 2000, 100))),
     }
-    assert re.search(r"# geo::Stack::sum, shapes.cpp:8: \d+% of all instructions", (folder / "shapes.yaml").read_text())
+    assert re.search(
+        r"# geo::Stack::sum, shapes.cpp:8: [\d.]+% of all instructions", (folder / "shapes.yaml").read_text()
+    )
 
 
 def test_overloads_that_cannot_be_told_apart_are_counted_together(folder: Path) -> None:
@@ -247,6 +250,79 @@ def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, co
     assert found["mix_entries"] == ("entry", "mix(unsigned int, unsigned long)", 2000)
     if build != "Makefile":
         assert found["scale_loops"] == ("loop", "scale", 2000 * 90)
+
+
+COROUTINE = """\
+#include <coroutine>
+#include <cstdio>
+struct Numbers {
+    struct promise_type {
+        unsigned value;
+        Numbers get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        std::suspend_always final_suspend() noexcept { return {}; }
+        std::suspend_always yield_value(unsigned n) noexcept { value = n; return {}; }
+        void return_void() {}
+        void unhandled_exception() {}
+    };
+    std::coroutine_handle<promise_type> handle;
+};
+static unsigned turn(unsigned n) { for (unsigned i = 0; i < n % 30; i++) n ^= n << 5 ^ n >> 7 ^ i; return n; }
+Numbers numbers(unsigned n) {
+    for (unsigned i = 0, h = 1; i < n; i++) {
+        for (unsigned k = 0; k < i % 40; k++) h = h * 33 ^ k;
+        co_yield h;
+    }
+}
+int main() {
+    Numbers all = numbers(2500);
+    unsigned sum = 0;
+    for (all.handle.resume(); !all.handle.done(); all.handle.resume()) sum += turn(all.handle.promise().value);
+    std::printf("%u\\n", sum);
+}
+"""
+
+
+@pytest.mark.slow
+def test_what_cannot_be_instrumented_is_left_out_and_flags_are_given(folder: Path) -> None:
+    """A coroutine is the hottest function, and the language's standard is not the default."""
+    (folder / "numbers.cpp").write_text(COROUTINE)
+    assert "Flags of the compiler, such as -std=c++20" in failed("numbers.cpp")
+    result = measure("init", "numbers.cpp", "--flags", "-O2 -std=c++20")
+    assert result.exit_code == 0, result.output
+    found = counted(folder / "numbers.yaml")
+    assert found["turn_entries"] == ("entry", "turn", 2500)
+    assert not any(name.startswith("numbers") for name in found)
+    text = (folder / "numbers.yaml").read_text()
+    assert "# Compiled with `flags: [-O2, -std=c++20]` and linked" in text
+    assert load_campaign(folder / "numbers.yaml")[0].program.flags == ("-O2", "-std=c++20")
+
+
+def test_a_program_whose_time_goes_in_libraries_gets_counters_of_its_own_functions(folder: Path) -> None:
+    (folder / "fill.c").write_text(
+        """#include <stdio.h>
+        #include <string.h>
+        static char room[1 << 16];
+        static __attribute__((noinline)) unsigned pick(unsigned n) { return n * 77 % sizeof room; }
+        int main(void) {
+            unsigned sum = 0, n = 0;
+            do { memset(room, n, sizeof room); sum += room[pick(n)]; } while (++n < 300);
+            printf("%u\\n", sum);
+        }"""
+    )
+    result = measure("init", "fill.c")
+    assert result.exit_code == 0, result.output
+    assert counted(folder / "fill.yaml")["pick_entries"] == ("entry", "pick", 300)
+    assert re.search(r"# pick, fill.c:4: 0\.\d+% of all instructions", (folder / "fill.yaml").read_text())
+
+
+def test_metrics_of_operators_are_named_by_words() -> None:
+    names = ["Box::operator+=", "Box::operator()", "operator<<", "Box::operator bool", "Box::~Box", "operator<=>"]
+    assert [_metric_name(name, "entries", ()) for name in names] == [
+        "Box_operator_plus_assign_entries", "Box_operator_call_entries", "operator_left_entries",
+        "Box_operator_bool_entries", "Box_end_of_Box_entries", "operator_compare_entries",
+    ]  # fmt: skip
+    assert _metric_name("operator+", "loops", {"operator_plus_loops"}) == "operator_plus_2_loops"
 
 
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
