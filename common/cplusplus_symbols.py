@@ -19,6 +19,9 @@ _LONGEST_SYMBOL = 8192  # the library's decoder recurses, and uses stack in prop
 _LONGEST_ARGUMENTS = 48
 _SPECIAL = re.compile(r"(?:[a-z][\w-]* )*?(?:for|to)(?: #\d+)? ")
 _OPERATOR = re.compile(r"operator(\(\)|\[\]|->\*?|<=>|<<=?(?= |\(|$)|>>=?|[<>]=?(?=[ (]|$)|[-+*/%^&|~!=,]+)")
+_DECLARED_OPERATOR = re.compile(
+    r"operator(?:\"\"\s*\w+|\(\)|<<=?(?=[ <]|$)|<=>|<=?|->\*?|>>=?|>=?|[^\w\s<(]+)"
+)  # fmt: skip
 _DEFAULTS = re.compile(r",\s*std::(?:allocator|char_traits|default_delete|less|equal_to|hash)<")
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| noexcept)+(?=::|$| \[clone)")
 _LAMBDA = re.compile(r"(?:\{lambda\(|'lambda\d*')")
@@ -66,6 +69,13 @@ def readable_names(symbols: Iterable[str], lines: Callable[[str], int | None] = 
         seen[name] += 1
         whole[symbol] = name if seen[name] == 1 or name == symbol else f"{name}#{seen[name]}"
     return whole
+
+
+def without_arguments(name: str) -> str:
+    """The name of a declaration in debug information without the arguments of a template: ``push`` for ``push<int>``,
+    ``operator<`` for ``operator<<int>``, ``operator<<`` for ``operator<< <int>``."""
+    operator = _DECLARED_OPERATOR.match(name)
+    return operator[0] if operator else name.split("<", 1)[0]
 
 
 @cache

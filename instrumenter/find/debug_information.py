@@ -13,6 +13,7 @@ from elftools.common.exceptions import ELFError
 from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
 
+from common.cplusplus_symbols import without_arguments
 from instrumenter.errors import InstrumenterError
 
 _POINTER_BYTES = 8
@@ -162,8 +163,7 @@ def _definition_key(die: Any, files: Sequence[str]) -> str:
     """Where a function is defined, and its name: ``file:line:name``, as `instrumenter.find.cplusplus` has it."""
     number, line = _attribute(die, "DW_AT_decl_file"), _attribute(die, "DW_AT_decl_line")
     file = files[number] if number is not None and number < len(files) else ""
-    name = _die_name(die)
-    return f"{file}:{line}:{name if name.startswith('operator') else name.split('<', 1)[0]}"
+    return f"{file}:{line}:{without_arguments(_die_name(die))}"
 
 
 def _add_body(

@@ -23,7 +23,6 @@ from measure.errors import RunError
 from measure.first_campaign.own_functions import Definition, own_functions
 
 if TYPE_CHECKING:
-    from emulator.linux.loader.elf import ElfImage
     from measure.campaign.campaign_model import Campaign
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
@@ -105,7 +104,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
             if not (reads and stdin is None):  # without its input, it may fail for that reason
                 check_ending(machine, files)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
-            functions = _functions(machine.image, program, executed, campaign.program.directory)
+            functions = _functions(program, executed, campaign.program.directory)
             return Profile(functions, machine.instructions, bool(reads))
     except EmulatorError as error:
         raise RunError(str(error)) from error
@@ -113,17 +112,11 @@ def profile(campaign: Campaign, program: Path) -> Profile:
         os.close(host)
 
 
-def _functions(
-    image: ElfImage, program: Path, executed: Mapping[int, int], directory: Path | None
-) -> tuple[HotFunction, ...]:
+def _functions(program: Path, executed: Mapping[int, int], directory: Path | None) -> tuple[HotFunction, ...]:
     """The functions that executed something. ``directory``: of a project, which was built elsewhere."""
     pcs = np.array(sorted(executed), np.int64)
     counts = np.array([executed[pc] for pc in pcs.tolist()], np.int64)
     own = own_functions(program, pcs)
-    for row in image.line_rows():
-        first, last = np.searchsorted(pcs, (row.address, row.end))
-        lines = own.line[first:last]
-        lines[lines == 0] = row.line
     total = max(1, int(counts.sum()))
     by_name = Counter(one.parts for one in own.definitions)
     found = []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import cplusplus_symbols
-from common.cplusplus_symbols import demangled, readable_name, readable_names
+from common.cplusplus_symbols import demangled, readable_name, readable_names, without_arguments
 from instrumenter.find.cplusplus.names import read_name
 
 # Symbols that clang 19 makes; names as `function:` of a metric takes them.
@@ -65,6 +65,17 @@ def test_a_lambda_is_named_by_its_line(symbol: str) -> None:
 ])  # fmt: skip
 def test_metrics_take_the_names(name: str) -> None:
     assert read_name(name).text == name
+
+
+@pytest.mark.parametrize(("declared", "name"), [
+    ("push", "push"), ("push<int, Box<int> >", "push"), ("operator<<long>", "operator<"), ("operator<", "operator<"),
+    ("operator<< <int>", "operator<<"), ("operator<<", "operator<<"), ("operator<<=<int>", "operator<<="),
+    ("operator<=<int>", "operator<="), ("operator<=><int>", "operator<=>"), ("operator-><int>", "operator->"),
+    ("operator()<int>", "operator()"), ('operator""_mix', 'operator""_mix'), ("operator bool", "operator bool"),
+    ("operator+<long>", "operator+"), ("operator new[]", "operator new[]"),
+])  # fmt: skip
+def test_arguments_of_templates_are_left_out_of_declared_names(declared: str, name: str) -> None:
+    assert without_arguments(declared) == name
 
 
 def test_functions_with_one_name_have_their_parameters() -> None:

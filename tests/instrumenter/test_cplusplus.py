@@ -81,6 +81,8 @@ template <class T, int N> T Stack<T, N>::pop()
     return last;
 }
 
+template <class T> bool operator<(const Box &box, T area) { return box.area() * 0 < area; }
+
 template <class T> T larger(T a, T b) { return a < b ? b : a; }
 
 constexpr int square(int value) { return value * value; }
@@ -131,6 +133,7 @@ int main()
     geo::Box box(1, 1);
     box += 2.0;
     using geo::operator""_twice;
+    sum += (box < 3L) * 0 + (box < 4L) * 0;
     sum += 21_twice + static_cast<int>(static_cast<bool>(box));
     int *block = new int[10], *one = new (std::nothrow) int(3);
     alignas(int) char room[sizeof(int)];
@@ -145,7 +148,7 @@ int main()
 }
 """
 FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
-    "methods": ({"event": "entry", "function": "geo::Box::area"}, 5),
+    "methods": ({"event": "entry", "function": "geo::Box::area"}, 7),
     "by_last_part": ({"event": "entry", "function": "Shape::use"}, 2),
     "overloads": ({"event": "entry", "function": "geo::scaled"}, 15),
     "one_overload": ({"event": "entry", "function": "geo::scaled(double)"}, 7),
@@ -154,6 +157,7 @@ FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
     "base_constructors": ({"event": "entry", "function": "Shape::Shape"}, 9),
     "destructors": ({"event": "entry", "function": "geo::Box::~Box"}, 9),
     "operators": ({"event": "entry", "function": "Box::operator+="}, 1),
+    "operator_template": ({"event": "entry", "function": "geo::operator<"}, 2),
     "conversions": ({"event": "entry", "function": "Box::operator bool"}, 1),
     "literals": ({"event": "entry", "function": 'geo::operator""_twice'}, 1),
     "spaced_literals": ({"event": "entry", "function": 'operator "" _twice'}, 1),
