@@ -34,13 +34,14 @@ class HotFunction:
     """A function, and what it executes without the functions of the program that it calls.
 
     ``name``: qualified, as a metric's `function:` takes it, all instances of a template together; ``overload``: the
-    same with its parameters' types, None if it is the only one of its name or they are not known; ``share``: its
-    fraction of the program's instructions; ``hottest``: the line with the most of them; ``loops``: whether its text
-    has a loop.
+    same with its parameters' types, None if it is the only one of its name in its file or they are not known;
+    ``namesake``: whether another file has a function of this name; ``share``: its fraction of the program's
+    instructions; ``hottest``: the line with the most of them; ``loops``: whether its text has a loop.
     """
 
     name: str
     overload: str | None
+    namesake: bool
     file: str
     line: int
     share: float
@@ -119,6 +120,7 @@ def _functions(program: Path, executed: Mapping[int, int], directory: Path | Non
     own = own_functions(program, pcs)
     total = max(1, int(counts.sum()))
     by_name = Counter(one.parts for one in own.definitions)
+    by_file = Counter((one.parts, one.file) for one in own.definitions)
     found = []
     for index, (one, types) in enumerate(own.definitions.items()):
         mine = own.owner == index
@@ -128,9 +130,12 @@ def _functions(program: Path, executed: Mapping[int, int], directory: Path | Non
         per_line = np.bincount(own.line[mine], counts[mine])
         per_line[0] = 0
         hottest = int(per_line.argmax()) or one.line
-        overload = f"{one.name}({', '.join(types)})" if by_name[one.parts] > 1 and types is not None else None
+        in_file = by_file[one.parts, one.file]
+        overload = f"{one.name}({', '.join(types)})" if in_file > 1 and types is not None else None
+        namesake = by_name[one.parts] > in_file
         loops = _has_loop(_source(one.file, directory), one.line, _line_after(one, own.definitions))
-        found.append(HotFunction(one.name, overload, Path(one.file).name, one.line, number / total, hottest, loops))
+        file = Path(one.file).name
+        found.append(HotFunction(one.name, overload, namesake, file, one.line, number / total, hottest, loops))
     return tuple(sorted(found, key=lambda one: (-one.share, one.name, one.line)))
 
 

@@ -38,7 +38,8 @@ class _Candidate:
 
     @property
     def spec(self) -> MetricSpec:
-        return MetricSpec.model_validate({"event": self.event, "function": self.names[0]})
+        narrowed = {"file": self.function.file} if self.function.namesake else {}
+        return MetricSpec.model_validate({"event": self.event, "function": self.names[0], **narrowed})
 
 
 @dataclass(frozen=True)

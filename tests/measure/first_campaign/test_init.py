@@ -325,6 +325,37 @@ def test_metrics_of_operators_are_named_by_words() -> None:
     assert _metric_name("operator+", "loops", {"operator_plus_loops"}) == "operator_plus_2_loops"
 
 
+TWIN = """\
+namespace {{ unsigned mix(unsigned n) {{ for (int i = 0; i < 60; i++) n ^= n << 3 ^ i; return n; }} }}
+auto step_{0} = [](unsigned n) {{ for (int i = 0; i < {1}; i++) n ^= n << 7 ^ i; return n; }};
+unsigned {0}(unsigned n) {{ return mix(n) + step_{0}(n); }}
+"""
+
+
+@pytest.mark.slow
+def test_functions_of_one_name_in_two_files_are_counted_apart(folder: Path) -> None:
+    """A function without linkage, and a lambda outside of functions that begins on the same line."""
+    project = folder / "twins"
+    project.mkdir()
+    (project / "one.cpp").write_text(TWIN.format("one", 40))
+    (project / "two.cpp").write_text(TWIN.format("two", 50))
+    (project / "main.cpp").write_text(
+        "unsigned one(unsigned), two(unsigned);\n"
+        "int main() { unsigned sum = 0; for (int i = 0; i < 3000; i++) sum += one(i) + two(i % 2); return sum & 0; }\n"
+    )
+    result = measure("init", "twins")
+    assert result.exit_code == 0, result.output
+    metrics = load_campaign(folder / "twins.yaml")[0].software_metrics
+    found = {
+        (event, function, metrics[name].file): events
+        for name, (event, function, events) in counted(folder / "twins.yaml").items()
+    }
+    assert found == {
+        ("entry", "mix", "one.cpp"): 3000, ("entry", "mix", "two.cpp"): 3000, ("entry", "lambda@2", "two.cpp"): 3000,
+        ("loop", "mix", "one.cpp"): 180_000, ("loop", "mix", "two.cpp"): 180_000,
+    }  # fmt: skip
+
+
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
     head, body = PROGRAM.split("int main")
     (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))
