@@ -122,10 +122,8 @@ def _named(symbol: str, line: int | None) -> tuple[str, str]:
 
 def shortened(text: str) -> tuple[str, str]:
     """The short name in a whole one, and its parameters as ``(int, const char*)``; "" if it has none."""
-    text = re.sub(r"\[abi:\w+\]", "", text).replace("(anonymous namespace)::", "").replace("std::__1::", "std::")
-    text = re.sub(r"(?<=>) (?=>)", "", text).replace("std::basic_string<char, std::char_traits<char>, "
-                                                     "std::allocator<char>>", "std::string")  # fmt: skip
-    text = _without_defaults(text)
+    text = re.sub(r"\[abi:\w+\]", "", text).replace("(anonymous namespace)::", "")
+    text = without_library_details(text).replace("std::basic_string<char>", "std::string")
     special = _SPECIAL.match(text)
     start = special.end() if special else 0
     name, parameters = _split(text[start:])
@@ -184,8 +182,11 @@ def _after(text: str, start: int) -> int:
     return len(text)
 
 
-def _without_defaults(text: str) -> str:
-    """``text`` without template arguments that the standard library has as defaults: ``std::vector<int>``."""
+def without_library_details(text: str) -> str:
+    """Types without the standard library's inline namespace, default template arguments and suffixes of numbers, as
+    sources have them: ``std::vector<int>``, ``std::array<int, 4>``."""
+    text = re.sub(r"(?<=>) (?=>)", "", text.replace("std::__1::", "std::"))
+    text = re.sub(r"(?<=[<, ])(\d+)[uUlL]+(?=[,>])", r"\1", text)
     while (found := _DEFAULTS.search(text)) is not None:
         text = text[: found.start()] + text[_after(text, found.end() - 1) :]
     return text

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from common.cplusplus_symbols import without_arguments
+from common.cplusplus_symbols import without_arguments, without_library_details
 
 _LIBRARIES = "/ziglang/"  # in the paths of the C and C++ libraries' sources
 _RECORDS = ("DW_TAG_class_type", "DW_TAG_structure_type", "DW_TAG_union_type")
@@ -269,7 +269,8 @@ class _Unit:
         elif die.tag not in (*_RECORDS, "DW_TAG_enumeration_type") or not name:
             return None
         around = self._around(self._entries.parents.get(die.offset))
-        return "::".join((*(part for part in around if not part.startswith("@")), name))
+        whole = "::".join((*(part for part in around if not part.startswith("@")), name))
+        return without_library_details(whole)
 
 
 def _text(die: Any, attribute: str) -> str:

@@ -133,8 +133,8 @@ def _refused(cause: BaseException | None, about: Mapping[str, _Candidate]) -> st
 
 def _try_otherwise(metric: str, about: dict[str, _Candidate]) -> None:
     """Let a refused candidate count all overloads of its function, if none counts them yet; else take it out."""
-    refused = about.pop(metric)
-    if len(refused.names) > 1:
-        again = replace(refused, names=refused.names[1:])
-        if all(again.spec != one.spec for one in about.values()):
-            about[metric] = again
+    again = replace(about[metric], names=about[metric].names[1:])
+    if again.names and all(again.spec != one.spec for one in about.values()):
+        about[metric] = again  # in its place among hotter and cooler ones
+    else:
+        del about[metric]

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import cplusplus_symbols
-from common.cplusplus_symbols import demangled, readable_name, readable_names, without_arguments
+from common.cplusplus_symbols import (
+    demangled,
+    readable_name,
+    readable_names,
+    without_arguments,
+    without_library_details,
+)
 from instrumenter.find.cplusplus.names import read_name
 
 # Symbols that clang 19 makes; names as `function:` of a metric takes them.
@@ -76,6 +82,16 @@ def test_metrics_take_the_names(name: str) -> None:
 ])  # fmt: skip
 def test_arguments_of_templates_are_left_out_of_declared_names(declared: str, name: str) -> None:
     assert without_arguments(declared) == name
+
+
+@pytest.mark.parametrize(("whole", "short"), [
+    ("std::__1::vector<int, std::__1::allocator<int> >", "std::vector<int>"),
+    ("std::map<long, std::vector<char, std::allocator<char>>, std::less<long>, std::allocator<std::pair<const long, "
+     "std::vector<char>>>>", "std::map<long, std::vector<char>>"),
+    ("std::__1::array<int, 4UL>", "std::array<int, 4>"), ("Grid<u4, 4U, 5>", "Grid<u4, 4, 5>"), ("int", "int"),
+])  # fmt: skip
+def test_types_of_the_library_are_written_as_sources_have_them(whole: str, short: str) -> None:
+    assert without_library_details(whole) == short
 
 
 def test_functions_with_one_name_have_their_parameters() -> None:

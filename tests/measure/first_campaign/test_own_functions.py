@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def code_of(program: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     with program.open("rb") as file:
-        text = ELFFile(file).get_section_by_name(".text")
+        text: Any = ELFFile(file).get_section_by_name(".text")
         return np.arange(text["sh_addr"], text["sh_addr"] + text["sh_size"], 2)
 
 
@@ -96,7 +97,7 @@ def test_instructions_belong_to_the_functions_around_them(program: Path) -> None
 def test_damaged_information_is_no_information(program: Path, tmp_path: Path) -> None:
     data = bytearray(program.read_bytes())
     with program.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".debug_abbrev")
+        section: Any = ELFFile(file).get_section_by_name(".debug_abbrev")
     data[section["sh_offset"] : section["sh_offset"] + section["sh_size"]] = b"\x01" * section["sh_size"]
     damaged = tmp_path / "damaged"
     damaged.write_bytes(data)
