@@ -19,6 +19,7 @@ from measure.errors import CampaignError
 
 _MAKE = "make CC=$CC"
 _MOST_FILES_LOOKED_AT = 10_000
+_BEFORE = r"(?:^|[;}])(?:(?!\b(?:if|for|while|switch|return|else)\b)[^\n;=#])*"  # on the line of a definition
 _MAIN = re.compile(r"^[^\n;=#/]*(?<!\w)main\s*\([^;{]*\)\s*\{", re.M)
 _BUILDS = (
     (("configure",), "./configure --host=$HOST && make -j2"),
@@ -148,7 +149,7 @@ def _definition_of(name: str) -> list[re.Pattern[str]]:
     """What the text of a file has that defines ``name``: a definition of its last part, and the class around it."""
     *around, last = re.sub(r"(?<!operator)(?<!operator<)<.*?>(?=::|$)", "", shortened(name)[0]).split("::")
     body = r"\s*(\([^;]*\)[\w\s]*(:[^;]*)?\{|[\[=;])"
-    needed = [re.compile(rf"^[^\n;=#]*(?<![\w~]){re.escape(last).replace('operator', 'operator *')}{body}", re.M)]
+    needed = [re.compile(rf"{_BEFORE}(?<![\w~]){re.escape(last).replace('operator', 'operator *')}{body}", re.M)]
     return needed + [re.compile(rf"(?<!\w){re.escape(part)}(?!\w)") for part in around[-1:]]
 
 

@@ -75,8 +75,9 @@ def _choose_among(
     for function in functions:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
             if function.loops if event == "loop" else function.name != "main":
-                names = [function.overload, function.name] if function.overload else [function.name]
-                candidate = _Candidate(function, event, names)
+                names = [name for name in (function.overload, function.name) if name]
+                outside = [] if "::" in function.name or function.file.endswith(".c") else [f"::{one}" for one in names]
+                candidate = _Candidate(function, event, (*names[:1], *outside[:1], *names[1:], *outside[1:]))
                 if all(candidate.spec != one.spec for one in about.values()):
                     about[_metric_name(function.name, ending, about)] = candidate
     counted: dict[str, Counts] = {}

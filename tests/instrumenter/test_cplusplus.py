@@ -321,3 +321,29 @@ def test_a_project_of_both_languages(tmp_path: Path) -> None:
     wrong = {"m": MetricSpec(event="entry", function="List::ad")}
     with pytest.raises(SpecError, match="did you mean 'List::add'"):
         ProjectRecipe.of(Project(tmp_path, "make", "app")).build(wrong)
+
+
+def test_a_whole_name_begins_with_colons(tmp_path: Path) -> None:
+    """Without them a function outside of classes cannot be told from methods that end in its name."""
+    main, other = tmp_path / "main.cpp", tmp_path / "other.cpp"
+    main.write_text("int other(int n); int seen; int turn(int n) { return seen = n; }\n"
+                    "int main() { return turn(1) + turn(2) + other(3) < 0; }\n")  # fmt: skip
+    other.write_text("namespace geo { struct Box { int seen; int turn(int n) { return seen = n; } }; }\n"
+                     "int other(int n) { geo::Box a; return a.turn(n) + a.turn(n) + a.turn(n); }\n")  # fmt: skip
+
+    def entries(function: str) -> int:
+        spec = MetricSpec(event="entry", function=function)
+        return counts(build_program([main, other], ["-O0"], {"turns": spec}))[0]["turns"]
+
+    with pytest.raises(InstrumenterError, match="qualified name, which is '::turn' for turn itself"):
+        entries("turn")
+    assert (entries("::turn"), entries("::turn(int)"), entries("Box::turn"), entries("::geo::Box::turn")) == (
+        2,
+        2,
+        3,
+        3,
+    )
+    with pytest.raises(InstrumenterError, match="no function '::Box::turn'"):
+        entries("::Box::turn")
+    writes = MetricSpec(event="write", variable="::seen")
+    assert counts(build_program([main, other], ["-O0"], {"writes": writes}))[0] == {"writes": 2}

@@ -13,6 +13,8 @@ FILES = {
     "main.cpp": "int main() { return far(1); }\n",
     "far.c": "int far(int n)\n{\n    return n;\n}\n",
     "other.c": "int far(int n) { return n; }\nint main(void) { return far(2); }\n",
+    "one_line.cpp": "struct Box { int n; int turn() { return n; } }; int near(int n) { return n; } int last;\n",
+    "asking.c": "int ask(int n)\n{\n    if (far(n)) {\n        return near(n);\n    }\n    return 0;\n}\n",
     "caller.c": "int near(int n) { return n + far(n); }\n",
     "engine.cpp": "namespace app {\nEngine::Engine(const Config &c) : config(c) {}\n"
                   "unsigned Engine::run(unsigned n) const {\n    return n;\n}\n}\n",
@@ -26,6 +28,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(("missing", "files"), [
+    ("near(int)", ["caller.c", "one_line.cpp"]),
     ("far", ["far.c"]), ("far(int)", ["far.c"]), ("app::Engine::run(unsigned int) const", ["engine.cpp"]),
     ("app::Engine::Engine(app::Config const&)", ["engine.cpp"]), ("app::Engine::shared", ["data.cpp"]),
     ("operator+(Vector const&, Vector const&)", ["vector.cpp"]), ("nothing(int)", []),
