@@ -77,8 +77,8 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         def say(text: str) -> None:
             console.print(escape(text), style="dim")
 
-        keys = program_keys(request.program, request.build, request.binary, beside, say)
-        keys |= flag_keys(request.flags, "build" in keys)
+        flags = flag_keys(request.flags, request.program, request.build)
+        keys = program_keys(request.program, request.build, request.binary, beside, say) | flags
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
         build = draft.build(say)

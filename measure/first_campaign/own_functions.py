@@ -49,8 +49,8 @@ Types = tuple[str, ...] | None
 @dataclass(frozen=True)
 class OwnFunctions:
     """``definitions``: all own functions, and the types of their parameters; ``owner``: for each of the instructions
-    asked for the index of its function, -1 without one; ``line``: the line in that function that calls the library's
-    function which the instruction is from, 0 outside of these."""
+    asked for the index of its function, -1 without one; ``line``: the instruction's line in that function, of one that
+    is from the library's inline functions the line that calls these; 0 if it is not known."""
 
     definitions: Mapping[Definition, Types]
     owner: NDArray[np.int64]

@@ -91,11 +91,11 @@ def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
     return {"source": names[0]} if len(names) == 1 else {"sources": names}
 
 
-def flag_keys(flags: str | None, has_build: bool) -> dict[str, Any]:
-    """The key for the compiler's flags. Raises `CampaignError` for a program with a build, and unbalanced quotes."""
+def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, Any]:
+    """The key for the compiler's flags. Raises `CampaignError` for a directory with a build, and unbalanced quotes."""
     if flags is None:
         return {}
-    if has_build:
+    if program.is_dir() and (build or build_command(program)):
         raise CampaignError(
             "--flags means nothing for a directory with a build: give them in --build, such as "
             f"`make CC=$CC CFLAGS='{flags}'`"

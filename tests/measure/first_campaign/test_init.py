@@ -149,6 +149,10 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "--file FILE" in told
     (folder / "short.txt").write_text("word\n")
     assert "words.c: the program runs too short: " in failed("words.c", "--", "short.txt")
+    (folder / "stops.c").write_text(
+        '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
+    )
+    assert "ended by signal 6 (SIGABRT); its last words on stderr: no luck" in failed("stops.c")
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told

@@ -41,10 +41,14 @@ def test_the_file_that_defines_a_name_is_found(tmp_path: Path, missing: str, fil
     assert [path.name for path in sources_that_define([missing], [tmp_path / "main.cpp"])] == files
 
 
-def test_flags_are_split_as_a_shell_does() -> None:
-    assert flag_keys(None, has_build=False) == {}
-    assert flag_keys("-O2 '-DNAME=\"a b\"'", has_build=False) == {"flags": ["-O2", '-DNAME="a b"']}
+def test_flags_are_split_as_a_shell_does(tmp_path: Path) -> None:
+    program = tmp_path / "main.cpp"
+    assert flag_keys(None, program, None) == {}
+    assert flag_keys("-O2 '-DNAME=\"a b\"'", program, None) == {"flags": ["-O2", '-DNAME="a b"']}
+    assert flag_keys("-O3", tmp_path, None) == {"flags": ["-O3"]}
     with pytest.raises(CampaignError, match="--flags -O2 'a: No closing quotation"):
-        flag_keys("-O2 'a", has_build=False)
-    with pytest.raises(CampaignError, match="give them in --build, such as `make CC=\\$CC CFLAGS='-O3'`"):
-        flag_keys("-O3", has_build=True)
+        flag_keys("-O2 'a", program, None)
+    (tmp_path / "makefile").touch()
+    for build in (None, "make"):
+        with pytest.raises(CampaignError, match="give them in --build, such as `make CC=\\$CC CFLAGS='-O3'`"):
+            flag_keys("-O3", tmp_path, build)
