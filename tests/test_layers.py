@@ -29,7 +29,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "emulator.isa": ("emulator.events", "emulator.isa"),
     "emulator.linux": (*BELOW_LINUX, "emulator.linux"),
     "emulator.linux.abi": (),
-    "emulator.linux.loader": (*BELOW_LINUX, "emulator.linux.abi", "emulator.linux.loader"),
+    "emulator.linux.loader": (
+        *BELOW_LINUX,
+        "common.cplusplus_symbols",
+        "emulator.linux.abi",
+        "emulator.linux.loader",
+    ),
     "emulator.linux.kernel.clock": ("emulator.errors",),
     "emulator.linux.vfs": FILES_AND_MAPPINGS,
     "emulator.linux.mm": FILES_AND_MAPPINGS,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from common.cplusplus_symbols import readable_names
 from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.callgraph_kernel import MAX_DEPTH, MAX_EDGES, unwind, walk
 from emulator.errors import EmulatorError
@@ -74,10 +75,10 @@ class CallGraph(Analyzer):
 
     def report(self) -> str:
         lines = [f"{'inclusive':>16}  {'own':>16}  {'calls':>12}  function <- callers"]
-        functions, edges = self.functions, self.edges
+        functions, edges, shown = self.functions, self.edges, readable_names(self.names)
         for name in sorted(functions, key=lambda name: -functions[name][1])[: self.top]:
             calls, inclusive, own = functions[name]
             callers = sorted(((n[0], c) for (*n,), (c, _) in edges.items() if n[1] == name), key=lambda p: -p[1])
-            text = ", ".join(f"{caller} {count:,}" for caller, count in callers[:4])
-            lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {name}{' <- ' + text if text else ''}")
+            text = ", ".join(f"{shown[caller]} {count:,}" for caller, count in callers[:4])
+            lines.append(f"{inclusive:>16,}  {own:>16,}  {calls:>12,}  {shown[name]}{' <- ' + text if text else ''}")
         return "\n".join(lines)

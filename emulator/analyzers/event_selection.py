@@ -5,8 +5,9 @@ A selection is written ``key=value,value key=value ...``::
     class=load,store symbol=search fields=pc,address,value
 
 ``class`` and ``mnemonic`` select kinds of instructions; ``symbol``, ``source``, ``library`` and ``range`` select
-addresses. An instruction is selected if it matches one of the kinds (or none is given) and one of the addresses (or
-none is given). For translations, a selection becomes a `ColumnSet` or a `TraceSelection` with hooks.
+addresses, C++ functions also by the names that people write, such as ``symbol=ns::Box*::push``. An instruction is
+selected if it matches one of the kinds (or none is given) and one of the addresses (or none is given). For
+translations, a selection becomes a `ColumnSet` or a `TraceSelection` with hooks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from common.cplusplus_symbols import readable_name
 from emulator.errors import EmulatorError
 from emulator.events import COLUMN_TYPES, ColumnSet, OpClass, Ranges, TraceSelection, merged
 
@@ -215,7 +217,8 @@ def _ends(path: str, name: str) -> bool:
 
 def _of_symbol(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
     functions = [symbol for symbol in image.symbols if symbol.is_function]
-    found = [symbol for symbol in functions if symbol.name == name or fnmatchcase(symbol.name, name)]
+    found = [symbol for symbol in functions if _is_named(symbol.name, name)]
+    found = found or [symbol for symbol in functions if _is_named(readable_name(symbol.name), name)]
     starts = sorted({symbol.address for symbol in functions}) if found else []
     ranges = []
     for symbol in found:
@@ -225,12 +228,16 @@ def _of_symbol(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
     return ranges
 
 
+def _is_named(own: str, name: str) -> bool:
+    return own == name or fnmatchcase(own, name)
+
+
 def _of_source(image: ElfImage, name: str) -> Sequence[tuple[int, int]]:
     return [(row.address, row.end) for row in image.line_rows() if row.line and _ends(row.file, name)]
 
 
 def _unknown_symbol(images: Sequence[ElfImage], name: str) -> str:
-    names = {symbol.name for image in images for symbol in image.symbols if symbol.is_function}
+    names = {readable_name(symbol.name) for image in images for symbol in image.symbols if symbol.is_function}
     hint = _expected(name, names) if names else "the program is stripped; use range=LOW-HIGH"
     return f"{_owners(images)} no function {name!r}; {hint}"
 

@@ -187,7 +187,10 @@ def check_one_meaning(events_of: Mapping[str, FoundSites]) -> None:
     for (metric, key), found in meant.items():
         if len(found) > 1:
             listed = ", ".join(f"{name} ({source})" for name, source in sorted(found.items()))
-            raise SpecError(f"metric '{metric}': its {key} may be any of {listed}: give the qualified name", metric)
+            outside = next((f", which is '::{name}' for {name} itself" for name in found if "::" not in name), "")
+            raise SpecError(
+                f"metric '{metric}': its {key} may be any of {listed}: give the qualified name{outside}", metric
+            )
 
 
 def add_places(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -13,6 +13,7 @@ from elftools.common.exceptions import ELFError
 from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
 
+from common.cplusplus_symbols import without_arguments
 from instrumenter.errors import InstrumenterError
 
 _POINTER_BYTES = 8
@@ -162,8 +163,7 @@ def _definition_key(die: Any, files: Sequence[str]) -> str:
     """Where a function is defined, and its name: ``file:line:name``, as `instrumenter.find.cplusplus` has it."""
     number, line = _attribute(die, "DW_AT_decl_file"), _attribute(die, "DW_AT_decl_line")
     file = files[number] if number is not None and number < len(files) else ""
-    name = _die_name(die)
-    return f"{file}:{line}:{name if name.startswith('operator') else name.split('<', 1)[0]}"
+    return f"{file}:{line}:{without_arguments(_die_name(die))}"
 
 
 def _add_body(
@@ -179,12 +179,32 @@ def _add_body(
     name = _die_name(die).split("<", 1)[0]
     special = scope and name.removeprefix("~") == scope[-1].split("<", 1)[0]
     bodies = info.bodies.setdefault(key, [])
-    if special and version is not None and version[2] != "2":
-        virtual_bases = any(_die_name(child) == "vtt" for child in die.iter_children())
-        if version[1] == "D" or not virtual_bases:
-            info.wrappers.setdefault(key, []).append(Body(code, (*scope, _die_name(die)), linked))
-            return
+    if special and version is not None and version[2] != "2" and (version[1] == "D" or _calls_base_version(die)):
+        info.wrappers.setdefault(key, []).append(Body(code, (*scope, _die_name(die)), linked))
+        return
     bodies.append(Body(code, (*scope, _die_name(die)), linked))
+
+
+def _calls_base_version(die: Any) -> bool:
+    """Whether the version of a constructor for complete objects only calls the one for bases.
+
+    It has the text itself in a class with virtual bases, which it constructs, and with a variable number of parameters,
+    which it cannot pass on.
+    """
+    declaration = list(_chain(die))[-1]
+    variadic = any(child.tag == "DW_TAG_unspecified_parameters" for child in declaration.iter_children())
+    return not variadic and not _has_virtual_base(declaration.get_parent())
+
+
+def _has_virtual_base(record: Any) -> bool:
+    for child in record.iter_children():
+        if child.tag == "DW_TAG_inheritance":
+            base = child.get_DIE_from_attribute("DW_AT_type")
+            while base.tag in _ALIASES and "DW_AT_type" in base.attributes:
+                base = base.get_DIE_from_attribute("DW_AT_type")
+            if "DW_AT_virtuality" in child.attributes or _has_virtual_base(base):
+                return True
+    return False
 
 
 def _die_name(die: Any) -> str:

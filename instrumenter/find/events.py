@@ -136,10 +136,15 @@ class Finder:
     def _is_at(self, spec: MetricSpec, place: Place) -> bool:
         if spec.line is not None and spec.line != place.line:
             return False
-        if spec.file is not None:
-            parts = PurePath(spec.file).parts
-            return PurePath(place.file).parts[-len(parts) :] == parts
-        return spec.line is None or place.file == self._main_file
+        return self._is_in(spec, place.file) and (
+            spec.file is not None or spec.line is None or place.file == self._main_file
+        )
+
+    @staticmethod
+    def _is_in(spec: MetricSpec, file: str) -> bool:
+        """Whether a metric counts in a file."""
+        parts = PurePath(spec.file).parts if spec.file is not None else ()
+        return not parts or PurePath(file).parts[-len(parts) :] == parts
 
     def _add(self, metrics: Sequence[str], form: Form, start: int, end: int,
              probed: tuple[int, int] = (0, 0), name: str = "", around: Cursor | None = None) -> None:  # fmt: skip

@@ -12,6 +12,7 @@ reason. So are events that the counters miss, such as writes through pointers.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -239,8 +240,17 @@ class ProbeFinder:
 
     # --- lines
     def _first_instructions(self, metric: str) -> list[int]:
-        """The first instruction of each site's probed text: at -O0 it runs once per event."""
-        return [pc for source, site in self._sites(metric) for pc in self._first_instruction(metric, source, site)]
+        """The first instruction of each site's probed text: at -O0 it runs once per event.
+
+        Several sources have the text of a header. Where the linker kept one copy of its code, that counts once.
+        """
+        by_source: dict[int, Counter[int]] = {}
+        for source, site in self._sites(metric):
+            by_source.setdefault(id(source), Counter()).update(self._first_instruction(metric, source, site))
+        found: Counter[int] = Counter()
+        for counts in by_source.values():
+            found |= counts
+        return list(found.elements())
 
     def _first_instruction(self, metric: str, source: _Source, site: Site) -> list[int]:
         """The first instruction of a site's probed text, as a list; empty if it has no code and never runs."""

@@ -39,7 +39,8 @@ class MetricSpec(BaseModel):
     function: str | None = Field(
         None,
         description="Function the event is about (entry, exit, loop, branch), or in which it must happen. In C++ "
-        "`ns::Class::method` (or its last parts, where they mean one), `ns::f(int, const char *)`, `Box<int>::push`, "
+        "`ns::Class::method` (or its last parts, where they mean one; `::f` only outside of namespaces and classes), "
+        "`ns::f(int, const char *)`, `Box<int>::push`, "
         "`Box::Box`, `Box::~Box`, or `main::lambda@12` for a lambda that begins on line 12",
     )
     callee: str | None = Field(
@@ -163,7 +164,7 @@ def _problem_with(expression: str) -> str | None:
 
 def _check_identifiers(value: str | None, most: int) -> str | None:
     if value is not None:
-        parts = value.replace("::", ".").split(".") if "::" in value else value.split(".")
+        parts = value.removeprefix("::").replace("::", ".").split(".") if "::" in value else value.split(".")
         most = max(most, len(parts)) if "::" in value else most
         if len(parts) > most or not all(re.fullmatch(r"[A-Za-z_$]\w*", part) for part in parts):
             wanted = "a C identifier" if most == 1 else "a field's name, or `struct_tag.name`"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.cplusplus_symbols import readable_names
 from emulator.counterfactual.served_instructions import instructions_of
 from emulator.events import ACCESS_NONE, OpClass
 from emulator.linux.loader.elf import ElfImage, Symbol
@@ -82,30 +83,50 @@ def _facts(image: ElfImage, function: Symbol, without: frozenset[int]) -> Functi
 def compare_decisions(
     plain: Path, instrumented: Path, counter_instructions: Collection[int]
 ) -> tuple[Decision, ...]:  # fmt: skip
-    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first."""
+    """What differs beside the counters; inlining first, then spills, loops and sizes, larger differences first.
+
+    Functions of C++ are named as people write them.
+    """
     before, after = function_facts(plain), function_facts(instrumented, counter_instructions)
+    shown = _shown_names(before, after)
     found: list[tuple[int, int, Decision]] = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         if old is None and new is not None:
-            text = f"{name} has a body of its own; in the plain program all of its calls are inlined"
-            found.append((0, new.n_bytes, Decision("inlining", name, new.place, text)))
+            text = f"{shown[name]} has a body of its own; in the plain program all of its calls are inlined"
+            found.append((0, new.n_bytes, Decision("inlining", shown[name], new.place, text)))
         elif new is None and old is not None:
-            text = f"{name} has no body; in the plain program it is called"
-            found.append((0, old.n_bytes, Decision("inlining", name, old.place, text)))
+            text = f"{shown[name]} has no body; in the plain program it is called"
+            found.append((0, old.n_bytes, Decision("inlining", shown[name], old.place, text)))
         elif old is not None and new is not None:
-            found += _differences(name, old, new)
+            found += _differences(shown[name], old, new, shown)
     return tuple(decision for _, _, decision in sorted(found, key=lambda item: (item[0], -item[1], item[2].function)))
 
 
-def _differences(name: str, old: FunctionFacts, new: FunctionFacts) -> list[tuple[int, int, Decision]]:
-    """Differences of one function, with an order of kinds and a size."""
+def _shown_names(*programs: Mapping[str, FunctionFacts]) -> dict[str, str]:
+    """The name to show for each function and callee: ``main::lambda@12``; a number after the symbol, ``#2``, stays."""
+    lines: dict[str, int] = {}
+    names: set[str] = set()
+    for functions in programs:
+        for name, facts in functions.items():
+            line = facts.place.rpartition(":")[2]
+            if line:
+                lines.setdefault(name, int(line))
+            names.update((name, *facts.calls))
+    symbols = readable_names(sorted({name.partition("#")[0] for name in names}), lines.get)
+    return {name: symbols[symbol] + sharp + number for name in names for symbol, sharp, number in [name.partition("#")]}
+
+
+def _differences(
+    name: str, old: FunctionFacts, new: FunctionFacts, shown: Mapping[str, str]
+) -> list[tuple[int, int, Decision]]:  # fmt: skip
+    """Differences of the function that is shown as ``name``, with an order of kinds and a size."""
     found = []
     for callee in sorted({*old.calls, *new.calls}):
         change = new.calls[callee] - old.calls[callee]
         if change:
             how = "no longer inlines" if change > 0 else "now inlines"
-            text = f"{name} {how} {callee}: {old.calls[callee]} calls of it before, {new.calls[callee]} now"
+            text = f"{name} {how} {shown[callee]}: {old.calls[callee]} calls of it before, {new.calls[callee]} now"
             found.append((0, abs(change), Decision("inlining", name, new.place, text)))
     stack = new.stack_accesses - old.stack_accesses
     if stack:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.cplusplus_symbols import readable_names
 from measure.campaign.builds import catalogue_entry
 from measure.campaign.campaign_model import Program
 from measure.campaign.store import write_text_atomically
@@ -30,6 +31,7 @@ def kept_inlining(
     differs from ``plain``; None when no function does, or when the program is built by its own build command."""
     from instrumenter.building.program_build import preprocess_all
     from instrumenter.building.toolchain import Toolchain
+    from instrumenter.find.languages import generated_ending
     from instrumenter.rewrite.function_attributes import with_attributes
 
     wanted = inlining_attributes(function_facts(plain), function_facts(instrumented, counter_instructions))
@@ -42,11 +44,12 @@ def kept_inlining(
     for number, (source, text) in enumerate(preprocess_all(sources, flags, Toolchain()).items()):
         edited, found = with_attributes(text, str(source), wanted, flags)
         changed += found
-        paths.append(directory / f"{number}_{source.stem}.c")
+        paths.append(directory / f"{number}_{source.stem}{generated_ending(source)}")
         write_text_atomically(paths[-1], edited)
     if not changed:
         return None
-    about = ", ".join(f"{name}: {wanted[name]}" for name in dict.fromkeys(changed))
+    shown = readable_names(changed)
+    about = ", ".join(f"{shown[name]}: {wanted[name]}" for name in dict.fromkeys(changed))
     return Edited(tuple(path.resolve() for path in paths), tuple(flags), tuple(libraries), about)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from measure.campaign.campaign_model import Program
 from measure.first_campaign.software_choice import ChosenCounter
 from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
 
@@ -61,7 +62,8 @@ def _program(program: Mapping[str, Any]) -> list[str]:
     if "build" in program:
         about = "Built in a copy of the directory, once for each set of counters, with $CC for the compiler."
     else:
-        about = "Compiled with `flags: [-O2]` and linked statically for riscv64-linux-musl."
+        flags = _flow(list(program.get("flags", Program.model_fields["flags"].default)))
+        about = f"Compiled with `flags: {flags}` and linked statically for riscv64-linux-musl."
     return [f"# {about}", "# It sees its arguments and the files listed here, and no other file.",
             _yaml({"program": dict(program)})]  # fmt: skip
 
@@ -90,13 +92,13 @@ def _hardware(trial: Trial) -> list[str]:
 def _software(trial: Trial, counters: Sequence[ChosenCounter]) -> list[str]:
     lines = ["# Counters in the functions and loops where the time goes.", "software_metrics:"]
     for one in counters:
-        share = f"{one.function.share:.0%} of all instructions, most in line {one.function.hottest}"
+        share = f"{_percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
         events = one.counts.events
         added = 100 * _CYCLES_OF_A_COUNT * events / trial.instructions
         lines += [
             f"  # {one.function.name}, {one.function.place}: {share}",
             f"  {one.name}: {_flow(one.spec.model_dump(exclude_none=True, exclude_defaults=True))}"
-            f"  # {events:,} events; adds about {added:.2g}% of the instructions",
+            f"  # {events:,} events; adds about {_percent(added)} of the instructions",
         ]
     entries = [one.name for one in counters if one.spec.event == "entry"]
     lines += ["", "# Sets of counters that runs collect together, each compared with the plain program."]
@@ -105,6 +107,11 @@ def _software(trial: Trial, counters: Sequence[ChosenCounter]) -> list[str]:
         lines.append(f"  functions: {_flow(entries)}")
     lines += [f"  all: {_flow([one.name for one in counters])}", ""]
     return lines
+
+
+def _percent(value: float) -> str:
+    """Two digits, and never a power of ten: ``0.38%``, ``12%``, ``240%``."""
+    return f"{value:.0f}%" if value >= 10 else f"{value:.2g}%" if value >= 0.001 else "less than 0.001%"
 
 
 def _no_software() -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.argument("program", metavar="PROGRAM.c|DIR", type=click.Path(path_type=Path))
+@click.argument("program", metavar="PROGRAM.c|PROGRAM.cpp|DIR", type=click.Path(path_type=Path))
 @click.argument("arguments", metavar="[-- ARGUMENTS...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--machine", type=click.Path(path_type=Path), metavar="M.yaml",
               help="The machine to measure on. Default: a desktop-like one, whose description is written beside "
@@ -19,9 +19,12 @@ import click
 @click.option("--file", "files", multiple=True, metavar="[GUEST=]FILE",
               help="A file that the program reads, under its own name or as the absolute path GUEST; may be repeated. "
                    "Arguments that name files are such files without being listed.")  # fmt: skip
+@click.option("--flags", metavar="FLAGS",
+              help="Flags of the compiler for sources without a build of their own, such as '-O2 -std=c++20'. "
+                   "Default: -O2.")  # fmt: skip
 @click.option("--build", metavar="COMMAND",
               help="How DIR is built. Default: by its configure script, makefile or CMakeLists.txt, or by compiling "
-                   "its C files.")  # fmt: skip
+                   "its C and C++ files.")  # fmt: skip
 @click.option("--binary", metavar="PATH",
               help="The program that the build of DIR makes, below DIR. Default: the only one that it links, "
                    "which one more build finds out.")  # fmt: skip
@@ -33,11 +36,12 @@ def init(
     out: Path | None,
     stdin: Path | None,
     files: tuple[str, ...],
+    flags: str | None,
     build: str | None,
     binary: str | None,
     force: bool,
 ) -> None:
-    """Write a first campaign for a C file, or for a directory with a build of its own.
+    """Write a first campaign for a C or C++ file, or for a directory with a build of its own.
 
     Builds the program, runs it three times on the emulated machine, and writes a commented campaign file: the length
     of a record (about 800 of them in a run), hardware metrics that the machine has and that vary in this program, and
@@ -45,11 +49,12 @@ def init(
 
     \b
       measure init chess.c -- medium
+      measure init words.cpp --flags "-O2 -std=c++20" -- input.txt
       measure init ../mine --binary src/mine -- input.txt
     """
     from rich.console import Console
 
     from measure.first_campaign.command import Request, write_first_campaign
 
-    request = Request(program, arguments, machine, out, stdin, files, build, binary, force)
+    request = Request(program, arguments, machine, out, stdin, files, flags, build, binary, force)
     write_first_campaign(request, Console(highlight=False))

@@ -24,13 +24,20 @@ from measure.console.progress import Status
 from measure.errors import CampaignError, RunError
 from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
-from measure.first_campaign.program_keys import input_keys, program_keys, relative, sources_keys, sources_that_define
+from measure.first_campaign.program_keys import (
+    flag_keys,
+    input_keys,
+    program_keys,
+    relative,
+    sources_keys,
+    sources_that_define,
+)
 from measure.first_campaign.software_choice import choose_counters
 from measure.first_campaign.trial_run import trial_run
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
-_UNDEFINED = re.compile(r"undefined symbol: (\S+)")
+_UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -44,6 +51,7 @@ class Request:
     out: Path | None = None
     stdin: Path | None = None
     files: tuple[str, ...] = ()
+    flags: str | None = None
     build: str | None = None
     binary: str | None = None
     force: bool = False
@@ -69,7 +77,8 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         def say(text: str) -> None:
             console.print(escape(text), style="dim")
 
-        keys = program_keys(request.program, request.build, request.binary, beside, say)
+        flags = flag_keys(request.flags, request.program, request.build)
+        keys = program_keys(request.program, request.build, request.binary, beside, say) | flags
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
         build = draft.build(say)
@@ -110,7 +119,7 @@ class _Draft:
         self.campaign: Campaign = campaign_of(self.document, Campaign)
 
     def build(self, notify: Callable[[str], None]) -> Build:
-        """Build the plain program; C files beside it that define what it misses become its sources, too."""
+        """Build the plain program; source files beside it that define what it misses become its sources, too."""
         while True:
             try:
                 return self.attempt(lambda: Builds(self.campaign, self.document, _CLOCK_HZ, notify)[BASELINE, 0])
@@ -149,13 +158,15 @@ def _check_machine(path: Path) -> None:
 
 
 def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
-    """``message`` on a build that failed, with what to do about the names that the linker missed."""
+    """``message`` on a build that failed, with what to do about its flags or the names that the linker missed."""
+    if has_sources and not missing and re.search("does not compile|cannot be preprocessed", message):
+        return f"{message}\nFlags of the compiler, such as -std=c++20 or -I with a directory, are given with --flags"
     if "main" in missing:
-        return f"{message}\nThe program has no function main: give the C file that has it, or the whole directory"
+        return f"{message}\nThe program has no function main: give the file that has it, or the whole directory"
     if missing and has_sources:
         return (
-            f"{message}\nNo C file beside it defines {', '.join(missing)}. The C library has the mathematical and the "
-            "thread functions; other libraries must be part of the program: give a directory with their sources"
+            f"{message}\nNo source file beside it defines {', '.join(missing)}. The C library has the mathematical and "
+            "the thread functions; other libraries must be part of the program: give a directory with their sources"
         )
     return message
 

@@ -1,16 +1,15 @@
 """Where a program's time goes: instructions of each function and line, from one run without a timing model.
 
-The line table says which source line an instruction belongs to, so that functions that the compiler inlined are
-counted as themselves. A line belongs to the function whose declaration is the last before it in the same file.
+Functions that the compiler inlined are counted as themselves; the C and C++ libraries' inline functions as what calls
+them (`measure.first_campaign.own_functions`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +20,9 @@ from emulator.analyzers.analyzer import Analyzer
 from emulator.analyzers.instruction_counts import Executions
 from emulator.events import TraceSelection
 from measure.errors import RunError
+from measure.first_campaign.own_functions import Definition, own_functions
 
 if TYPE_CHECKING:
-    from emulator.linux.loader.elf import ElfImage
     from measure.campaign.campaign_model import Campaign
 
 _LOOP = re.compile(r"\b(?:for|while|do)\b")
@@ -32,13 +31,17 @@ _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\
 
 @dataclass(frozen=True)
 class HotFunction:
-    """A function, and what it executes without the functions that it calls.
+    """A function, and what it executes without the functions of the program that it calls.
 
-    ``share``: its fraction of the program's instructions; ``hottest``: the line with the most of them;
-    ``loops``: whether its text has a loop.
+    ``name``: qualified, as a metric's `function:` takes it, all instances of a template together; ``overload``: the
+    same with its parameters' types, None if it is the only one of its name in its file or they are not known;
+    ``namesake``: whether another file has a function of this name; ``share``: its fraction of the program's
+    instructions; ``hottest``: the line with the most of them; ``loops``: whether its text has a loop.
     """
 
     name: str
+    overload: str | None
+    namesake: bool
     file: str
     line: int
     share: float
@@ -102,7 +105,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
             if not (reads and stdin is None):  # without its input, it may fail for that reason
                 check_ending(machine, files)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
-            functions = _functions(machine.image, program, executed, campaign.program.directory)
+            functions = _functions(program, executed, campaign.program.directory)
             return Profile(functions, machine.instructions, bool(reads))
     except EmulatorError as error:
         raise RunError(str(error)) from error
@@ -110,52 +113,41 @@ def profile(campaign: Campaign, program: Path) -> Profile:
         os.close(host)
 
 
-def _functions(
-    image: ElfImage, program: Path, executed: Mapping[int, int], directory: Path | None
-) -> tuple[HotFunction, ...]:
+def _functions(program: Path, executed: Mapping[int, int], directory: Path | None) -> tuple[HotFunction, ...]:
     """The functions that executed something. ``directory``: of a project, which was built elsewhere."""
-    declared = _declared(program)
     pcs = np.array(sorted(executed), np.int64)
-    before = np.concatenate([[0], np.cumsum([executed[pc] for pc in pcs.tolist()])])
-    spent: dict[tuple[str, int, str], Counter[int]] = {}
-    for row in image.line_rows():
-        places = declared.get(row.file)
-        low, high = np.searchsorted(pcs, (row.address, row.end))
-        number = int(before[high] - before[low])
-        at = bisect_left(places, (row.line + 1, "")) - 1 if places and row.line else -1
-        if places and at >= 0 and number:
-            spent.setdefault((row.file, *places[at]), Counter())[row.line] += number
-    total = max(1, int(before[-1]))
+    counts = np.array([executed[pc] for pc in pcs.tolist()], np.int64)
+    own = own_functions(program, pcs)
+    total = max(1, int(counts.sum()))
+    by_name = Counter(one.parts for one in own.definitions)
+    by_file = Counter((one.parts, one.file) for one in own.definitions)
     found = []
-    for (file, line, name), lines in spent.items():
-        following = next((other for other, _ in declared[file] if other > line), None)
-        source = _source(file, directory)
-        share = sum(lines.values()) / total
-        hottest = lines.most_common(1)[0][0]
-        found.append(HotFunction(name, Path(file).name, line, share, hottest, _has_loop(source, line, following)))
-    return tuple(sorted(found, key=lambda one: (-one.share, one.name)))
+    for index, (one, types) in enumerate(own.definitions.items()):
+        mine = own.owner == index
+        number = int(counts[mine].sum())
+        if not number:
+            continue
+        per_line = np.bincount(own.line[mine], counts[mine])
+        per_line[0] = 0
+        hottest = int(per_line.argmax()) or one.line
+        in_file = by_file[one.parts, one.file]
+        overload = f"{one.name}({', '.join(types)})" if in_file > 1 and types is not None else None
+        namesake = by_name[one.parts] > in_file
+        loops = _has_loop(_source(one.file, directory), one.line, _line_after(one, own.definitions))
+        file = Path(one.file).name
+        found.append(HotFunction(one.name, overload, namesake, file, one.line, number / total, hottest, loops))
+    return tuple(sorted(found, key=lambda one: (-one.share, one.name, one.line)))
 
 
-def _declared(program: Path) -> dict[str, list[tuple[int, str]]]:
-    """Line and name of each function with a body, by file and in the order of lines; the C library left out."""
-    from elftools.elf.elffile import ELFFile
-
-    from emulator.linux.loader.debug_lines import unit_files
-
-    found: dict[str, set[tuple[int, str]]] = {}
-    with program.open("rb") as file:
-        dwarf = ELFFile(file).get_dwarf_info()
-        for unit in dwarf.iter_CUs():
-            table = dwarf.line_program_for_CU(unit)
-            files = unit_files(table, unit) if table is not None else {}
-            for die in unit.iter_DIEs():
-                about = die.attributes
-                named = die.tag == "DW_TAG_subprogram" and {"DW_AT_name", "DW_AT_decl_line"} <= about.keys()
-                if named and "DW_AT_declaration" not in about and "DW_AT_decl_file" in about:
-                    text = about["DW_AT_name"].value.decode("utf-8", "surrogateescape")
-                    name = files.get(about["DW_AT_decl_file"].value, "")
-                    found.setdefault(name, set()).add((about["DW_AT_decl_line"].value, text))
-    return {name: sorted(places) for name, places in found.items() if name and "/ziglang/" not in name}
+def _line_after(one: Definition, others: Iterable[Definition]) -> int | None:
+    """The line of the next function in the same file that is not inside of this one; None for the last."""
+    n = len(one.parts)
+    after = (
+        other.line
+        for other in others
+        if other.file == one.file and other.line > one.line and other.parts[:n] != one.parts
+    )
+    return min(after, default=None)
 
 
 def _source(name: str, directory: Path | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""Describes a program for a campaign: the key ``program`` for a C file or a directory, with its input.
+"""Describes a program for a campaign: the key ``program`` for a C or C++ file or a directory, with its input.
 
 Builds nothing but a project whose program is not known by name.
 """
@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from common.cplusplus_symbols import shortened
 from instrumenter.find.languages import is_cplusplus
 from measure.errors import CampaignError
 
+_MAKE = "make CC=$CC"
+_MOST_FILES_LOOKED_AT = 10_000
+_BEFORE = r"(?:^|[;}])(?:(?!\b(?:if|for|while|switch|return|else)\b)[^\n;=#])*"  # on the line of a definition
+_MAIN = re.compile(r"^[^\n;=#/]*(?<!\w)main\s*\([^;{]*\)\s*\{", re.M)
 _BUILDS = (
     (("configure",), "./configure --host=$HOST && make -j2"),
-    (("makefile", "Makefile", "GNUmakefile"), "make CC=$CC"),
+    (("makefile", "Makefile", "GNUmakefile"), _MAKE),
     (("CMakeLists.txt",), "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build -j2"),
 )
 """Files that tell how a directory is built, and the command, in the order in which they are looked for."""
@@ -24,7 +31,16 @@ _BUILDS = (
 
 def build_commands(directory: Path) -> list[str]:
     """The commands that may build ``directory``, the likeliest first; none if it has no build of its own."""
-    return [command for names, command in _BUILDS if any((directory / name).is_file() for name in names)]
+    found = [command for names, command in _BUILDS if any((directory / name).is_file() for name in names)]
+    return [_make_command(directory) if command is _MAKE else command for command in found]
+
+
+def _make_command(directory: Path) -> str:
+    """The call of make: with a C++ compiler if there is C++, which is also $CC if there is no C, as in ``CC = g++``."""
+    names = [path.name for path in islice(directory.rglob("*"), _MOST_FILES_LOOKED_AT)]
+    if not any(is_cplusplus(name) for name in names):
+        return _MAKE
+    return f"{_MAKE} CXX=$CXX" if any(name.endswith(".c") for name in names) else "make CC=$CXX CXX=$CXX"
 
 
 def program_keys(
@@ -32,8 +48,8 @@ def program_keys(
 ) -> dict[str, Any]:
     """The keys of ``program`` that say what it is made of, with paths relative to the directory ``beside``.
 
-    Raises `CampaignError` for a path that is no C file and no directory with C files or a build, and when a build
-    makes no program or several.
+    Raises `CampaignError` for a path that is no C or C++ file and no directory with such files or a build, and when a
+    build makes no program or several.
     """
     if program.is_dir():
         build = build or next(iter(build_commands(program)), None)
@@ -47,34 +63,47 @@ def program_keys(
                 raise CampaignError(f"--binary {binary}: expected a path below {program}, such as src/mine")
             binary = binary or _only_program(program, build, notify)
             return {"build": build, "directory": relative(program, beside), "binary": binary}
-        sources = sorted(program.glob("*.c"))
+        sources = sorted(path for path in program.iterdir() if _is_source(path))
         if not sources:
             raise CampaignError(
-                f"{program}: has no C file, configure script, makefile or CMakeLists.txt: say how it is built with "
-                "--build COMMAND"
+                f"{program}: has no C or C++ file, configure script, makefile or CMakeLists.txt: say how it is built "
+                "with --build COMMAND"
             )
         if binary is not None:
             raise CampaignError("--binary names what a build makes, but the directory has no build: leave it out")
         return sources_keys(sources, beside)
     for option, value in (("--build", build), ("--binary", binary)):
         if value is not None:
-            raise CampaignError(f"{option} means nothing for one C file: give the directory that is built")
+            raise CampaignError(f"{option} means nothing for one source file: give the directory that is built")
     if not program.is_file():
-        raise CampaignError(f"{program}: no such file or directory; expected a C file or a directory")
-    if is_cplusplus(program):
+        raise CampaignError(f"{program}: no such file or directory; expected a C or C++ file or a directory")
+    if not _is_source(program):
         raise CampaignError(
-            f"{program}: is C++, for which no campaign is proposed: write one, as configs/campaigns/annoy.yaml is, "
-            f"with `program: {{source: {program.name}}}`"
+            f"{program}: is no C or C++ file, expected FILE.c, FILE.cpp or alike, or a directory with a build of its "
+            "own"
         )
-    if program.suffix != ".c":
-        raise CampaignError(f"{program}: is no C file, expected FILE.c, or a directory with a build of its own")
     return sources_keys([program], beside)
 
 
 def sources_keys(sources: Sequence[Path], beside: Path) -> dict[str, Any]:
-    """The keys for a list of C files."""
+    """The keys for a list of C and C++ files."""
     names = [relative(source, beside) for source in sources]
     return {"source": names[0]} if len(names) == 1 else {"sources": names}
+
+
+def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, Any]:
+    """The key for the compiler's flags. Raises `CampaignError` for a directory with a build, and unbalanced quotes."""
+    if flags is None:
+        return {}
+    if program.is_dir() and (build or build_command(program)):
+        raise CampaignError(
+            "--flags means nothing for a directory with a build: give them in --build, such as "
+            f"`make CC=$CC CFLAGS='{flags}'`"
+        )
+    try:
+        return {"flags": shlex.split(flags)}
+    except ValueError as error:
+        raise CampaignError(f"--flags {flags}: {error}") from None
 
 
 def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str], beside: Path) -> dict[str, Any]:
@@ -100,15 +129,33 @@ def input_keys(arguments: Sequence[str], stdin: Path | None, files: Sequence[str
 
 
 def sources_that_define(names: Sequence[str], sources: Sequence[Path]) -> list[Path]:
-    """C files beside ``sources`` with a definition of one of ``names``, which a link missed."""
+    """C and C++ files beside ``sources`` with a definition of one of ``names``, which a link missed.
+
+    Names of C++ are as the linker writes them, ``ns::Box::f(int)``: the file has ``f`` after ``Box::``, or somewhere
+    ``Box`` as well. Files that have a function main are other programs.
+    """
+    definitions = [_definition_of(name) for name in names]
     found = []
-    for candidate in sorted({path for source in sources for path in source.resolve().parent.glob("*.c")}):
-        if candidate in {source.resolve() for source in sources}:
+    for candidate in sorted({path for source in sources for path in source.resolve().parent.iterdir()}):
+        if candidate in {source.resolve() for source in sources} or not _is_source(candidate):
             continue
         text = candidate.read_text("utf-8", "replace")
-        if any(re.search(rf"^[^\n;=#]*\b{re.escape(name)}\s*(\([^;]*\)\s*\{{|[\[=;])", text, re.M) for name in names):
+        if not _MAIN.search(text) and any(all(one.search(text) for one in needed) for needed in definitions):
             found.append(candidate)
     return found
+
+
+def _definition_of(name: str) -> list[re.Pattern[str]]:
+    """What the text of a file has that defines ``name``: a definition of its last part, and the class around it."""
+    *around, last = re.sub(r"(?<!operator)(?<!operator<)<.*?>(?=::|$)", "", shortened(name)[0]).split("::")
+    body = r"\s*(\([^;]*\)[\w\s]*(:[^;]*)?\{|[\[=;])"
+    needed = [re.compile(rf"{_BEFORE}(?<![\w~]){re.escape(last).replace('operator', 'operator *')}{body}", re.M)]
+    return needed + [re.compile(rf"(?<!\w){re.escape(part)}(?!\w)") for part in around[-1:]]
+
+
+def _is_source(path: Path) -> bool:
+    """Whether the file is C or C++ by the ending of its name, and not preprocessed."""
+    return path.is_file() and path.suffix != ".ii" and (path.suffix == ".c" or is_cplusplus(path))
 
 
 def relative(path: Path, beside: Path) -> str:

@@ -222,7 +222,7 @@ def check_ending(machine: Machine, files: VirtualFiles) -> None:
         return
     words = files.output(2)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
     last = f"; its last words on stderr: {words}" if words else ""
-    raise RunError(ending.message or f"the program ended with exit status {ending.status}{last}")
+    raise RunError((ending.message or f"the program ended with exit status {ending.status}") + last)
 
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:

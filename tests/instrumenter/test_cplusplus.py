@@ -50,10 +50,13 @@ public:
     ~Box() override {}
     double area() const override { return width_ * height_; }
     Box &operator+=(double more) { width_ += more; return *this; }
+    explicit operator bool() const { return width_ > 0; }
 
 private:
     double width_, height_;
 };
+
+int operator""_twice(unsigned long long value) { return 2 * static_cast<int>(value); }
 
 int scaled(int value) { return value > 5 ? 2 * value : value; }
 double scaled(double value) { return 2 * value; }
@@ -77,6 +80,8 @@ template <class T, int N> T Stack<T, N>::pop()
     items_.pop_back();
     return last;
 }
+
+template <class T> bool operator<(const Box &box, T area) { return box.area() * 0 < area; }
 
 template <class T> T larger(T a, T b) { return a < b ? b : a; }
 
@@ -127,6 +132,9 @@ int main()
     shape->use();
     geo::Box box(1, 1);
     box += 2.0;
+    using geo::operator""_twice;
+    sum += (box < 3L) * 0 + (box < 4L) * 0;
+    sum += 21_twice + static_cast<int>(static_cast<bool>(box));
     int *block = new int[10], *one = new (std::nothrow) int(3);
     alignas(int) char room[sizeof(int)];
     sum += *new (room) int(4) * 0;
@@ -140,7 +148,7 @@ int main()
 }
 """
 FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
-    "methods": ({"event": "entry", "function": "geo::Box::area"}, 5),
+    "methods": ({"event": "entry", "function": "geo::Box::area"}, 7),
     "by_last_part": ({"event": "entry", "function": "Shape::use"}, 2),
     "overloads": ({"event": "entry", "function": "geo::scaled"}, 15),
     "one_overload": ({"event": "entry", "function": "geo::scaled(double)"}, 7),
@@ -149,6 +157,10 @@ FUNCTIONS: dict[str, tuple[dict[str, Any], int]] = {
     "base_constructors": ({"event": "entry", "function": "Shape::Shape"}, 9),
     "destructors": ({"event": "entry", "function": "geo::Box::~Box"}, 9),
     "operators": ({"event": "entry", "function": "Box::operator+="}, 1),
+    "operator_template": ({"event": "entry", "function": "geo::operator<"}, 2),
+    "conversions": ({"event": "entry", "function": "Box::operator bool"}, 1),
+    "literals": ({"event": "entry", "function": 'geo::operator""_twice'}, 1),
+    "spaced_literals": ({"event": "entry", "function": 'operator "" _twice'}, 1),
     "instances": ({"event": "entry", "function": "Stack::push"}, 20),
     "instance": ({"event": "entry", "function": "Stack<std::string, 4>::push"}, 10),
     "outside_of_class": ({"event": "entry", "function": "Stack<int>::pop"}, 3),
@@ -309,3 +321,29 @@ def test_a_project_of_both_languages(tmp_path: Path) -> None:
     wrong = {"m": MetricSpec(event="entry", function="List::ad")}
     with pytest.raises(SpecError, match="did you mean 'List::add'"):
         ProjectRecipe.of(Project(tmp_path, "make", "app")).build(wrong)
+
+
+def test_a_whole_name_begins_with_colons(tmp_path: Path) -> None:
+    """Without them a function outside of classes cannot be told from methods that end in its name."""
+    main, other = tmp_path / "main.cpp", tmp_path / "other.cpp"
+    main.write_text("int other(int n); int seen; int turn(int n) { return seen = n; }\n"
+                    "int main() { return turn(1) + turn(2) + other(3) < 0; }\n")  # fmt: skip
+    other.write_text("namespace geo { struct Box { int seen; int turn(int n) { return seen = n; } }; }\n"
+                     "int other(int n) { geo::Box a; return a.turn(n) + a.turn(n) + a.turn(n); }\n")  # fmt: skip
+
+    def entries(function: str) -> int:
+        spec = MetricSpec(event="entry", function=function)
+        return counts(build_program([main, other], ["-O0"], {"turns": spec}))[0]["turns"]
+
+    with pytest.raises(InstrumenterError, match="qualified name, which is '::turn' for turn itself"):
+        entries("turn")
+    assert (entries("::turn"), entries("::turn(int)"), entries("Box::turn"), entries("::geo::Box::turn")) == (
+        2,
+        2,
+        3,
+        3,
+    )
+    with pytest.raises(InstrumenterError, match="no function '::Box::turn'"):
+        entries("::Box::turn")
+    writes = MetricSpec(event="write", variable="::seen")
+    assert counts(build_program([main, other], ["-O0"], {"writes": writes}))[0] == {"writes": 2}

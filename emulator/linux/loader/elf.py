@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from common.cplusplus_symbols import readable_name
 from emulator.errors import GuestImageError
 from emulator.memory import ADDRESS_SPACE_BYTES, EXEC, PAGE_BYTES, READ, WRITE, page_floor
 
@@ -154,12 +155,13 @@ class ElfImage:
         return found if inside else None
 
     def symbolize(self, pc: int) -> str:
-        """The function and offset of ``pc``, such as ``name+0x12``; without a function, the address."""
+        """The function and offset of ``pc``, such as ``name+0x12``, of C++ as people write it, ``ns::Box::push+0x12``;
+        without a function, the address."""
         function = self.function_at(pc)
         if function is None:
             return f"{pc:#x}"
-        offset = pc - function.address
-        return f"{function.name}+{offset:#x}" if offset else function.name
+        offset, name = pc - function.address, readable_name(function.name)
+        return f"{name}+{offset:#x}" if offset else name
 
     @cached_property
     def _lines(self) -> DebugLines:

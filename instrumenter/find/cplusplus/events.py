@@ -150,10 +150,13 @@ class CplusplusFinder(Finder):
 
     def _choose(self) -> None:
         """Find which functions and variables the metrics mean. Raises `SpecError`."""
+        files = [self.lines.place(function.body.extent.start.offset).file for function in self._found]
         with_body = {function.parts for function in self._found}
         for (metric, key), wanted in self._names.items():
             if key == "function":
-                self._meant[metric, key] = choose_names(metric, wanted, with_body)
+                spec, found = self.metrics[metric], zip(self._found, files, strict=True)
+                there = {function.parts for function, file in found if self._is_in(spec, file)}
+                self._meant[metric, key] = choose_names(metric, wanted, there)
             elif key == "callee":
                 self._meant[metric, key] = choose_names(metric, wanted, {*self._declared, *with_body})
                 self._refuse_constructor(metric, wanted)

@@ -1,7 +1,8 @@
 """Names of C++ functions, variables and members, and whether a metric's name means them.
 
 A metric names a function by its qualified name, ``ns::Box::push``, or by its last parts, ``Box::push`` or ``push``, as
-long as these mean one function (its overloads together). ``ns::f(int, const char *)`` is one overload,
+long as these mean one function (its overloads together); ``::push`` only one outside of namespaces and classes.
+``ns::f(int, const char *)`` is one overload,
 ``Box<int>::push`` the code of a template for these arguments. A lambda is ``main::lambda@12``: the function around it
 and the line on which it begins. Inline and unnamed namespaces are left out of names.
 """
@@ -31,7 +32,7 @@ PARAMETERS = (
     CursorKind.TEMPLATE_TYPE_PARAMETER, CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
     CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
 )  # fmt: skip
-_OPERATOR = re.compile(r"operator\s*(\(\)|\[\]|new\[\]|delete\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?|[^\w\s(<]+)?")
+_OPERATOR = re.compile(r"operator\s*(\"\"\s*\w+|\(\)|\[\]|new\[\]|delete\[\]|->\*?|<=>|<<=?|>>=?|[<>]=?|[^\w\s(<]+)?")
 _MOST_CANDIDATES = 8
 
 
@@ -45,16 +46,18 @@ class Part:
 
 @dataclass(frozen=True)
 class WantedName:
-    """A name in a metric: its parts, and the parameters' types of one overload (None: all of them)."""
+    """A name in a metric: its parts, and the parameters' types of one overload (None: all of them); whether it begins
+    with ``::`` and so is a whole name."""
 
     text: str
     parts: tuple[Part, ...]
     signature: tuple[str, ...] | None = None
+    whole: bool = False
 
     def matches_parts(self, parts: tuple[str, ...]) -> bool:
-        """Whether the qualified name ``parts`` ends in this name."""
+        """Whether the qualified name ``parts`` ends in this name, or is it if this name is whole."""
         own = tuple(part.name for part in self.parts)
-        return parts[-len(own) :] == own
+        return parts == own if self.whole else parts[-len(own) :] == own
 
     def matches_signature(self, cursor: Cursor) -> bool:
         """Whether a function has these types of parameters."""
@@ -100,6 +103,7 @@ def read_name(text: str) -> WantedName:
             conversion = re.match(r"[^(]*", rest)
             name, rest = f"{name} {conversion[0].strip()}" if conversion else name, rest[len(conversion[0]) :]  # type: ignore[index]
         name = re.sub(r"^operator\s+(?=\W)", "operator", re.sub(r"\s+", " ", name)).strip()
+        name = name.replace('"" ', '""')
         arguments = None
         if rest.lstrip().startswith("<"):
             inside, rest = _bracketed(rest.lstrip(), text)
@@ -115,7 +119,7 @@ def read_name(text: str) -> WantedName:
             continue
         if rest:
             raise ValueError(f"got {text!r}, expected nothing after '{text[: len(text) - len(rest)].strip()}'")
-        return WantedName(text, tuple(parts), signature)
+        return WantedName(text, tuple(parts), signature, text.strip().startswith("::"))
 
 
 def _bracketed(text: str, whole: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 import shutil
 import subprocess
 from collections import Counter, OrderedDict, defaultdict
@@ -17,6 +18,7 @@ from emulator.analyzers.branches import NAMES, BranchPredictors
 from emulator.analyzers.caches import CacheHierarchy, CacheSweep, Geometry
 from emulator.analyzers.callgraph import CallGraph
 from emulator.analyzers.coverage import Coverage
+from emulator.analyzers.event_selection import Selection, SelectionError
 from emulator.analyzers.footprint import Footprint
 from emulator.analyzers.mix import InstructionMix
 from emulator.analyzers.registry import ANALYZERS, find, make
@@ -261,6 +263,28 @@ def test_call_graph_of_tail_calls(tmp_path: Path) -> None:
     assert analyzer.functions["second"][1] == analyzer.functions["second"][2] + analyzer.edges["second", "third"][1]
     assert analyzer.edges["even", "odd"][0] + analyzer.edges["odd", "even"][0] == 201
     assert analyzer.functions["even"][1] == analyzer.functions["even"][2] + analyzer.functions["odd"][2]
+
+
+def test_functions_of_cplusplus_are_shown_and_selected_as_people_write_them(tmp_path: Path) -> None:
+    source = tmp_path / "mangled.c"
+    source.write_text(
+        """long turn(long n) __asm__("_ZN3geo5MixerIiE4turnEl"), both(long n) __asm__("_ZL4bothl");
+        __attribute__((noinline)) long turn(long n) { volatile long h = n; return h * 3; }
+        __attribute__((noinline)) long both(long n) { return turn(n) + turn(n + 1); }
+        int main(void) { return both(1) + both(2) != 30; }"""
+    )
+    program = build_program([source], ["-O1", "-g"]).elf_path
+    report = watch(program, CallGraph(top=1000))
+    assert re.search(r" 4  geo::Mixer<int>::turn <- both 4$", report, re.M)
+    assert "_ZN3geo" not in report
+    image = load_image(program)
+    turn = image.find_symbol("_ZN3geo5MixerIiE4turnEl")
+    assert turn is not None
+    for name in ("geo::Mixer<int>::turn", "geo::Mixer*::turn", "_ZN3geo5MixerIiE4turnEl"):
+        [(low, high)] = Selection.parse(f"symbol={name}").address_ranges(image)
+        assert (low, high) == (turn.address, turn.address + turn.size_bytes)
+    with pytest.raises(SelectionError, match="did you mean geo::Mixer<int>::turn"):
+        Selection.parse("symbol=geo::Mixer<int>::turns").address_ranges(image)
 
 
 def test_footprint(small: Path, steps: list[Any], tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_symbols_name_addresses(elf_file: type[ElfFile]) -> None:
         ("$xrv64i", NOTYPE, 0x10008, 0),
         (".L1", NOTYPE, 0x10008, 0),
         ("alias", FUNCTION, 0x10004, 0),
+        ("_ZN3geo5StackIiE4pushERKi", FUNCTION, 0x10010, 8),
     ]
     image = load_image(elf_file(symbols=symbols).build())
     assert image.symbolize(0x10000) == "_start"
@@ -137,12 +138,15 @@ def test_symbols_name_addresses(elf_file: type[ElfFile]) -> None:
     assert image.symbolize(0x10008) == "main+0x4"
     assert image.symbolize(0x1000C) == "0x1000c"
     assert image.symbolize(0xFFFC) == "0xfffc"
+    assert image.symbolize(0x10014) == "geo::Stack<int>::push+0x4"
+    assert image.symbolize(0x10010) == "geo::Stack<int>::push"
     counter = image.find_symbol("counter")
     assert counter is not None
     assert counter.address == 0x20008
     assert not counter.is_function
     assert image.find_symbol("absent") is None
-    assert [symbol.name for symbol in image.symbols] == ["_start", "alias", "main", "counter"]
+    names = ["_start", "alias", "main", "_ZN3geo5StackIiE4pushERKi", "counter"]
+    assert [symbol.name for symbol in image.symbols] == names
 
 
 SYMBOLS, NAMES = -128, -64  # where the section headers begin: of the symbol table and of its names

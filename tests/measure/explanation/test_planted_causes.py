@@ -161,3 +161,54 @@ def test_a_counter_that_stops_an_inlining_is_found_in_the_binaries(tmp_path: Pat
     assert kept.about == "generate_steps: always_inline"
     edited = build_program(kept.sources, metrics=metrics).elf_path
     assert not [one for one in compare_decisions(plain, edited, ()) if one.kind == "inlining"]
+
+
+MIXER = """\
+#include <cstdio>
+namespace box {
+class Mixer {
+    unsigned h;
+public:
+    explicit Mixer(unsigned seed) : h(seed) {}
+    unsigned turn(unsigned n);
+};
+inline unsigned Mixer::turn(unsigned n) {
+    for (unsigned i = 0; i < n % 5; i++) h ^= h << 3 ^ i * 3;
+    for (unsigned i = 0; i < n % 6; i++) h ^= h << 4 ^ i * 4;
+    for (unsigned i = 0; i < n % 7; i++) h ^= h << 5 ^ i * 5;
+    for (unsigned i = 0; i < n % 8; i++) h ^= h << 3 ^ i * 6;
+    for (unsigned i = 0; i < n % 9; i++) h ^= h << 4 ^ i * 7;
+    for (unsigned i = 0; i < n % 10; i++) h ^= h << 5 ^ i * 8;
+    return h;
+}
+}
+int main(int argc, char **) {
+    box::Mixer mixer(argc);
+    unsigned sum = 0;
+    for (unsigned i = 0; i < 2000; i++) sum += mixer.turn(i) + mixer.turn(i + 1);
+    std::printf("%u\\n", sum);
+}
+"""
+
+
+@pytest.mark.slow
+def test_functions_of_cplusplus_are_named_and_kept_inlined(tmp_path: Path) -> None:
+    source = tmp_path / "mixer.cpp"
+    source.write_text(MIXER)
+    metrics = {
+        "turns": MetricSpec(event="entry", function="Mixer::turn"),
+        "steps": MetricSpec(event="loop", function="Mixer::turn"),
+    }
+    plain = build_program([source]).elf_path
+    counted = build_program([source], metrics=metrics).elf_path
+    decisions = [one for one in compare_decisions(plain, counted, ()) if one.kind == "inlining"]
+    assert [(one.text, one.place) for one in decisions] == [
+        ("box::Mixer::turn has a body of its own; in the plain program all of its calls are inlined", "mixer.cpp:9"),
+        ("main no longer inlines box::Mixer::turn: 0 calls of it before, 2 now", "mixer.cpp:19"),
+    ]
+    assert decisions[0].function == "box::Mixer::turn"
+    kept = kept_inlining(Program(source=source), plain, counted, (), tmp_path / "kept")
+    assert kept is not None
+    assert kept.about == "box::Mixer::turn: always_inline"
+    edited = build_program(kept.sources, metrics=metrics).elf_path
+    assert not [one for one in compare_decisions(plain, edited, ()) if one.kind == "inlining"]

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from measure.campaign.campaign_file import load_campaign
-from measure.cli import main
 from tests.measure.demo_program import PROGRAM
+from tests.measure.first_campaign.init_command import counted, failed, measure
 
 ROOT = Path(__file__).parents[3]
 WORDS = """\
@@ -34,23 +33,6 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
-
-
-def measure(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def failed(*arguments: object) -> str:
-    """The message of a command that finds bad input, on one line."""
-    result = measure("init", *arguments)
-    assert result.exit_code == 2, result.output
-    return " ".join(result.output.split())
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_the_file_says_what_the_program_does(folder: Path) -> None:
@@ -127,6 +109,24 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     assert "never fires" not in ran.output
 
 
+def test_a_program_whose_time_goes_in_libraries_gets_counters_of_its_own_functions(folder: Path) -> None:
+    (folder / "fill.c").write_text(
+        """#include <stdio.h>
+        #include <string.h>
+        static char room[1 << 16];
+        static __attribute__((noinline)) unsigned pick(unsigned n) { return n * 77 % sizeof room; }
+        int main(void) {
+            unsigned sum = 0, n = 0;
+            do { memset(room, n, sizeof room); sum += room[pick(n)]; } while (++n < 300);
+            printf("%u\\n", sum);
+        }"""
+    )
+    result = measure("init", "fill.c")
+    assert result.exit_code == 0, result.output
+    assert counted(folder / "fill.yaml")["pick_entries"] == ("entry", "pick", 300)
+    assert re.search(r"# pick, fill.c:4: 0\.\d+% of all instructions", (folder / "fill.yaml").read_text())
+
+
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
     head, body = PROGRAM.split("int main")
     (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))
@@ -149,14 +149,18 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert "--file FILE" in told
     (folder / "short.txt").write_text("word\n")
     assert "words.c: the program runs too short: " in failed("words.c", "--", "short.txt")
+    (folder / "stops.c").write_text(
+        '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { fputs("no luck\\n", stderr); abort(); }\n'
+    )
+    assert "ended by signal 6 (SIGABRT); its last words on stderr: no luck" in failed("stops.c")
     (folder / "gap.c").write_text("int far(int); int main(void) { return far(1); }\n")
     told = failed("gap.c")
     assert "undefined symbol: far" in told
-    assert "No C file beside it defines far." in told
+    assert "No source file beside it defines far." in told
     (folder / "wrong.c").write_text("int main(void) { return x; }\n")
     assert "wrong.c:1: use of undeclared identifier 'x'" in failed("wrong.c")
     (folder / "empty").mkdir()
-    assert "empty: has no C file, configure script, makefile or CMakeLists.txt" in failed("empty")
+    assert "empty: has no C or C++ file, configure script, makefile or CMakeLists.txt" in failed("empty")
     (folder / "two").mkdir()
     (folder / "two/makefile").write_text("all:\n\tfalse\n")
     (folder / "two/CMakeLists.txt").touch()
@@ -164,8 +168,8 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     assert f"It has another build, too; to take that: --build '{cmake}'" in failed("two")
     assert "--binary ../x: expected a path below two, such as src/mine" in failed("two", "--binary", "../x")
     assert "no such file or directory" in failed("none.c")
-    assert "is no C file" in failed("short.txt")
-    assert "--build means nothing for one C file" in failed("words.c", "--build", "make")
+    assert "is no C or C++ file" in failed("short.txt")
+    assert "--build means nothing for one source file" in failed("words.c", "--build", "make")
     assert "expected an absolute one: /a" in failed("words.c", "--file", "a=short.txt")
     assert "--stdin none: no such file" in failed("words.c", "--stdin", "none")
     assert "none.yaml: cannot be read" in failed("words.c", "--machine", "none.yaml")
