@@ -95,7 +95,7 @@ def flag_keys(flags: str | None, program: Path, build: str | None) -> dict[str, 
     """The key for the compiler's flags. Raises `CampaignError` for a directory with a build, and unbalanced quotes."""
     if flags is None:
         return {}
-    if program.is_dir() and (build or build_command(program)):
+    if program.is_dir() and (build or build_commands(program)):
         raise CampaignError(
             "--flags means nothing for a directory with a build: give them in --build, such as "
             f"`make CC=$CC CFLAGS='{flags}'`"
