@@ -99,6 +99,7 @@ def tested_groups(outcome: PartitionResult) -> Any:
     axes.set_ylabel("largest |change of z|")
     axes.set_title(f"Shaded: up to {outcome.delta:g} counts as none", color=MUTED, fontsize=8.5, fontweight="normal")
     axes.set_ylim(bottom=0)
+    axes.set_xlim(0.5, max(map(len, places)) + 0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(title="verdict of its runs", title_fontsize=8.5)
     return figure

@@ -172,7 +172,7 @@ class PartitionResult:
                 "are seen only across aligned runs."
             )
         lines.append(
-            f"{self.calls} groups tested now, {self.remembered} verdicts from before, {self.runs} runs made; "
+            f"groups tested now: {self.calls}; verdicts from before: {self.remembered}; runs made: {self.runs}; "
             f"limit {self.delta:g} in z, alpha {self.alpha:g}, accepted: {self.accept}."
         )
         return lines

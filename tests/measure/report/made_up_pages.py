@@ -10,9 +10,15 @@ import numpy as np
 import pandas as pd
 
 from measure.cycle_close import trace_page
+from measure.cycle_close.sampling_check import SamplingResult, load_check
+from measure.cycle_close.sampling_check_page import render_check
 from measure.explanation.page import render_page as explanation_page
 from measure.merging.merge_runs import Merged, merge_runs
 from measure.merging.page import render_page as merged_page
+from measure.partitioning.page import render_page as partition_page
+from measure.partitioning.result import PartitionResult
+from measure.partitioning.search_types import Outlook, Partition
+from measure.partitioning.search_types import Verdict as PartitionVerdict
 from measure.program_phases.bbv import from_dense
 from measure.program_phases.choose import find_phases
 from measure.program_phases.homogeneity import homogeneity
@@ -28,6 +34,7 @@ from tests.measure.explanation.made_up import explanation
 from tests.measure.merging.test_merge import make_run, signal
 from tests.measure.report.synthetic_report import synthetic_report
 
+ROOT = Path(__file__).parents[3]
 INTERVALS = 240
 NAN = float("nan")
 CYCLE_CLOSE: dict[str, Any] = {
@@ -139,6 +146,36 @@ def comparison() -> str:
     )  # fmt: skip
 
 
+def partition() -> str:
+    """Of four metrics in a validated group, in one that is not, and in none that was tested."""
+    good, other, bad = frozenset({0, 1}), frozenset({2}), frozenset({0, 1, 2})
+    tested = {
+        good: PartitionVerdict("good", "within <delta>", ("PAPI_A", "PAPI_B"), 0.04, "inner", 10),
+        other: PartitionVerdict("good", "", ("PAPI_A", "PAPI_B"), 0.11, "outer", 10),
+        bad: PartitionVerdict("bad", "too much", ("PAPI_A", "PAPI_B"), 0.9, "inner", 5),
+    }
+    found = PartitionResult(
+        "made <up>", ("calls", "loops", "writes", "entries"), Partition((good, other), frozenset({3})), "upper bound",
+        "searching", Outlook(2, 5, 0.4, 3.0, 7), tested, {good: tested[good]}, 3, 1, 40, (("PAPI_A", "PAPI_B"),), 0.2,
+        0.05, "good", "the minutes were over",
+    )  # fmt: skip
+    return partition_page(found)
+
+
+def sampling_check() -> str:
+    """Of a configuration that is equivalent, and of one that is perturbed."""
+    check, _ = load_check(ROOT / "configs" / "campaigns" / "sampling.yaml", ["sweep={warm: [0, 2k]}"])
+    alike, changed = synthetic_report(4).variants
+    results = [
+        SamplingResult(name, configuration, 0.031, 1.2, 3.4, one.inner, one.outer_held_out or one.inner)
+        for (name, configuration), one in zip(
+            [("<all>", check.configurations["data too"]), ("warm=2000", check.configurations["paper"])],
+            (alike, changed), strict=True,
+        )
+    ]  # fmt: skip
+    return render_check(check, results)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: render(synthetic_report(5), "results/drawn"),
     "explanation": lambda: explanation_page("made up", [explanation()], {"light": "equivalent"}),
@@ -148,4 +185,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "vectors": lambda: phases_page(phases_shown(simulated=False)),
     "cycle-close": cycle_close,
     "cycle-close, not validated": lambda: cycle_close(validated=False),
+    "partition": partition,
+    "sampling check": sampling_check,
 }
