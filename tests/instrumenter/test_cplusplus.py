@@ -101,6 +101,12 @@ int hidden(int value) { return value + 1; }
 
 }  // namespace geo
 
+struct Copied {
+    int value = 0;
+    Copied() = default;
+    Copied(const Copied &) = default;
+};
+
 int main()
 {
     geo::Stack<int, 8> numbers;
@@ -124,6 +130,8 @@ int main()
         sum += geo::scaled(value) + static_cast<int>(geo::scaled(1.5)) + geo::hidden(value);
     }
     sum += geo::scaled(1, "a") + geo::square(sum) * 0 + geo::larger(1, 2) + static_cast<int>(geo::larger(1.0, 2.0));
+    Copied copied, again = copied;
+    sum += again.value * 0;
     auto twice = [&](int value) { return value > 2 ? 2 * value : value; };
     for (int i = 0; i < 5; i++)
         sum += twice(i);
@@ -261,6 +269,7 @@ def test_entries_are_what_probes_see(source: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ({"event": "entry", "function": "Copied::Copied"}, "'Copied::Copied' is declared but has no body"),
         ({"event": "entry", "function": "geo::Box::aria"}, "did you mean 'geo::Box::area'"),
         ({"event": "call", "callee": "geo::Box::Box"}, "count its entries"),
         ({"event": "entry", "function": "Stack<int, 8, 2>::push"}, "has 2 template parameters"),

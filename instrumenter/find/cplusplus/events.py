@@ -113,9 +113,13 @@ class CplusplusFinder(Finder):
         self.events.callees.add("::".join(parts))
         body = next((c for c in cursor.get_children() if c.kind in (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)),
                     None)  # fmt: skip
-        if body is not None and cursor.is_definition():
+        if body is not None and cursor.is_definition() and self._is_written(body):
             self._add_function(cursor, body, parts, lambda_=False)
             self._collect_inner(cursor, parts)
+
+    def _is_written(self, body: Cursor) -> bool:
+        """Whether a body is in the text; that of a function ``= default`` is the compiler's, and has no braces."""
+        return body.kind == CursorKind.CXX_TRY_STMT or self.text.startswith((b"{", b"<%"), body.extent.start.offset)
 
     def _add_function(self, cursor: Cursor, body: Cursor, parts: tuple[str, ...], *, lambda_: bool) -> None:
         whole = body
