@@ -356,3 +356,24 @@ def test_a_whole_name_begins_with_colons(tmp_path: Path) -> None:
         entries("::Box::turn")
     writes = MetricSpec(event="write", variable="::seen")
     assert counts(build_program([main, other], ["-O0"], {"writes": writes}))[0] == {"writes": 2}
+
+
+def test_coroutines_are_refused_as_such(tmp_path: Path) -> None:
+    source = tmp_path / "steps.cpp"
+    source.write_text(
+        "#include <coroutine>\n"
+        "struct Task { struct promise_type { Task get_return_object() { return {}; }\n"
+        "    std::suspend_never initial_suspend() { return {}; }\n"
+        "    std::suspend_never final_suspend() noexcept { return {}; }\n"
+        "    void return_void() {} void unhandled_exception() {} }; };\n"
+        "Task step(int n) { while (n--) co_await std::suspend_never(); }\n"
+        "template <class T> T turn(int n) { while (n--) co_await std::suspend_never(); }\n"
+        "int main() {\n"
+        "    auto inner = [](int n) -> Task { if (n) co_return; co_return; };\n"
+        "    inner(2); step(3); turn<Task>(2); return 0; }\n"
+    )
+    for function, place in (("step", "6: 'step'"), ("turn", "7: 'turn'"), ("main::lambda@9", "9: 'main::lambda@9'")):
+        with pytest.raises(InstrumenterError, match=f"steps.cpp:{place} is a coroutine: coroutines are not"):
+            build_program([source], ["-O0", "-std=c++20"], {"m": MetricSpec(event="entry", function=function)})
+    assert counts(build_program([source], ["-O0", "-std=c++20"], {
+        "m": MetricSpec(event="call", function="main", callee="step")}))[0] == {"m": 1}  # fmt: skip
