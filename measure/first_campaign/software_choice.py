@@ -89,7 +89,10 @@ def _choose_among(
             metric = _refused(error.__cause__, about)
             if metric is None:
                 raise
+            refused = about[metric].function
             _try_otherwise(metric, about)
+            if isinstance(error.__cause__, SourceError) and all(one.function != refused for one in about.values()):
+                notify(f"left out: {error.__cause__}")
             continue
         counted = {one.metric: one for one in run.metrics}
     found = [

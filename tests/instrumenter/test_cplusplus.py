@@ -101,6 +101,12 @@ int hidden(int value) { return value + 1; }
 
 }  // namespace geo
 
+struct Copied {
+    int value = 0;
+    Copied() = default;
+    Copied(const Copied &) = default;
+};
+
 int main()
 {
     geo::Stack<int, 8> numbers;
@@ -124,6 +130,8 @@ int main()
         sum += geo::scaled(value) + static_cast<int>(geo::scaled(1.5)) + geo::hidden(value);
     }
     sum += geo::scaled(1, "a") + geo::square(sum) * 0 + geo::larger(1, 2) + static_cast<int>(geo::larger(1.0, 2.0));
+    Copied copied, again = copied;
+    sum += again.value * 0;
     auto twice = [&](int value) { return value > 2 ? 2 * value : value; };
     for (int i = 0; i < 5; i++)
         sum += twice(i);
@@ -261,6 +269,7 @@ def test_entries_are_what_probes_see(source: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ({"event": "entry", "function": "Copied::Copied"}, "'Copied::Copied' is declared but has no body"),
         ({"event": "entry", "function": "geo::Box::aria"}, "did you mean 'geo::Box::area'"),
         ({"event": "call", "callee": "geo::Box::Box"}, "count its entries"),
         ({"event": "entry", "function": "Stack<int, 8, 2>::push"}, "has 2 template parameters"),
@@ -347,3 +356,24 @@ def test_a_whole_name_begins_with_colons(tmp_path: Path) -> None:
         entries("::Box::turn")
     writes = MetricSpec(event="write", variable="::seen")
     assert counts(build_program([main, other], ["-O0"], {"writes": writes}))[0] == {"writes": 2}
+
+
+def test_coroutines_are_refused_as_such(tmp_path: Path) -> None:
+    source = tmp_path / "steps.cpp"
+    source.write_text(
+        "#include <coroutine>\n"
+        "struct Task { struct promise_type { Task get_return_object() { return {}; }\n"
+        "    std::suspend_never initial_suspend() { return {}; }\n"
+        "    std::suspend_never final_suspend() noexcept { return {}; }\n"
+        "    void return_void() {} void unhandled_exception() {} }; };\n"
+        "Task step(int n) { while (n--) co_await std::suspend_never(); }\n"
+        "template <class T> T turn(int n) { while (n--) co_await std::suspend_never(); }\n"
+        "int main() {\n"
+        "    auto inner = [](int n) -> Task { if (n) co_return; co_return; };\n"
+        "    inner(2); step(3); turn<Task>(2); return 0; }\n"
+    )
+    for function, place in (("step", "6: 'step'"), ("turn", "7: 'turn'"), ("main::lambda@9", "9: 'main::lambda@9'")):
+        with pytest.raises(InstrumenterError, match=f"steps.cpp:{place} is a coroutine: coroutines are not"):
+            build_program([source], ["-O0", "-std=c++20"], {"m": MetricSpec(event="entry", function=function)})
+    assert counts(build_program([source], ["-O0", "-std=c++20"], {
+        "m": MetricSpec(event="call", function="main", callee="step")}))[0] == {"m": 1}  # fmt: skip

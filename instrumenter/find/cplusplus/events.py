@@ -34,9 +34,9 @@ from instrumenter.rewrite.counter_layout import ALLOCATORS
 from instrumenter.spec.software_metrics import MetricSpec
 
 _SCOPES = (CursorKind.NAMESPACE, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL, CursorKind.FRIEND_DECL, *RECORDS)
+_BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT, CursorKind.UNEXPOSED_STMT)  # the last: of a coroutine
 _ASSIGNING = re.compile(r"operator(?:[-+*/%&|^]|<<|>>)?=|operator(?:\+\+|--)")
 _UNEVALUATED = re.compile(rb"(noexcept|requires|__builtin_(offsetof|constant_p))\b")
-_COROUTINE = re.compile(rb"\bco_(await|return|yield)\b")
 _PLACEMENT = re.compile(rb"(?:::\s*)?new\s*\(")
 
 
@@ -111,11 +111,14 @@ class CplusplusFinder(Finder):
         parts = qualified_parts(cursor)
         self._declared[parts] = cursor
         self.events.callees.add("::".join(parts))
-        body = next((c for c in cursor.get_children() if c.kind in (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)),
-                    None)  # fmt: skip
-        if body is not None and cursor.is_definition():
+        body = next((c for c in cursor.get_children() if c.kind in _BODIES), None)
+        if body is not None and cursor.is_definition() and self._is_written(body):
             self._add_function(cursor, body, parts, lambda_=False)
             self._collect_inner(cursor, parts)
+
+    def _is_written(self, body: Cursor) -> bool:
+        """Whether a body is in the text; that of a function ``= default`` is the compiler's, and has no braces."""
+        return body.kind == CursorKind.CXX_TRY_STMT or self.text.startswith((b"{", b"<%"), body.extent.start.offset)
 
     def _add_function(self, cursor: Cursor, body: Cursor, parts: tuple[str, ...], *, lambda_: bool) -> None:
         whole = body
@@ -138,7 +141,7 @@ class CplusplusFinder(Finder):
         while stack:
             cursor = stack.pop()
             if cursor.kind == CursorKind.LAMBDA_EXPR:
-                body = next((c for c in cursor.get_children() if c.kind == CursorKind.COMPOUND_STMT), None)
+                body = next((c for c in cursor.get_children() if c.kind in _BODIES), None)
                 if body is not None:
                     own = (*parts, f"lambda@{self.lines.place(cursor.extent.start.offset).line}")
                     self._add_function(cursor, body, own, lambda_=True)
@@ -188,7 +191,7 @@ class CplusplusFinder(Finder):
         shown = "::".join(function.parts)
         if function.immediate:
             self._refuse(function.cursor, f"'{shown}' is consteval: it never runs, the compiler evaluates it")
-        if _COROUTINE.search(self.text, start, end):
+        if function.body.kind == CursorKind.UNEXPOSED_STMT:
             self._refuse(function.cursor, f"'{shown}' is a coroutine: coroutines are not instrumented")
         self._exits = []
         self._add(self._metrics_at("entry", "", start), Form.POINT, self._body, self._body)
