@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.explanation.explanation_types import Change, MetricEffect, Part, SiteEffect, direction, ordered
+from measure.explanation.lattice import shapley_values, subsets
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
 
@@ -61,31 +61,42 @@ class MetricEffects:
 
     def shapley(self, deadline: float, seed: int) -> Change:
         """The change and the part of each metric. With more than `MOST_EXACT_METRICS` metrics orders are sampled until
-        ``deadline`` (of `time.monotonic`), at least one and its reverse."""
+        ``deadline`` (of `time.monotonic`), at least one and its reverse, or until all sets of metrics have been run."""
         metrics = self._choice.metrics
-        sums = {metric: np.zeros(0) for metric in metrics}
-        count = 0
-        for order in self._orders(deadline, seed):
-            chain = [frozenset(order[:n]) for n in range(len(order) + 1)]
-            z = self.values(chain)
-            for n, metric in enumerate(order):
-                step = z[n + 1] - z[n]
-                sums[metric] = step if count == 0 else sums[metric] + step
-            count += 1
-        whole, none = self.values([frozenset(metrics), frozenset()])
         exact = len(metrics) <= MOST_EXACT_METRICS
-        about = "mean over all orders" if exact else f"mean over {count} orders"
-        parts = [Part(metric, about, total / count) for metric, total in sums.items()]
+        if not exact:
+            found, count = self._mean_effects(deadline, seed)
+            exact = self._knows_all_sets
+            about = f"mean over {count} orders"
+        if exact:
+            sets = list(subsets(metrics))
+            found = shapley_values(dict(zip(sets, self.values(sets), strict=True)), metrics)
+            about = "mean over all orders"
+        whole, none = self.values([frozenset(metrics), frozenset()])
+        parts = [Part(metric, about, value) for metric, value in found.items()]
         return ordered(whole - none, parts, self._interactions(whole - none))
 
-    def _orders(self, deadline: float, seed: int) -> Iterator[tuple[str, ...]]:
+    def _mean_effects(self, deadline: float, seed: int) -> tuple[dict[str, NDArray[np.float64]], int]:
+        """The mean effect of each metric where it is added, over sampled orders, and the number of these."""
+        effects: dict[str, list[NDArray[np.float64]]] = {metric: [] for metric in self._choice.metrics}
+        count = 0
+        for order in self._sampled(deadline, seed):
+            z = self.values([frozenset(order[:n]) for n in range(len(order) + 1)])
+            for n, metric in enumerate(order):
+                effects[metric].append(z[n + 1] - z[n])
+            count += 1
+        return {metric: np.mean(steps, axis=0) for metric, steps in effects.items()}, count
+
+    @property
+    def _knows_all_sets(self) -> bool:
+        """Whether further orders would need no further runs."""
+        return len(self._z) == 2 ** len(self._choice.metrics)
+
+    def _sampled(self, deadline: float, seed: int) -> Iterator[tuple[str, ...]]:
         metrics = self._choice.metrics
-        if len(metrics) <= MOST_EXACT_METRICS:
-            yield from permutations(metrics)
-            return
         rng = np.random.default_rng([seed, len(metrics)])
         first = True
-        while first or time.monotonic() < deadline:
+        while first or (time.monotonic() < deadline and not self._knows_all_sets):
             order = tuple(metrics[n] for n in rng.permutation(len(metrics)))
             yield order
             yield order[::-1]
