@@ -46,6 +46,7 @@ class Request:
     files: tuple[str, ...] = ()
     build: str | None = None
     binary: str | None = None
+    exit_status: int = 0
     force: bool = False
 
 
@@ -71,6 +72,8 @@ def write_first_campaign(request: Request, console: Console) -> Path:
 
         keys = program_keys(request.program, request.build, request.binary, beside, say)
         given = input_keys(request.arguments, request.stdin, request.files, beside)
+        if request.exit_status:
+            given["exit_status"] = request.exit_status
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
         build = draft.build(say)
         status.update("running the program")
@@ -161,9 +164,13 @@ def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
 
 
 def _with_advice(message: str) -> str:
-    if "exit status" not in message:
+    status = re.search(r"ended with exit status (\d+)", message)
+    if status is None:
         return message
-    return f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE"
+    return (
+        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE; "
+        f"if it ends so when all is well, --exit-status {status[1]}"
+    )
 
 
 def _name_of(request: Request) -> str:

@@ -68,7 +68,7 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
         arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
         machine=_with_counters(text, len(names)), machine_name=campaign.machine_name, hardware_metrics=names,
         counters=(), sampling_mode="ideal", interval=finest, interval_unit="cycles",
-        limit_instructions=campaign.limits.instructions,
+        limit_instructions=campaign.limits.instructions, exit_status=campaign.program.exit_status,
     )  # fmt: skip
     run = target_named("emulated").execute(spec)
     _check_length(run.total_cycles, "cycles")

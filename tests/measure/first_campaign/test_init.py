@@ -127,6 +127,25 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     assert "never fires" not in ran.output
 
 
+@pytest.mark.slow
+def test_a_program_may_end_with_another_status_than_0(folder: Path) -> None:
+    (folder / "demo.c").write_text(PROGRAM.replace("return 0;", 'printf("found 3\\n"); return 3;'))
+    told = failed("demo.c")
+    assert "ended with exit status 3; its last words on stdout: " in told
+    assert "found 3 Give arguments" in told
+    assert "if it ends so when all is well, --exit-status 3" in told
+    result = measure("init", "demo.c", "--exit-status", "3")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"source": "demo.c", "exit_status": 3}
+    few = ("--set", "baselines=2", "--set", "replicates=1", "--set", "controls=false")
+    for options in (("--counts",), ("--dry-run", *few), few):
+        ran = measure("run", *options, "demo.yaml")
+        assert ran.exit_code == 0, ran.output
+    ran = measure("run", *few, "demo.yaml", "--set", "program.exit_status=4", "--out", "other")
+    assert ran.exit_code == 1
+    assert "the program ended with exit status 3, expected 4" in " ".join(ran.output.split())
+
+
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
     head, body = PROGRAM.split("int main")
     (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))
