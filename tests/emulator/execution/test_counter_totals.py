@@ -46,8 +46,7 @@ ALL = 1000 + 20_000 * (1 + 2 + 3) + 500 + 1000 + 40_000
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("processes")
     (folder / "p.c").write_text(PROGRAM)
-    copied: Path = shutil.copy(build_program([folder / "p.c"], ["-O1"]).elf_path, folder / "p")
-    return copied
+    return Path(shutil.copy(build_program([folder / "p.c"], ["-O1"]).elf_path, folder / "p"))
 
 
 def address_of(machine: Machine) -> int:
