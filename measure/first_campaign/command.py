@@ -26,7 +26,7 @@ from measure.first_campaign.campaign_text import campaign_text, draft_text
 from measure.first_campaign.profile import profile
 from measure.first_campaign.program_keys import input_keys, program_keys, relative, sources_keys, sources_that_define
 from measure.first_campaign.software_choice import choose_counters
-from measure.first_campaign.trial_run import trial_run
+from measure.first_campaign.trial_run import Trial, trial_run
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
@@ -95,7 +95,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    _tell(console, place, trial.cycles // trial.every_cycles, [one.name for one in counters])
+    _tell(console, place, trial, [one.name for one in counters])
     return place
 
 
@@ -191,10 +191,20 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
     return copy
 
 
-def _tell(console: Console, place: Path, records: int, metrics: list[str]) -> None:
+def _tell(console: Console, place: Path, trial: Trial, metrics: list[str]) -> None:
     """Print what was written, and the next steps."""
+    records = trial.cycles // trial.every_cycles
     counted = f"software metrics {', '.join(metrics)}" if metrics else "no software metrics: name some in the file"
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
+    if trial.steady:
+        console.print(
+            escape(
+                f"! {', '.join(one.brief for one in trial.steady)}: too few metrics vary from record to record in this "
+                "program, so verdicts will say little. Give it input that makes it do different things, or take "
+                "records of another length."
+            ),
+            style="yellow",
+        )
     steps = (
         ("--counts ", "how often each software metric fires"),
         ("--dry-run ", "what the campaign costs, and what it can find"),

@@ -127,6 +127,19 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
     assert "never fires" not in ran.output
 
 
+def test_a_program_that_does_the_same_all_the_time_is_warned_of(folder: Path) -> None:
+    (folder / "steady.c").write_text(
+        "volatile long sum; int main(void) { for (long i = 0; i < 2000000; i++) sum += i; return 0; }\n"
+    )
+    result = measure("init", "steady.c")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"! PAPI_\w+ \(\d+% tied\).*: too few metrics vary", " ".join(result.output.split()))
+    text = (folder / "steady.yaml").read_text()
+    assert re.search(r"  # taken for want of others: PAPI_\w+ \(\d+% tied\)\n", text)
+    (folder / "demo.c").write_text(PROGRAM)
+    assert "too few metrics" not in measure("init", "demo.c").output
+
+
 @pytest.mark.slow
 def test_a_program_may_end_with_another_status_than_0(folder: Path) -> None:
     (folder / "demo.c").write_text(PROGRAM.replace("return 0;", 'printf("found 3\\n"); return 3;'))
