@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -123,7 +125,7 @@ class Build:
     metric, ``file:line`` to the number of its sites there;
     ``text_bytes``, ``static_instructions``: see `code_size`; the C library is included;
     ``warnings``: events that the counters may miss; ``relinkable``: `instrumenter.building.relink.relinked` can link it
-    in other orders.
+    in other orders; ``seconds``: time that it took to build, nan if unknown.
     """
 
     elf_path: Path
@@ -135,6 +137,7 @@ class Build:
     warnings: tuple[str, ...] = ()
     places: dict[str, dict[str, int]] = field(default_factory=dict)
     relinkable: bool = False
+    seconds: float = field(default=math.nan, compare=False)
 
 
 def preprocess_all(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchain) -> dict[Path, str]:
@@ -387,7 +390,7 @@ def load_build(place: Path, layout: CounterLayout) -> Build | None:
         return Build(
             program, place.name, layout.locations(), facts["sites"],
             facts["text_bytes"], facts["static_instructions"], tuple(facts["warnings"]), facts["places"],
-            can_relink(program),
+            can_relink(program), facts.get("seconds", math.nan),
         )  # fmt: skip
     except (OSError, ValueError, KeyError):
         return None
@@ -403,6 +406,7 @@ def _build_into(
     relinkable: bool,
 ) -> None:
     """Build in a directory beside ``place`` and move the result there."""
+    started = time.perf_counter()
     sections = SECTION_FLAGS if relinkable else ()
     with workspace(place.parent) as temporary:
         for name, text in generated.files.items():
@@ -428,7 +432,7 @@ def _build_into(
             keep_link(temporary, words)
         else:
             toolchain.link(inputs, [*flags, *libraries], program, driver)
-        write_facts(temporary, generated.sites, generated.places, generated.warnings)
+        write_facts(temporary, generated.sites, generated.places, generated.warnings, time.perf_counter() - started)
         keep_build(temporary, place, generated.layout)
 
 
@@ -436,12 +440,13 @@ def _shift_into(
     place: Path, unshifted: Build, code_offset_bytes: int, layout: CounterLayout, toolchain: Toolchain
 ) -> None:  # fmt: skip
     """Link the objects of a program with unused code before them: the compiler makes the same of the same sources."""
+    started = time.perf_counter()
     with workspace(place.parent) as temporary:
         source = temporary / "layout.c"
         source.write_text(padding_source(code_offset_bytes), "utf-8")
         toolchain.compile(source, [*BUILD_FLAGS, *SECTION_FLAGS], source.with_suffix(".o"))
         link_shifted(unshifted.elf_path, source.with_suffix(".o"), temporary)
-        write_facts(temporary, unshifted.sites, unshifted.places, unshifted.warnings)
+        write_facts(temporary, unshifted.sites, unshifted.places, unshifted.warnings, time.perf_counter() - started)
         keep_build(temporary, place, layout)
 
 
@@ -462,14 +467,16 @@ def _compiled(sources: Sequence[Path], flags: Sequence[str], toolchain: Toolchai
 
 
 def write_facts(
-    folder: Path, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], warnings: Sequence[str]
-) -> None:
-    """Write the facts that `load_build` reads beside ``folder``/program."""
+    folder: Path, sites: Mapping[str, int], places: Mapping[str, Mapping[str, int]], warnings: Sequence[str],
+    seconds: float,
+) -> None:  # fmt: skip
+    """Write the facts that `load_build` reads beside ``folder``/program, which took ``seconds`` to build."""
     program = folder / "program"
     text_bytes, instructions = code_size(program)
     facts = {
         "sites": sites, "places": places, "warnings": warnings, "text_bytes": text_bytes,
         "static_instructions": instructions, "program_bytes": program.stat().st_size,
+        "seconds": round(seconds, 3),
     }  # fmt: skip
     (folder / "build.json").write_text(json.dumps(facts, indent=1), "utf-8")
 

@@ -119,6 +119,7 @@ class ProjectRecipe:
         found = self.find(metrics, code_offset_bytes)
         if found is not None:
             return found
+        started = time.perf_counter()
         notify = notify or (lambda message: None)
         Toolchain(self.target, notify).prepare()  # first, since otherwise several compilers would wait for it
         spec = self._spec(metrics, code_offset_bytes)
@@ -127,7 +128,7 @@ class ProjectRecipe:
         made = self._make_tree(as_is, notify)
         if spec != as_is and made.link is None:
             made = self._make_tree(spec, notify)
-        return self._keep(spec, made)
+        return self._keep(spec, made, started)
 
     def with_null_control(self) -> ProjectRecipe:
         """The same program with counters in code that never runs."""
@@ -167,15 +168,16 @@ class ProjectRecipe:
                 tree.make(spec)
         return tree
 
-    def _keep(self, spec: WrapperSpec, tree: _Tree) -> Build:
-        """Put the program of ``spec`` from the built ``tree`` into the cache of builds."""
+    def _keep(self, spec: WrapperSpec, tree: _Tree, started: float) -> Build:
+        """Put the program of ``spec`` from the built ``tree`` into the cache of builds; ``started``: when building
+        began."""
         place = self._cache_path(spec)
         place.parent.mkdir(parents=True, exist_ok=True)
         with workspace(place.parent) as temporary:
             with tree.locked(shared=True):
                 tree.write_program(temporary / "program", spec)
                 sites, places, warnings = tree.check_counts(spec, temporary / "program")
-            write_facts(temporary, sites, places, warnings)
+            write_facts(temporary, sites, places, warnings, time.perf_counter() - started)
             keep_build(temporary, place, spec.layout)
         build = load_build(place, spec.layout)
         assert build is not None

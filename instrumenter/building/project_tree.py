@@ -32,9 +32,11 @@ _LAST_LINES = 15
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    """Files and links below ``directory``, sorted; directories of version control left out."""
+    """Files, links and empty directories below ``directory``, sorted; directories of version control left out."""
     for folder, folders, files in os.walk(directory):
         folders[:] = sorted(name for name in folders if name not in _NOT_COPIED)
+        if not files and not folders and Path(folder) != directory:  # for what a build writes into it
+            yield Path(folder)
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in sorted([*files, *links]):
             path = Path(folder) / name
@@ -43,7 +45,7 @@ def _walk(directory: Path) -> Iterator[Path]:
 
 
 def tree_digest(directory: Path) -> str:
-    """Hash of names, contents and executable bits of all files. Raises `SourceError`."""
+    """Hash of names, contents and executable bits of all files, and of empty directories. Raises `SourceError`."""
     if not directory.is_dir():
         raise SourceError(f"{directory}: no such directory")
     digest = hashlib.sha256()
@@ -51,6 +53,9 @@ def tree_digest(directory: Path) -> str:
         digest.update(os.fsencode(path.relative_to(directory)) + b"\0")
         if path.is_symlink():
             digest.update(b"link " + os.fsencode(os.readlink(path)) + b"\0")
+            continue
+        if path.is_dir():
+            digest.update(b"directory\0")
             continue
         try:
             with path.open("rb") as file:
@@ -67,6 +72,9 @@ def copy_tree(directory: Path, to: Path) -> None:
     for path in _walk(directory):
         target = to / path.relative_to(directory)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir() and not path.is_symlink():
+            target.mkdir()
+            continue
         try:
             shutil.copy2(path, target, follow_symlinks=False)
         except OSError as error:

@@ -75,6 +75,12 @@ class Program(StrictModel):
     args: tuple[str | int | float, ...] = Field((), description="Arguments of the program")
     size: str | None = Field(None, description="Named size of a catalogue program, instead of args")
     stdin: Path | None = Field(None, description="File that the program reads as standard input")
+    exit_status: int = Field(
+        0,
+        ge=0,
+        le=255,
+        description="Exit status with which the program ends when all is well; a run with another one fails",
+    )
     files: dict[str, Path] = Field(
         default_factory=dict,
         description="Files that the program may read: guest path to host path. It may write files of its own anywhere "

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -27,8 +27,13 @@ from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, NULL_CONTROL
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 
+if TYPE_CHECKING:
+    from measure.targets.emulated import PartTiming
+
 _PART_INSTRUCTIONS = 30_000_000
 _LEAST_INSTRUCTIONS = 1_000
+_TIMINGS = 3  # the shortest counts: other work on the machine only adds to it
+_MOST_TIMING_SECONDS = 2.0
 _VALUE_BYTES = 8
 _SPEC_BYTES = 30_000  # of a trace's file, for its specification and the format
 _REPORT_BYTES = 3_000_000  # of report.html, summary.json and plan.json, with 8 metrics and 3 variants
@@ -46,6 +51,16 @@ class Rate:
     cycles: int
     seconds: float
 
+    @classmethod
+    def of(cls, set_ups: Sequence[PartTiming], parts: Sequence[PartTiming]) -> Rate:
+        """The rate by repeated ``parts``, of which ``set_ups`` are hardly more than the set-up.
+
+        On a busy machine a set-up can take longer than a whole part; it is taken to be half of one at most.
+        """
+        part = min(parts, key=lambda one: one.seconds)
+        set_up = min(*(one.seconds for one in set_ups), part.seconds / 2)
+        return cls(set_up, part.instructions, part.cycles, part.seconds - set_up)
+
     def run_seconds(self, instructions: int) -> float:
         """Time of a run of so many instructions."""
         return self.set_up_seconds + self.seconds * instructions / max(1, self.instructions)
@@ -56,8 +71,8 @@ class Estimate:
     """What a campaign takes. ``counted``: events of its software metrics, None without any.
 
     ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
-    ``build_seconds``: of one, None if no program had to be built; ``instructions``: most in a run; ``records``: in a
-    baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time.
+    ``build_seconds``: of one, None if it is unknown or no program is missing; ``instructions``: most in a run;
+    ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time.
     """
 
     counted: CountedRun | None
@@ -91,16 +106,18 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     sets = campaign.variant_sets()
     variants = [BASELINE, *sets, *([NULL_CONTROL] if campaign.has_controls else [])]
     builds = Builds(campaign, document, config.clock_hz, lambda text: console.print(text, style="dim"))
-    missing = builds.missing([(variant, 0) for variant in variants])
-    started = time.perf_counter()
     plain = _plain_plan(campaign, document, lambda text: console.print(text, style="dim"))
-    build_seconds = time.perf_counter() - started if (BASELINE, 0) in missing else None
+    missing = builds.missing([(variant, 0) for variant in variants])
+    took = builds[BASELINE, 0].seconds
+    build_seconds = took if missing and math.isfinite(took) else None
     first, second = sorted(plain.specs, key=lambda spec: spec.replicate)[:2]
     counted = count_campaign(campaign, document, console) if campaign.software_metrics else None
     time_part(first, _LEAST_INSTRUCTIONS)  # loads kernels
-    set_up = time_part(second, _LEAST_INSTRUCTIONS).seconds
-    part = time_part(first, _PART_INSTRUCTIONS)
-    rate = Rate(set_up, part.instructions, part.cycles, max(1e-6, part.seconds - set_up))
+    set_ups = [time_part(second, _LEAST_INSTRUCTIONS) for _ in range(_TIMINGS)]
+    parts = [part := time_part(first, _PART_INSTRUCTIONS)]
+    while len(parts) < _TIMINGS and sum(one.seconds for one in parts) < _MOST_TIMING_SECONDS:
+        parts.append(time_part(first, _PART_INSTRUCTIONS))
+    rate = Rate.of(set_ups, parts)
     baseline = part.instructions if part.ended else run_untimed(campaign, Path(first.binary), {})[1]
     instructions = max(baseline, counted.instructions if counted else 0)
     interval, unit = campaign.sampling.interval
@@ -150,11 +167,13 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     plan = plan_text(campaign, campaign.alpha_of_a_look, assumed_spread(campaign), variants)
     runs, _, finds = plan.partition(", compared ")
     known = found.build_seconds is not None or not found.missing
+    builds = f", {found.missing} builds of about {found.build_seconds:.1f} s" if found.build_seconds else ""
     each = f", about {found.build_seconds:.1f} s each" if found.build_seconds is not None and found.missing else ""
+    speed = rate.instructions / rate.seconds / 1e6
     time_basis = (
         f"{_minutes(found.seconds)} with {found.at_once} at once: {found.runs} runs of about "
-        f"{rate.run_seconds(found.instructions):.1f} s. A run executes at most {found.instructions:,} instructions "
-        f"(counted in one without timing); with timing, {rate.instructions / rate.seconds / 1e6:.1f} million a "
+        f"{rate.run_seconds(found.instructions):.1f} s{builds}. A run executes at most {found.instructions:,} "
+        f"instructions (counted in one without timing); with timing, {speed:.1f} million a "
         f"second (measured on the first {rate.instructions:,}), and {rate.set_up_seconds:.1f} s to link and to start. "
         f"Comparing the runs{'' if known else ', and building the programs,'} comes on top"
     )

@@ -142,7 +142,7 @@ def run_untimed(
                 addresses.append(place.address + offset)
             totals = machine.counter_totals(addresses)
             machine.run()
-            check_ending(machine, files)
+            check_ending(machine, files, campaign.program.exit_status)
             return dict(zip(counters, totals.read(), strict=True)), machine.instructions
     except EmulatorError as error:
         raise RunError(str(error)) from error

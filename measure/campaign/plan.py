@@ -181,6 +181,7 @@ def make_plan(
                 interval_unit=unit,
                 noise=RunNoise(**campaign.noise.model_dump()),
                 limit_instructions=campaign.limits.instructions,
+                exit_status=campaign.program.exit_status,
                 target=target,
                 extra_columns=RECORD_FLAGS if target == HOST else (),
                 limit_seconds=campaign.limits.seconds if target == HOST else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,9 +49,11 @@ def load_plan(directory: Path) -> Plan:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
+        found = shlex.quote(str(directory / "partition.yaml"))
+        advice = f"; it is of `measure partition`: `measure run {found}` makes the runs"
         raise CampaignError(
             f"{directory} has no results of a campaign ({path.name}: {error.strerror}); expected a directory of "
-            "`measure run`, or a campaign file"
+            "`measure run`, or a campaign file" + (advice if (directory / "partition.yaml").is_file() else "")
         ) from None
     try:
         saved = json.loads(text)

@@ -88,6 +88,12 @@ class Intervention:
     progress_at: tuple[int, ...] = ()
 
 
+def ended_with(status: int, expected: int) -> str:
+    """The end of a program with a wrong exit status, in words."""
+    wanted = f", expected {expected}" if expected else ""
+    return f"ended with exit status {status}{wanted}"
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """The complete specification of one run: two equal specs give the same trace, to the bit.
@@ -102,6 +108,7 @@ class RunSpec:
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
     for a counterfactual run. ``seldom``: only few runs have this program, so that code compiled for it hardly pays.
+    ``exit_status``: of a program that has done its work.
     """
 
     variant: str
@@ -132,6 +139,7 @@ class RunSpec:
     sampled: tuple[tuple[str, int], ...] = ()
     limit_seconds: float | None = None
     seldom: bool = False
+    exit_status: int = 0
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -173,6 +181,8 @@ class RunSpec:
         ):
             if fields[key] in (None, (), ""):  # keeps the keys of runs from before these fields were added
                 del fields[key]
+        if not self.exit_status:
+            del fields["exit_status"]
         return fields
 
     @property

@@ -21,7 +21,7 @@ from emulator.probes import BlockCounter
 from instrumenter.building.program_build import RUNTIME
 from instrumenter.rewrite.counter_layout import COUNTDOWN
 from instrumenter.sampler_format import TRACE_PATH
-from measure.campaign.run_types import RunSpec
+from measure.campaign.run_types import RunSpec, ended_with
 from measure.errors import MeasureError
 from measure.targets.emulated import hotness_threshold, layout_of
 from measure.targets.program_file import program_of
@@ -113,8 +113,9 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
         optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
-        if ending.status:
-            raise MeasureError(f"a run of {spec.variant} failed: {ending.message or f'exit status {ending.status}'}")
+        if ending.message or ending.status != spec.exit_status:
+            reason = ending.message or ended_with(ending.status, spec.exit_status)
+            raise MeasureError(f"a run of {spec.variant} failed: {reason}")
         executions = counter.executions_by_pc(machine.facts)
         total = machine.instructions
     inside = accesses.only_inside()

@@ -12,8 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations
-from math import factorial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +27,7 @@ from measure.explanation.explanation_types import (
     estimate,
     ordered,
 )
+from measure.explanation.lattice import shapley_values, subsets
 from measure.explanation.orders import INTERACTION, Steps, agree, sets_of, steps_of
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
@@ -73,19 +72,26 @@ class MetricEffects:
 
     def shapley(self, deadline: float, seed: int) -> Change:
         """The change and the part of each metric. With more than `MOST_EXACT_METRICS` metrics orders are sampled until
-        ``deadline`` (of `time.monotonic`), at least one and its reverse. The metric with the largest share is also
-        collected alone, and left out."""
+        ``deadline`` (of `time.monotonic`), at least one and its reverse, or until all sets of metrics have been run.
+        The metric with the largest share is also collected alone, and left out."""
         metrics = self._choice.metrics
         everything, nothing = frozenset(metrics), frozenset[str]()
         first = self._by_events()
         orders = list(dict.fromkeys([first, first[::-1]]))
         whole, none = self.values([everything, nothing])
         if not agree(self._steps(orders), whole - none):
-            exact = len(metrics) <= MOST_EXACT_METRICS
-            orders = list(permutations(metrics)) if exact else self._sampled(deadline, seed)
-        steps = self._steps(orders)
-        about = "mean over all orders" if len(orders) == factorial(len(metrics)) else f"mean over {len(orders)} orders"
-        change = ordered(whole - none, [Part(m, about, np.mean(values, axis=0)) for m, values in steps.items()])
+            if len(metrics) <= MOST_EXACT_METRICS:
+                self.values(list(subsets(metrics)))
+            else:
+                orders = self._sampled(deadline, seed)
+        if self._knows_all_sets:
+            sets = list(subsets(metrics))
+            found = shapley_values(dict(zip(sets, self.values(sets), strict=True)), metrics)
+            about = "mean over all orders"
+        else:
+            found = {metric: np.mean(values, axis=0) for metric, values in self._steps(orders).items()}
+            about = f"mean over {len(orders)} orders"
+        change = ordered(whole - none, [Part(metric, about, value) for metric, value in found.items()])
         largest = change.parts[0].name
         self.values([everything - {largest}, frozenset({largest})])
         return replace(change, interactions=tuple(self._interactions(whole - none)))
@@ -102,12 +108,17 @@ class MetricEffects:
         self.values(sets_of(orders))
         return steps_of(self._z, orders)
 
+    @property
+    def _knows_all_sets(self) -> bool:
+        """Whether further orders would need no further runs."""
+        return len(self._z) == 2 ** len(self._choice.metrics)
+
     def _sampled(self, deadline: float, seed: int) -> list[tuple[str, ...]]:
-        """Random orders, each with its reverse, until ``deadline``; at least one."""
+        """Random orders, each with its reverse, until ``deadline`` or until all sets are known; at least one."""
         metrics = self._choice.metrics
         rng = np.random.default_rng([seed, len(metrics)])
         found: list[tuple[str, ...]] = []
-        while not found or time.monotonic() < deadline:
+        while not found or (time.monotonic() < deadline and not self._knows_all_sets):
             order = tuple(metrics[n] for n in rng.permutation(len(metrics)))
             self._steps([order, order[::-1]])
             found += [order, order[::-1]]

@@ -85,6 +85,7 @@ def _hardware(trial: Trial) -> list[str]:
     lines = ["# Their relations, pair by pair, are what counters may perturb. `measure metrics` lists others.",
              "hardware_metrics:"]  # fmt: skip
     lines += [f"  - {one.name:<{width}}  # {one.description}: {one.events:,} in a run" for one in trial.metrics]
+    lines += [f"  # taken for want of others: {one.brief}" for one in trial.steady]
     lines += [f"  # left out: {one.brief}" for one in trial.left_out]
     return lines
 

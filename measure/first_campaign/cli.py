@@ -28,6 +28,8 @@ import click
 @click.option("--binary", metavar="PATH",
               help="The program that the build of DIR makes, below DIR. Default: the only one that it links, "
                    "which one more build finds out.")  # fmt: skip
+@click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
+              help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the campaign file.")
 def init(
     program: Path,
@@ -39,6 +41,7 @@ def init(
     flags: str | None,
     build: str | None,
     binary: str | None,
+    exit_status: int,
     force: bool,
 ) -> None:
     """Write a first campaign for a C or C++ file, or for a directory with a build of its own.
@@ -56,5 +59,5 @@ def init(
 
     from measure.first_campaign.command import Request, write_first_campaign
 
-    request = Request(program, arguments, machine, out, stdin, files, flags, build, binary, force)
+    request = Request(program, arguments, machine, out, stdin, files, flags, build, binary, exit_status, force)
     write_first_campaign(request, Console(highlight=False))

@@ -33,7 +33,7 @@ from measure.first_campaign.program_keys import (
     sources_that_define,
 )
 from measure.first_campaign.software_choice import choose_counters
-from measure.first_campaign.trial_run import trial_run
+from measure.first_campaign.trial_run import Trial, trial_run
 
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
@@ -54,6 +54,7 @@ class Request:
     flags: str | None = None
     build: str | None = None
     binary: str | None = None
+    exit_status: int = 0
     force: bool = False
 
 
@@ -80,6 +81,8 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         flags = flag_keys(request.flags, request.program, request.build)
         keys = program_keys(request.program, request.build, request.binary, beside, say) | flags
         given = input_keys(request.arguments, request.stdin, request.files, beside)
+        if request.exit_status:
+            given["exit_status"] = request.exit_status
         draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
         build = draft.build(say)
         status.update("running the program")
@@ -101,7 +104,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    _tell(console, place, trial.cycles // trial.every_cycles, [one.name for one in counters])
+    _tell(console, place, trial, [one.name for one in counters])
     return place
 
 
@@ -172,9 +175,13 @@ def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
 
 
 def _with_advice(message: str) -> str:
-    if "exit status" not in message:
+    status = re.search(r"ended with exit status (\d+)", message)
+    if status is None:
         return message
-    return f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE"
+    return (
+        f"{message}\nGive arguments after --, input with --stdin FILE, and files that it reads with --file FILE; "
+        f"if it ends so when all is well, --exit-status {status[1]}"
+    )
 
 
 def _name_of(request: Request) -> str:
@@ -195,10 +202,20 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
     return copy
 
 
-def _tell(console: Console, place: Path, records: int, metrics: list[str]) -> None:
+def _tell(console: Console, place: Path, trial: Trial, metrics: list[str]) -> None:
     """Print what was written, and the next steps."""
+    records = trial.cycles // trial.every_cycles
     counted = f"software metrics {', '.join(metrics)}" if metrics else "no software metrics: name some in the file"
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
+    if trial.steady:
+        console.print(
+            escape(
+                f"! {', '.join(one.brief for one in trial.steady)}: too few metrics vary from record to record in this "
+                "program, so verdicts will say little. Give it input that makes it do different things, or take "
+                "records of another length."
+            ),
+            style="yellow",
+        )
     steps = (
         ("--counts ", "how often each software metric fires"),
         ("--dry-run ", "what the campaign costs, and what it can find"),

@@ -103,7 +103,7 @@ def profile(campaign: Campaign, program: Path) -> Profile:
             session.run()
             session.finish()
             if not (reads and stdin is None):  # without its input, it may fail for that reason
-                check_ending(machine, files)
+                check_ending(machine, files, campaign.program.exit_status)
             executed = dict(zip(counts.pcs.tolist(), counts.counts.tolist(), strict=True))
             functions = _functions(program, executed, campaign.program.directory)
             return Profile(functions, machine.instructions, bool(reads))

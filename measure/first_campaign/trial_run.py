@@ -37,7 +37,8 @@ class ChosenMetric:
 @dataclass(frozen=True)
 class Trial:
     """``every_cycles``: proposed length of a record; ``cycles``, ``instructions``, ``seconds``: of the run;
-    ``left_out``: metrics that vary too little in this program."""
+    ``left_out``: metrics that vary too little in this program; ``steady``: those that do, and were taken for want of
+    others."""
 
     every_cycles: int
     cycles: int
@@ -45,6 +46,7 @@ class Trial:
     seconds: float
     metrics: tuple[ChosenMetric, ...]
     left_out: tuple[MetricFinding, ...]
+    steady: tuple[MetricFinding, ...] = ()
 
 
 def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: int) -> Trial:
@@ -68,7 +70,7 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
         arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
         machine=_with_counters(text, len(names)), machine_name=campaign.machine_name, hardware_metrics=names,
         counters=(), sampling_mode="ideal", interval=finest, interval_unit="cycles",
-        limit_instructions=campaign.limits.instructions,
+        limit_instructions=campaign.limits.instructions, exit_status=campaign.program.exit_status,
     )  # fmt: skip
     run = target_named("emulated").execute(spec)
     _check_length(run.total_cycles, "cycles")
@@ -85,6 +87,7 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
         every, run.total_cycles, run.total_instructions, run.seconds,
         tuple(ChosenMetric(name, METRICS[name].description, totals[name]) for name in chosen),
         tuple(one for name, one in found.items() if name not in chosen),
+        tuple(one for name, one in found.items() if name in chosen),
     )  # fmt: skip
 
 

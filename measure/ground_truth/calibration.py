@@ -24,7 +24,7 @@ from emulator.machine import Machine
 from emulator.pmu import CSR_CONTROL, CSR_FIRST_HPM, CSR_LAST_HPM
 from emulator.probes import EventCounter
 from instrumenter.sampler_format import TRACE_PATH
-from measure.campaign.run_types import RunSpec
+from measure.campaign.run_types import RunSpec, ended_with
 from measure.campaign.store import write_atomically
 from measure.errors import MeasureError
 from measure.ground_truth.reference_events import Kind, candidates, kind_of, shared
@@ -164,10 +164,9 @@ def _machine(spec: RunSpec, counter: EventCounter) -> Machine:
 
 def _check(machine: Machine, spec: RunSpec) -> None:
     assert machine.ending is not None
-    if machine.ending.status:
-        raise MeasureError(
-            f"a run of {spec.variant} failed: {machine.ending.message or f'exit status {machine.ending.status}'}"
-        )
+    if machine.ending.message or machine.ending.status != spec.exit_status:
+        reason = machine.ending.message or ended_with(machine.ending.status, spec.exit_status)
+        raise MeasureError(f"a run of {spec.variant} failed: {reason}")
 
 
 def count_events(spec: RunSpec, kinds: Sequence[Kind]) -> tuple[list[int], int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from measure.campaign.advice import shown_path
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
 from measure.campaign.machine_kind import check_emulated
@@ -72,6 +74,8 @@ def run_partition(request: Request, console: Console) -> int:
     _print_outcome(searched.outcome, console)
     written = ", ".join(str(path) for path in searched.files)
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
+    for command in _next_commands(searched):
+        console.print(f"  {command}", soft_wrap=True, markup=False)
     return searched.exit_status
 
 
@@ -230,6 +234,16 @@ def _outcome(
         alpha=campaign.alpha,
         accept=settings.accept,
     )
+
+
+def _next_commands(searched: Searched) -> list[str]:
+    """The commands that collect the groups and join their runs; none where no group was shown to be good."""
+    if not searched.outcome.best.groups:
+        return []
+    campaigns = [path for path in searched.files if path.suffix == ".yaml"]
+    results = " ".join(shlex.quote(f"results/{searched.outcome.name}-{path.stem}") for path in campaigns)
+    runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
+    return [*runs, f"measure merge {results} --out merged.parquet"]
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:

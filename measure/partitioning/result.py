@@ -151,7 +151,9 @@ class PartitionResult:
 
     def sentences(self) -> list[str]:
         """What was proved, what is still open, and what to do about it."""
-        lines = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {self.outlook.describe(self.proof)}"]
+        lines = [self.outlook.describe(self.proof)]
+        if self.best.groups or self.proof == "optimal":
+            lines = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {lines[0]}"]
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
         if not self.confirmed:

@@ -57,6 +57,11 @@ def extra_runs(verdict: OpenVerdict) -> int | None:
     critical = verdict.critical if np.isfinite(verdict.critical) else _bonferroni(verdict)
     for one in estimates:
         now, _ = standard_error(one, np.array(verdict.n_baseline), np.array(verdict.n_runs))
+        if not now:  # runs that do not differ from one another: further ones do not, either
+            known = float(abs(one.delta) <= verdict.delta)
+            within *= known
+            unfound *= np.where(possible, known, 1.0)
+            continue
         error, degrees = _later_error(one, verdict.n_baseline + extra, verdict.n_runs + extra)
         old = np.minimum(error**2 / now**2, 1.0)  # share of the runs of now in what is known in the end
         kept = verdict.delta**2 / (verdict.delta**2 + now**2)

@@ -66,7 +66,7 @@ class CycleCloseTarget:
                     else:
                         tracer = Tracer(machine, core, settings, defer_estimates=True)
                     intervals = tracer.reestimated(list(tracer.intervals()))
-            check_ending(machines[0], machines[0].files)
+            check_ending(machines[0], machines[0].files, spec.exit_status)
         except EmulatorError as error:
             raise RunError(str(error)) from error
         tail = machines[0].files.output(1)[-400:].decode("utf-8", "replace")

@@ -26,7 +26,7 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import parse_machine
 from instrumenter.errors import InstrumenterError
 from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
-from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
 from measure.targets.program_file import program_of
@@ -82,7 +82,7 @@ class EmulatedTarget:
             else:
                 samples = _sample(machine, pmu, core, spec, phase, probes.before(_interrupts(core, spec, rng)))
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
-            check_ending(machine, files)
+            check_ending(machine, files, spec.exit_status)
             captured = files.captured() if signal_mode else {}
             totals = machine.instructions, core.cycles
         trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes)
@@ -136,7 +136,7 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
         ) as machine:  # fmt: skip
             machine.advance_to_instructions(instructions)
             if machine.ending is not None:
-                check_ending(machine, files)
+                check_ending(machine, files, spec.exit_status)
             ended = machine.ending is not None
             return PartTiming(machine.instructions, core.cycles, time.perf_counter() - started, ended)
     except EmulatorError as error:
@@ -214,15 +214,23 @@ def _sample(
     return sample_ideal(machine, pmu, spec.interval, spec.interval_unit, addresses, phase, between)
 
 
-def check_ending(machine: Machine, files: VirtualFiles) -> None:
-    """Raises `RunError` when the program failed."""
+def check_ending(machine: Machine, files: VirtualFiles, expected: int) -> None:
+    """Raises `RunError` when the program failed, or ended with another exit status than ``expected``."""
     ending = machine.ending
     assert ending is not None
-    if ending.status == 0:
-        return
-    words = files.output(2)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
-    last = f"; its last words on stderr: {words}" if words else ""
-    raise RunError((ending.message or f"the program ended with exit status {ending.status}") + last)
+    if ending.message is not None:
+        raise RunError(ending.message + _last_words(files))
+    if ending.status != expected:
+        raise RunError(f"the program {ended_with(ending.status, expected)}{_last_words(files)}")
+
+
+def _last_words(files: VirtualFiles) -> str:
+    """The end of what the program wrote to standard error, or else to standard output."""
+    for number, name in ((2, "stderr"), (1, "stdout")):
+        words = files.output(number)[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
+        if words:
+            return f"; its last words on {name}: {words}"
+    return ""
 
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from instrumenter.errors import InstrumenterError
 from instrumenter.host_sampler_format import HostRecords, read_host_trace
-from measure.campaign.run_types import Run, RunSpec, Trace
+from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
 from measure.errors import RunError
 from measure.host.description import HostDescription, parse_host
 from measure.host.metrics import MIGRATIONS, PROCESSOR_TIME, SWITCHES, TICKS, events_of
@@ -97,8 +97,8 @@ def _run_program(spec: RunSpec, host: HostDescription, folder: Path) -> tuple[st
         finally:
             _end_session(process)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if process.returncode:
-        raise RunError(_failure(process.returncode, _tail(folder / "stderr")))
+    if process.returncode != spec.exit_status:
+        raise RunError(_failure(process.returncode, spec.exit_status, _tail(folder / "stderr")))
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return _tail(folder / "stdout"), used
 
@@ -178,12 +178,12 @@ def _trace_of(records: HostRecords, spec: RunSpec) -> tuple[Trace, int, int]:
     return trace, int(instructions.sum()), int(records.time_ns.sum())
 
 
-def _failure(status: int, words: str) -> str:
+def _failure(status: int, expected: int, words: str) -> str:
     """Why the program failed, in a sentence."""
     last = f"; its last words on stderr: {words}" if words else ""
     if status < 0:
         return f"the program was ended by {signal.Signals(-status).name}{last}"
-    return f"the program ended with exit status {status}{last}"
+    return f"the program {ended_with(status, expected)}{last}"
 
 
 def _tail(path: Path) -> str:

@@ -14,6 +14,7 @@ from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
+from instrumenter.building.project_tree import tree_digest
 from instrumenter.building.toolchain import Toolchain, cache_directory
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.find.probes import ProbeFinder
@@ -275,6 +276,14 @@ def test_a_build_that_goes_wrong_is_told(directory: Path, command: str, binary: 
     assert problem in str(caught.value)
     kept = [path.name for path in (cache_directory() / "projects").iterdir() if path.is_dir()]
     assert kept == []
+
+
+def test_empty_directories_are_there_for_the_build_to_write_into(directory: Path) -> None:
+    before = tree_digest(directory)
+    (directory / "obj/deep").mkdir(parents=True)
+    assert tree_digest(directory) != before
+    (directory / "m.c").write_text("int main(void) { return 0; }\n")
+    assert linked_programs(directory, "$CC m.c -o obj/deep/app", lambda text: None) == ["obj/deep/app"]
 
 
 def test_programs_of_a_build_in_other_directories_are_named_from_the_project(directory: Path) -> None:

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.dry_run import Estimate, Rate, estimate
+from measure.campaign.dry_run import Estimate, Rate, _plain_plan, estimate
 from measure.campaign.plan import make_plan
 from measure.campaign.power import assumed_spread, detectable_change
 from measure.cli import main
 from measure.errors import CampaignError, RunError
+from measure.targets.emulated import PartTiming
 from tests.measure.demo_program import PROGRAM
 
 ROOT = Path(__file__).parents[3]
@@ -63,6 +64,25 @@ def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
     assert rate.run_seconds(10_000) == 3.0
     assert found.seconds == 20 * 3.0 + 3 * 2.0
     assert found.bytes >= 40 * 800 * 10 * 8
+
+
+def test_a_busy_machine_makes_no_rate_absurd() -> None:
+    """A set-up that was held up takes longer than the whole part; what was quickest tells most."""
+    quick, held_up = PartTiming(1_000, 1_300, 0.4, True), PartTiming(1_000, 1_300, 0.9, True)
+    first, later = PartTiming(10, 13, 0.8, False), PartTiming(10, 13, 0.7, False)
+    assert Rate.of([first, later], [held_up, quick]) == Rate(0.2, 1_000, 1_300, 0.2)
+    calm = Rate.of([first, PartTiming(10, 13, 0.1, False)], [held_up, quick])
+    assert (calm.set_up_seconds, calm.seconds) == (0.1, pytest.approx(0.3))
+
+
+def test_builds_are_part_of_the_time_also_where_the_plain_program_is_built_already(path: Path) -> None:
+    campaign, document = load_campaign(path)
+    _plain_plan(campaign, document, lambda text: None)
+    found = estimate(campaign, document, QUIET)
+    assert (found.builds, found.missing) == (4, 3)
+    assert found.build_seconds is not None
+    assert 0 < found.build_seconds < 60
+    assert found.seconds > 3 * found.build_seconds
 
 
 def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ INPUT: dict[str, st.SearchStrategy[Any]] = {
     "args": st.lists(st.one_of(words, st.integers(), st.booleans(), st.floats(allow_nan=False)), max_size=3),
     "size": st.sampled_from(["tiny", "medium"]),
     "stdin": st.just("demo.c"),
+    "exit_status": st.integers(0, 255),
     "files": st.dictionaries(words.map("/".__add__), st.just("demo.c"), max_size=2),
 }
 COMPILED = {"flags": st.lists(st.sampled_from(["-O2", "-O0", "-g"])), "libraries": st.lists(st.just("m"))}

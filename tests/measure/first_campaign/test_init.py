@@ -127,6 +127,38 @@ def test_a_program_whose_time_goes_in_libraries_gets_counters_of_its_own_functio
     assert re.search(r"# pick, fill.c:4: 0\.\d+% of all instructions", (folder / "fill.yaml").read_text())
 
 
+def test_a_program_that_does_the_same_all_the_time_is_warned_of(folder: Path) -> None:
+    (folder / "steady.c").write_text(
+        "volatile long sum; int main(void) { for (long i = 0; i < 2000000; i++) sum += i; return 0; }\n"
+    )
+    result = measure("init", "steady.c")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"! PAPI_\w+ \(\d+% tied\).*: too few metrics vary", " ".join(result.output.split()))
+    text = (folder / "steady.yaml").read_text()
+    assert re.search(r"  # taken for want of others: PAPI_\w+ \(\d+% tied\)\n", text)
+    (folder / "demo.c").write_text(PROGRAM)
+    assert "too few metrics" not in measure("init", "demo.c").output
+
+
+@pytest.mark.slow
+def test_a_program_may_end_with_another_status_than_0(folder: Path) -> None:
+    (folder / "demo.c").write_text(PROGRAM.replace("return 0;", 'printf("found 3\\n"); return 3;'))
+    told = failed("demo.c")
+    assert "ended with exit status 3; its last words on stdout: " in told
+    assert "found 3 Give arguments" in told
+    assert "if it ends so when all is well, --exit-status 3" in told
+    result = measure("init", "demo.c", "--exit-status", "3")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load((folder / "demo.yaml").read_text())["program"] == {"source": "demo.c", "exit_status": 3}
+    few = ("--set", "baselines=2", "--set", "replicates=1", "--set", "controls=false")
+    for options in (("--counts",), ("--dry-run", *few), few):
+        ran = measure("run", *options, "demo.yaml")
+        assert ran.exit_code == 0, ran.output
+    ran = measure("run", *few, "demo.yaml", "--set", "program.exit_status=4", "--out", "other")
+    assert ran.exit_code == 1
+    assert "the program ended with exit status 3, expected 4" in " ".join(ran.output.split())
+
+
 def test_what_a_link_misses_is_taken_from_the_files_beside(folder: Path) -> None:
     head, body = PROGRAM.split("int main")
     (folder / "work.c").write_text(head.replace("static unsigned", "unsigned"))

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from measure.campaign import executor
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.plan import make_plan
+from measure.campaign.plan_file import load_plan
 from measure.campaign.store import Store
 from measure.errors import CampaignError, StoreError
 from measure.partitioning import command
@@ -102,6 +103,11 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert found["bad_alone"]["perturbing"]["change_of_z"] < -0.5
     assert found["proved"] == "optimal"
     assert found["confirmed"]
+    lines = [line.strip() for line in result.output.splitlines()]
+    assert f"measure run {folder / 'out' / 'partition.yaml'}" in lines
+    assert f"measure merge results/{found['campaign']}-partition --out merged.parquet" in lines
+    with pytest.raises(CampaignError, match=r"partition\.yaml` makes the runs"):
+        load_plan(folder / "out")
     assert found["groups"][0]["fresh_runs"]["state"] == "good"
     assert len(found["tested"]) == found["tested_now"] == 7
     page = (folder / "out" / "partition.html").read_text()

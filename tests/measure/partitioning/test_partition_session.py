@@ -116,6 +116,8 @@ def test_the_best_so_far_covers_all_metrics_and_tells_what_was_tested(
     if found.stopped:
         assert session.exit_status == {KeyboardInterrupt: 130, Terminated: 143}.get(error, 0)
         assert f"Stopped by {found.stopped}" in " ".join(outcome.sentences())
+    proved = " ".join(outcome.sentences()).startswith("Proved: ")
+    assert proved == bool(found.progress.best.groups or found.progress.proof == "optimal")
     told = json.loads(summary_text(outcome))
     assert [one["status"] for one in told["groups"]] == [one.status for one in outcome.groups]
     assert told["confirmed"] == all(one["status"] == "validated" for one in told["groups"])

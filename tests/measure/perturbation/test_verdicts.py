@@ -241,6 +241,7 @@ def test_the_number_of_missing_runs_settles_the_verdict_in_most_cases(sizes: tup
     assert settled >= binom.ppf(0.01, asked, 0.8)
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_missing_runs_are_counted_without_overflow_and_end() -> None:
     estimate = Difference(0.0, -0.3, 0.3, 0.5, 0.5, False)
     verdict = OpenVerdict([estimate], 900, 900, 0.2, 0.05, 0.05, 3.0, False, False, 1)
@@ -249,6 +250,10 @@ def test_missing_runs_are_counted_without_overflow_and_end() -> None:
     assert extra_runs(at_limit) is None
     unknown = replace(verdict, estimates=[replace(estimate, low=float("nan"))])
     assert extra_runs(unknown) is None
+    alike = replace(estimate, low=0.0, high=0.0, baseline_sd=0.0, run_sd=0.0)
+    assert extra_runs(replace(verdict, estimates=[alike], n_baseline=20, n_runs=5)) == 1
+    apart = replace(alike, delta=0.3, low=0.3, high=0.3)
+    assert extra_runs(replace(verdict, estimates=[apart], n_baseline=20, n_runs=5)) == 1
     far = replace(verdict, estimates=[replace(estimate, delta=0.05)], n_baseline=20, n_runs=5)
     near = replace(far, delta=0.5)
     few, many = extra_runs(near), extra_runs(far)

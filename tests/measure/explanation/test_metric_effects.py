@@ -1,0 +1,69 @@
+"""Shapley values of software metrics, of made-up runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from measure.explanation.metric_effects import MetricEffects
+from measure.explanation.paired_runs import PLAIN, ProgramChoice
+from measure.explanation.relations import Relations
+
+
+@dataclass(frozen=True)
+class MadeRun:
+    """In place of a run, and of its trace, in which every metric counts one event."""
+
+    metrics: tuple[str, ...]
+
+    @property
+    def trace(self) -> MadeRun:
+        return self
+
+    def columns(self, names: Sequence[str]) -> Any:
+        return np.ones((1, len(names)))
+
+
+class Made:
+    """In place of `PairedRuns` and `Relations`: a relation changes by the weights of the metrics of a run."""
+
+    def __init__(self, weights: dict[str, float]) -> None:
+        self.weights = weights
+        self.asked: list[frozenset[str]] = []
+
+    def runs(self, choices: Sequence[ProgramChoice]) -> dict[ProgramChoice, list[MadeRun]]:
+        self.asked += [frozenset(one.metrics) for one in choices if one != PLAIN]
+        return {one: [MadeRun(one.metrics)] for one in choices}
+
+    def values(self, runs: list[MadeRun], plain: list[MadeRun]) -> Any:
+        (metrics,) = (set(run.metrics) for run in runs)
+        together = 0.5 if {"a", "b"} <= metrics else 0.0
+        return np.full((2, 1), sum(self.weights[metric] for metric in metrics) + together)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_values_are_exact_and_ready_as_soon_as_every_set_was_run(count: int) -> None:
+    """More metrics are sampled in random orders until the deadline, but not beyond the last set that is new."""
+    made = Made({name: 0.1 * n for n, name in enumerate("abcdefg"[:count])})
+    choice = ProgramChoice(tuple(made.weights))
+    effects = MetricEffects(cast(Any, made), choice, cast(Relations, made))
+    began = time.monotonic()
+    change = effects.shapley(began + 60.0, seed=1)
+    assert time.monotonic() - began < 20.0
+    assert len(set(made.asked)) == 2**count - 1  # the empty set is the plain program
+    expected = {name: weight + (0.25 if name in "ab" else 0.0) for name, weight in made.weights.items()}
+    assert {part.name: float(part.values.mean()) for part in change.parts} == pytest.approx(expected)
+    assert {part.about for part in change.parts} == {"mean over all orders"}
+
+
+def test_orders_are_sampled_until_the_deadline() -> None:
+    made = Made(dict.fromkeys("abcdefghij", 0.1))
+    effects = MetricEffects(cast(Any, made), ProgramChoice(tuple(made.weights)), cast(Relations, made))
+    change = effects.shapley(time.monotonic() - 1.0, seed=1)
+    assert {part.about for part in change.parts} == {"mean over 2 orders"}
+    assert sum(float(part.values.mean()) for part in change.parts) == pytest.approx(1.5)
