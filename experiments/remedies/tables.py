@@ -148,7 +148,9 @@ def table_of_cases(cases: Sequence[Case]) -> str:
         )
         cells = (
             case.name, found["verdict"], f"{found['n_relations']}, {found['within_the_campaigns_interval']}",
-            guilty or "none alone", mechanisms, best["name"], best["verdict"], f"{best['cycles_percent']:+.1f}%",
+            guilty or "none alone", mechanisms, best["name"],
+            best["verdict"] + ("" if best["confirming_pairs"] else ", not judged again"),
+            f"{best['cycles_percent']:+.1f}%",
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

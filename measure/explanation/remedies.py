@@ -19,7 +19,9 @@ from measure.perturbation.perturbation import Memo, inner_perturbation, outer_pe
 
 CONFIRMING_PAIRS = 10
 """Further pairs of runs for the best remedies: as many as a campaign has by default."""
-MOST_CONFIRMED = 2
+CONFIRMING_SHARES = (0.5, 0.25, 0.25)
+"""Shares of the campaign's level that the best remedies have when they are judged again, the first, the second and the
+third. Few pairs rank remedies; the later ones are judged again only if none before is equivalent."""
 HOPELESS = 2.0  # times delta
 
 
@@ -35,40 +37,40 @@ class Judge:
     """Judges runs in pairs with those of the plain program, by the campaign's delta and level: within a run and across
     runs where the variant's relations are broken, and elsewhere if a remedy breaks them.
 
-    ``relations``: those that are broken in the variant; ``share``: of the campaign's level.
+    ``relations``: those that are broken in the variant.
     """
 
-    def __init__(self, paired: PairedRuns, relations: Relations, share: float = 1) -> None:
+    def __init__(self, paired: PairedRuns, relations: Relations) -> None:
         self._paired, self._relations = paired, relations
-        self._alpha = share * paired.campaign.alpha
         self._plain = paired.runs([PLAIN])[PLAIN]
         self._memo: Memo = {}
 
-    def __call__(self, runs: Sequence[Run]) -> Perturbation:
-        """The worse of both verdicts that count."""
-        inner, broken = self._inner(runs), self._relations.chosen
-        outer = self._outer(runs) if self._paired.campaign.outer else None
+    def __call__(self, runs: Sequence[Run], share: float = 1) -> Perturbation:
+        """The worse of both verdicts that count; ``share``: of the campaign's level."""
+        alpha, broken = share * self._paired.campaign.alpha, self._relations.chosen
+        inner = self._inner(runs, alpha)
+        outer = self._outer(runs, alpha) if self._paired.campaign.outer else None
         counted = [
             one for one, found in ((inner, any(a != b for a, b in broken)), (outer, any(a == b for a, b in broken)))
             if one is not None and (found or broken_relations(one))
         ]  # fmt: skip
         return max(counted, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
 
-    def _inner(self, runs: Sequence[Run]) -> Perturbation:
+    def _inner(self, runs: Sequence[Run], alpha: float) -> Perturbation:
         campaign, correlations = self._paired.campaign, self._paired.correlations
         return inner_perturbation(
-            correlations(self._plain), correlations(runs), paired=True, delta=campaign.delta, alpha=self._alpha,
+            correlations(self._plain), correlations(runs), paired=True, delta=campaign.delta, alpha=alpha,
             seed=campaign.seed,
         )  # fmt: skip
 
-    def _outer(self, runs: Sequence[Run]) -> Perturbation:
+    def _outer(self, runs: Sequence[Run], alpha: float) -> Perturbation:
         campaign = self._paired.campaign
         plain, others = (
             [run.trace.counts(self._paired.hardware) for run in side] for side in (self._plain, runs)
         )  # fmt: skip
         return outer_perturbation(
             plain, others, self._paired.hardware, held_out=True, paired=True,
-            delta=campaign.delta, alpha=self._alpha, seed=campaign.seed, memo=self._memo,
+            delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
         )  # fmt: skip
 
 
@@ -79,8 +81,8 @@ def try_remedies(
     against what is no cause of the change, ``mechanisms``.
 
     The best of many looks better than it is. It is judged again, in further pairs of runs, and if it is not equivalent
-    there, so is the next one; these share the campaign's level. None is judged again that leaves more than
-    `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose.
+    there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
+    leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose.
     """
     refused = [f"{candidate.name}: {reason}" for candidate in wanted if (reason := _needless(candidate, mechanisms))]
     wanted = [candidate for candidate in wanted if not _needless(candidate, mechanisms)]
@@ -99,9 +101,9 @@ def try_remedies(
     promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
     if promising:
         further = paired.further(CONFIRMING_PAIRS)
-        judge = Judge(further, relations, 1 / MOST_CONFIRMED)
-        for n in promising[:MOST_CONFIRMED]:
-            again = _tried(further, judge, ranked[n][1])
+        judge = Judge(further, relations)
+        for n, share in zip(promising, CONFIRMING_SHARES, strict=False):
+            again = _tried(further, judge, ranked[n][1], share=share)
             remedies[n] = replace(again, gives_up=remedies[n].gives_up, confirming_pairs=CONFIRMING_PAIRS)
             if remedies[n].helps:
                 break
@@ -123,12 +125,16 @@ def _make_together(paired: PairedRuns, wanted: Sequence[Candidate]) -> None:
         paired.runs([one for candidate in wanted for one in candidate.runs_of])
 
 
-def _tried(paired: PairedRuns, judge: Judge, candidate: Candidate, counted: Run | None = None) -> Remedy:
+def _tried(
+    paired: PairedRuns, judge: Judge, candidate: Candidate, counted: Run | None = None, share: float = 1
+) -> Remedy:  # fmt: skip
     """Run a candidate in the pairs of ``paired`` and judge it. Raises `MeasureError` when it cannot be run.
 
-    ``counted``: the variant's first run, with whose counts the candidate's are compared."""
+    ``counted``: the variant's first run, with whose counts the candidate's are compared; ``share``: of the campaign's
+    level.
+    """
     made = paired.runs([*candidate.runs_of, PLAIN])
-    judged = [judge(made[one]) for one in candidate.runs_of]
+    judged = [judge(made[one], share) for one in candidate.runs_of]
     worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
     cycles = [
         100 * (run.total_cycles / base.total_cycles - 1)

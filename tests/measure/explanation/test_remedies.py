@@ -15,7 +15,7 @@ from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
-from measure.explanation.remedies import CONFIRMING_PAIRS, HOPELESS, MOST_CONFIRMED, try_remedies
+from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, try_remedies
 from measure.explanation.remedy_candidates import Candidate
 from measure.perturbation.analysis_types import Verdict
 from tests.measure.explanation.conftest import Planted
@@ -41,7 +41,10 @@ class JudgedByName:
         )  # fmt: skip
         judged = explanation().remedies[0].perturbation
 
-        def tried(paired: SimpleNamespace, judge: object, candidate: Candidate, counted: object = None) -> Remedy:
+        def tried(
+            paired: SimpleNamespace, judge: object, candidate: Candidate, counted: object = None, share: float = 1
+        ) -> Remedy:  # fmt: skip
+            self.shares[candidate.name] = share
             further = paired is not self._pairs
             self.tried.append(candidate.name)
             if further:
@@ -53,8 +56,9 @@ class JudgedByName:
             return Remedy(candidate.name, "", verdict, judged, left, 0, "nothing")
 
         monkeypatch.setattr(tested, "_tried", tried)
-        monkeypatch.setattr(tested, "Judge", lambda paired, relations, share=1.0: share)
+        monkeypatch.setattr(tested, "Judge", lambda paired, relations: None)
         self.left: dict[str, float] = {}
+        self.shares: dict[str, float] = {}
 
     def try_all(self, names: str, against: Mapping[str, tuple[str, ...]] | None = None) -> tested.Tried:
         """All remedies that ``names`` lists, against mechanisms of the made-up explanation."""
@@ -79,12 +83,15 @@ def test_the_first_that_further_runs_confirm_is_the_best(monkeypatch: pytest.Mon
     ]
 
 
-def test_more_than_two_are_not_judged_again_nor_broken_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_three_are_judged_again_and_share_the_level_but_broken_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     open_ones: dict[str, Verdict] = dict.fromkeys("abcd", "inconclusive")
     runs = JudgedByName(monkeypatch, open_ones, open_ones)
     runs.try_all("abcd")
-    assert runs.again == ["a", "b"]
-    assert len(runs.again) == MOST_CONFIRMED
+    assert runs.again == ["a", "b", "c"]
+    assert [runs.shares[one] for one in "abcd"] == [*CONFIRMING_SHARES, 1]
+    assert sum(CONFIRMING_SHARES) == 1
     runs = JudgedByName(monkeypatch, {"a": "changed", "b": "perturbed"}, {})
     assert runs.try_all("ab").remedies[0].name == "a"
     assert runs.again == []
