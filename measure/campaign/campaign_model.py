@@ -79,7 +79,7 @@ class Program(StrictModel):
         0,
         ge=0,
         le=255,
-        description="Exit status with which the program ends when all is well; a run with another one fails",
+        description="Exit status with which the program ends when all is well; any other fails. Default: 0",
     )
     files: dict[str, Path] = Field(
         default_factory=dict,
