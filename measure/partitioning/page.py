@@ -18,7 +18,7 @@ _COLOURS = {
     "undecided": VERDICTS["inconclusive"],
 }
 _STATUS_COLOURS = {"validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "not tested": MUTED}
-_WORDS = {"good": "good", "bad": "perturbs", "undecided": "undecided"}
+_WORDS = {"good": "good", "bad": "changes", "undecided": "undecided"}
 _FOLDER = Path(__file__).parent
 
 
@@ -51,8 +51,9 @@ def _pictures(outcome: PartitionResult) -> list[page.Figure]:
                     for group, verdict in outcome.tested.items()
                 ],
                 name="tested-groups", text="Largest change of each group that was tested",
-                caption="Every group that was tested; those below the edge of the shaded zone change too little to "
-                "count. Groups are not monotone: more metrics may perturb less, so each verdict says something about "
+                caption="Every group that was tested, by its largest change of z; up to the edge of the shaded zone a "
+                "change counts as none. A red group inside it is shown to change a relation, perhaps by too little to "
+                "count: it is not taken. Groups are not monotone: more metrics may perturb less, so each verdict says something about "
                 "its own group only.",
             )
         )  # fmt: skip
