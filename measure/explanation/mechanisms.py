@@ -50,8 +50,8 @@ class Mechanisms:
 
     ``cuts``: the part of the change, (n, n_relations), in the first n pairs, that goes when records are cut by the
     program's progress; it is not a further part, for other mechanisms move the cuts; None if that was not measured.
-    ``code``: the counters' instructions, of the first layout; ``own_ratio``: instructions of the program without its
-    counters', over those of the plain program.
+    ``code``: the counters' instructions, in the program as it was built; ``own_ratio``: instructions of the program
+    without its counters', over those of the plain program.
     """
 
     change: Change
@@ -86,7 +86,7 @@ def find_mechanisms(
     few = paired.first(min(paired.n_pairs, CUT_PAIRS))
     cuts = None if signal or not with_cuts else change_by_cuts(few, choice, relations, ideal.codes[: few.n_pairs])
     own_ratio = ideal.codes[0].own / ideal.plain_runs[0].total_instructions
-    return Mechanisms(change, cuts, ideal.codes[0], own_ratio)
+    return Mechanisms(change, cuts, ideal.as_built, own_ratio)
 
 
 def parts_of_states(values: dict[State, NDArray[np.float64]], factors: Sequence[str]) -> Change:
@@ -131,18 +131,19 @@ class _Sampled:
         self._paired, self._choice = paired, choice
         plain = replace(PLAIN, sampling=choice.sampling)
         self.plain_runs: list[Run] = paired.runs([choice, plain])[plain]
-        self.codes = [paired.unseen.code(paired.spec(choice, pair), choice.metrics) for pair in range(paired.n_pairs)]
-        self._moves: dict[int, LayoutMoves] = {}
+        self.as_built = paired.code_as_built(choice, choice.metrics)
+        self.codes = [paired.code(choice, pair, choice.metrics) for pair in range(paired.n_pairs)]
+        self._moves: dict[str, LayoutMoves] = {}
         for pair, code in enumerate(self.codes):
-            if paired.layout(pair) not in self._moves:
-                counted, uncounted = (Path(paired.spec(one, pair).binary) for one in (choice, plain))
-                self._moves[paired.layout(pair)] = layout_moves(counted, uncounted, code.instructions)
+            counted, uncounted = (paired.placed(one, pair).binary for one in (choice, plain))
+            if counted not in self._moves:
+                self._moves[counted] = layout_moves(Path(counted), Path(uncounted), code.instructions)
 
     def specs(self, state: State) -> list[RunSpec]:
         """The runs, a pair each, in which only the mechanisms of ``state`` are at work."""
         found = []
         for pair, code in enumerate(self.codes):
-            moves = self._moves[self._paired.layout(pair)]
+            moves = self._moves[self._paired.placed(self._choice, pair).binary]
             moved = LAYOUT not in state
             change = Intervention(
                 instructions=code.instructions,

@@ -3,10 +3,11 @@ they can share is shared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,11 @@ from measure.campaign.plan import Plan, sampled_counters
 from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import MeasureError
+from measure.explanation.counter_code import CounterCode
 from measure.explanation.unseen_counters import UnseenCounters
 from measure.stats.correlation import Correlations, spearman
+from measure.targets.program_file import program_of
 
-_MOST_LAYOUTS = 3  # of each program; building takes longer than running
 _STREAM = 18  # of random numbers, beside those of the campaign
 
 
@@ -90,8 +92,10 @@ class PairedRuns:
         self._template = next(spec for spec in plan.specs if spec.variant == BASELINE)
         self._builds: dict[tuple[ProgramChoice, int], Build] = {}
         self._made: dict[RunSpec, Run] = {}
+        self._relinks = self._template.layout_seed is not None
+        self._linked = TemporaryDirectory(prefix="perturbation-explain-")  # until the last copy of this object is gone
         self._first_pair, self._next_pair = 0, n_pairs
-        self.unseen = UnseenCounters()
+        self._unseen = UnseenCounters()
         self.hardware = plan.campaign.hardware_metrics
 
     @property
@@ -117,8 +121,20 @@ class PairedRuns:
         return int(np.random.default_rng([self.campaign.seed, _STREAM, number]).integers(1 << 31))
 
     def layout(self, pair: int) -> int:
-        """Code layout of both runs of a pair."""
-        return pair % min(shifted_layouts(self.campaign), _MOST_LAYOUTS)
+        """Number of the build that both runs of a pair have: one of its own, as long as there are more; 0 for all where
+        runs are linked anew."""
+        return 0 if self._relinks else (self._first_pair + pair) % shifted_layouts(self.campaign)
+
+    def layout_seed(self, pair: int) -> int | None:
+        """Order of functions and data in which both programs of a pair are linked; None: as they were built.
+
+        Runs of the explanation vary as those of the campaign do. In layouts that only shift the code, plain runs are
+        more alike than in the campaign, and what changes the code changes relations across runs by more.
+        """
+        if not self._relinks:
+            return None
+        number = self._first_pair + pair
+        return int(np.random.default_rng([self.campaign.seed, _STREAM, number, 1]).integers(1 << 31))
 
     def build(self, choice: ProgramChoice, pair: int = 0) -> Build:
         """The program of a choice in the layout of a pair."""
@@ -155,28 +171,51 @@ class PairedRuns:
 
     def spec(self, choice: ProgramChoice, pair: int, intervention: Intervention | None = None) -> RunSpec:
         """The specification of one run."""
+        if intervention is not None:
+            return replace(self.placed(choice, pair), intervention=intervention)
+        if choice.unseen:
+            plain = self.placed(replace(choice, metrics=(), specs=(), unseen=()), pair)
+            spec = self.placed(choice, pair)
+            unread = choice.unseen if spec.sampling_mode == "signal" else ()
+            self.code(choice, pair, choice.unseen)
+            return replace(spec, unread=unread, intervention=self._unseen.intervention(spec, plain, choice.unseen))
+        return replace(self._as_built(choice, pair), layout_seed=self.layout_seed(pair))
+
+    def placed(self, choice: ProgramChoice, pair: int) -> RunSpec:
+        """The specification of a run without an intervention whose ``binary`` is the program as it is run, so that its
+        addresses can be referred to."""
+        spec, seed = self._as_built(choice, pair), self.layout_seed(pair)
+        if seed is None:
+            return spec
+        path = Path(self._linked.name) / f"{spec.build_key}-{seed}"
+        if not path.exists():
+            path.write_bytes(program_of(replace(spec, layout_seed=seed)))
+        return replace(spec, binary=str(path), build_key=f"{spec.build_key}-{seed}")
+
+    def code(self, choice: ProgramChoice, pair: int, metrics: Collection[str]) -> CounterCode:
+        """The code of the counters of ``metrics`` in the program of a pair."""
+        self.code_as_built(choice, metrics)  # has debug information; in other layouts its code is found by moving it
+        return self._unseen.code(self.placed(choice, pair), metrics)
+
+    def code_as_built(self, choice: ProgramChoice, metrics: Collection[str]) -> CounterCode:
+        """The code of the counters of ``metrics`` in the program that `build` returns."""
+        return self._unseen.code(self._as_built(choice, 0), metrics)
+
+    def _as_built(self, choice: ProgramChoice, pair: int) -> RunSpec:
         build = self.build(choice, pair)
-        spec = replace(
+        return replace(
             self._template,
             variant=BASELINE if not choice.metrics else "+".join(choice.metrics),
             replicate=self._first_pair + pair,
             seed=self.seed(pair),
             build_key=build.key,
             binary=str(build.elf_path),
-            layout_seed=None,  # interventions refer to addresses of the program as it was built
+            layout_seed=None,
             seldom=True,
             counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
             sampling_mode=choice.sampling or self.campaign.sampling.mode,
             sampled=sampled_counters(self.campaign.software_metrics | dict(choice.specs), tuple(build.counters)),
-            intervention=intervention,
         )
-        if choice.unseen:
-            plain = self.spec(replace(choice, metrics=(), specs=(), unseen=()), pair)
-            unread = choice.unseen if spec.sampling_mode == "signal" else ()
-            spec = replace(
-                spec, unread=unread, intervention=self.unseen.intervention(spec, plain, choice.unseen)
-            )  # fmt: skip
-        return spec
 
     def make(self, specs: Sequence[RunSpec]) -> list[Run]:
         """The runs of ``specs``, made where they are not stored. Raises `MeasureError` when one fails."""

@@ -29,18 +29,18 @@ def change_by_cuts(
     run has its cuts and nothing else differs. ``codes``: the counters' code in each pair's program."""
     plain = paired.runs([PLAIN])[PLAIN]
     full = paired.runs([choice])[choice]
-    clock = _shared_entries(codes[0], paired.unseen.code(paired.spec(PLAIN, 0), ()), plain[0])
+    clock = _shared_entries(codes[0], paired.code(PLAIN, 0, ()), plain[0])
     plain_cut = plain
     cut_base = plain
     if clock:
-        specs = [paired.spec(PLAIN, pair) for pair in range(paired.n_pairs)]
+        specs = [paired.placed(PLAIN, pair) for pair in range(paired.n_pairs)]
         cut_base = paired.make([_clocked(spec, clock) for spec in specs])
         nothing = replace(codes[0], instructions=(), executed=())
         cuts = [_cut(nothing, run, spec, clock) for run, spec in zip(cut_base, specs, strict=True)]
         plain_cut = paired.make([replace(spec, intervention=cut) for spec, cut in zip(specs, cuts, strict=True)])
     wanted = []
     for pair, code in enumerate(codes):
-        cut = _cut(code, cut_base[pair], paired.spec(choice, pair), clock)
+        cut = _cut(code, cut_base[pair], paired.placed(choice, pair), clock)
         wanted.append(paired.spec(choice, pair, cut))
     made = paired.make(wanted)
     # What the clock itself changes is in both programs.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
@@ -18,6 +20,7 @@ from measure.explanation.relations import Relations
 from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, try_remedies
 from measure.explanation.remedy_candidates import Candidate
 from measure.perturbation.analysis_types import Verdict
+from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
 from tests.measure.explanation.test_explanation import explanation
 
@@ -111,6 +114,23 @@ def test_a_remedy_against_what_is_no_cause_is_not_tried(monkeypatch: pytest.Monk
     found = runs.try_all("abc", {"a": ("layout",), "b": ("their memory accesses",)})
     assert runs.tried == ["a", "c"]  # layout makes a quarter of the change
     assert found.refused == ("b: it is against their memory accesses (0% of the change)",)
+
+
+def test_every_pair_has_a_layout_of_its_own_where_runs_of_the_campaign_have(planted: Planted) -> None:
+    metrics = {"counter": {"event": "entry", "function": "work"}}
+    paired = planted(PROGRAM, metrics, pairs=6, noise={"code_layouts": "each run"})
+    further = paired.further(CONFIRMING_PAIRS)
+    seeds = [one.layout_seed(pair) for one in (paired, further) for pair in range(one.n_pairs)]
+    assert len(set(seeds)) == 16
+    assert paired.first(2).further(3).layout_seed(0) == further.layout_seed(0)
+    assert {spec.build_key for spec in (paired.spec(CHOICE, pair) for pair in range(3))} == {paired.build(CHOICE).key}
+    linked, placed = paired.spec(CHOICE, 1), paired.placed(CHOICE, 1)
+    assert (linked.layout_seed, placed.layout_seed) == (seeds[1], None)
+    assert program_of(linked) == Path(placed.binary).read_bytes() != program_of(paired.spec(CHOICE, 0))
+    first, again = paired.make([linked, placed])
+    assert np.array_equal(first.trace.values, again.trace.values)
+    few = planted(PROGRAM, metrics, pairs=6, noise={"code_layouts": 2})
+    assert [few.layout(pair) for pair in range(4)] == [0, 1, 0, 1]
 
 
 def test_further_pairs_have_noise_of_their_own_and_the_same_programs(planted: Planted) -> None:
