@@ -53,8 +53,8 @@ def _pictures(outcome: PartitionResult) -> list[page.Figure]:
                 name="tested-groups", text="Largest change of each group that was tested",
                 caption="Every group that was tested, by its largest change of z; up to the edge of the shaded zone a "
                 "change counts as none. A red group inside it is shown to change a relation, perhaps by too little to "
-                "count: it is not taken. Groups are not monotone: more metrics may perturb less, so each verdict says something about "
-                "its own group only.",
+                "count: it is not taken. Groups are not monotone: more metrics may perturb less, so each verdict says "
+                "something about its own group only.",
             )
         )  # fmt: skip
     return pictures
