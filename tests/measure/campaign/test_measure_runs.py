@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from measure.campaign.advice import shown_path
 from measure.campaign.analysis import SUMMARY_JSON_SCHEMA
 from measure.cli import main
 
@@ -87,7 +88,7 @@ def test_fake_campaign_finds_the_variant_that_perturbs(folder: Path) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert page.count("data:image/svg+xml") == 5
     assert "perturbed" in result.output
-    assert f"`measureexplain{folder / 'out'}`sayswhy" in "".join(result.output.split())
+    assert f"`measureexplain{shown_path(str(folder / 'out'))}`sayswhy" in "".join(result.output.split())
     traces = list((folder / "out" / "traces").glob("*.parquet"))
     assert len(traces) == 28
     columns = pq.read_table(traces[0]).column_names

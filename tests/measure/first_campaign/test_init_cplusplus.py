@@ -172,9 +172,9 @@ def test_what_cannot_be_instrumented_is_left_out_and_flags_are_given(folder: Pat
     assert "Flags of the compiler, such as -std=c++20" in failed("numbers.cpp")
     result = measure("init", "numbers.cpp", "--flags", "-O2 -std=c++20")
     assert result.exit_code == 0, result.output
-    told = " ".join(result.output.split())
-    assert re.search(r"left out: \S*numbers.cpp:16: 'numbers' is a coroutine: coroutines are not instrumented", told)
-    assert told.count("left out") == 1
+    told = "".join(result.output.split())  # lines end anywhere in a long path
+    assert re.search(r"leftout:\S*numbers.cpp:16:'numbers'isacoroutine:coroutinesarenotinstrumented", told)
+    assert told.count("leftout") == 1
     found = counted(folder / "numbers.yaml")
     assert found["turn_entries"] == ("entry", "turn", 2500)
     assert not any(name.startswith("numbers") for name in found)

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from measure.campaign import executor
+from measure.campaign.advice import shown_path
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.plan import make_plan
 from measure.campaign.plan_file import load_plan
@@ -104,7 +105,7 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert found["proved"] == "optimal"
     assert found["confirmed"]
     lines = [line.strip() for line in result.output.splitlines()]
-    assert f"measure run {folder / 'out' / 'partition.yaml'}" in lines
+    assert f"measure run {shown_path(str(folder / 'out' / 'partition.yaml'))}" in lines
     assert f"measure merge results/{found['campaign']}-partition --out merged.parquet" in lines
     with pytest.raises(CampaignError, match=r"partition\.yaml` makes the runs"):
         load_plan(folder / "out")
