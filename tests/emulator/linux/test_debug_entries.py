@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from emulator.linux.loader.debug_entries import UnitEntries, entries_section
-from instrumenter.building.program_build import build_program
+from instrumenter.building.toolchain import Toolchain
 
 SOURCE = """
 namespace geo { template <class T> struct Stack { T items[9]; int n = 0; void push(T one) { items[n++ % 9] = one; } }; }
@@ -25,10 +25,13 @@ TAGS = frozenset({"DW_TAG_namespace", "DW_TAG_subprogram", "DW_TAG_inlined_subro
 
 @pytest.fixture(scope="module", params=["-gdwarf-4", "-gdwarf-5"])
 def dwarf(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    source = tmp_path_factory.mktemp("entries") / "far.cpp"
-    source.write_text(SOURCE)
-    elf_path: Path = build_program([source], ["-O1", "-g", request.param]).elf_path
-    return ELFFile(io.BytesIO(elf_path.read_bytes())).get_dwarf_info()
+    folder: Path = tmp_path_factory.mktemp("entries")
+    (folder / "far.cpp").write_text(SOURCE)
+    toolchain = Toolchain()
+    toolchain.compile(folder / "far.cpp", ["-O1", "-g", request.param], folder / "far.o")
+    # Linked as other programs are: for other options the compiler would make its C++ library anew.
+    toolchain.link([folder / "far.o"], ["-O2"], folder / "far", "c++")
+    return ELFFile(io.BytesIO((folder / "far").read_bytes())).get_dwarf_info()
 
 
 def test_entries_are_those_of_pyelftools(dwarf: Any) -> None:
