@@ -294,7 +294,7 @@ class _Tree:
         expected, problem = _ELF_MACHINES.get(target.partition("-")[0], machine), ""
         if machine != expected:
             problem = f"for {_machine_name(machine)}, expected {_machine_name(expected)}"
-        elif target != GUEST_TARGET and not any(one["kind"] == "link" for one in read_listing(self._listing)):
+        elif target != GUEST_TARGET and not self.linked():
             problem = "linked by another compiler"  # of this machine, so it is for the right processor
         if problem:
             raise SourceError(

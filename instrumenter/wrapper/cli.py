@@ -28,7 +28,7 @@ def main_cplusplus() -> None:
 
 
 def main_ar() -> None:
-    """``instrument-ar``: makes archives of the emulated machine's objects."""
+    """``instrument-ar``: makes archives of objects."""
     _exec_tool("ar")
 
 
@@ -38,14 +38,9 @@ def main_ranlib() -> None:
 
 
 def _exec_tool(tool: str) -> None:
-    from instrumenter.errors import SpecError
-    from instrumenter.wrapper.compile_call import toolchain_of
-    from instrumenter.wrapper.environment_spec import spec_from_environment
+    from instrumenter.building.toolchain import Toolchain
 
-    try:
-        toolchain = toolchain_of(spec_from_environment())
-    except SpecError as error:
-        raise SystemExit(_complain(error, USAGE_ERROR)) from None
+    toolchain = Toolchain()  # its tools are the same for all targets
     command = [*toolchain.tool(tool), *sys.argv[1:]]
     os.execve(command[0], command, toolchain.environment())
 

@@ -238,8 +238,9 @@ def _recipe(
     from instrumenter.errors import InstrumenterError, ToolchainError
 
     sampler: AnySampler | None = None
+    target = GUEST_TARGET
     if campaign.host is not None:
-        sampler = HostSamplerConfig()
+        sampler, target = HostSamplerConfig(), HOST_TARGET
     elif campaign.sampling.mode == "signal":
         nanoseconds = round(campaign.sampling.interval[0] * 1e9 / clock_hz)
         sampler = SamplerConfig(max(1, nanoseconds), len(campaign.hardware_metrics))
@@ -247,9 +248,8 @@ def _recipe(
     try:
         project = _project(campaign.program)
         if project is not None:
-            target = GUEST_TARGET if campaign.host is None else HOST_TARGET
             return ProjectRecipe.of(project, sampler, campaign.placement, campaign.volatile, target, each_run)
-        return _recipe_of_sources(campaign, sampler, notify)
+        return _recipe_of_sources(campaign, sampler, target, notify)
     except ToolchainError as error:
         raise MeasureError(str(error)) from None
     except InstrumenterError as error:
@@ -271,12 +271,13 @@ def _project(program: Program) -> Project | None:
     return Project(ensure_project(entry)[0], entry.build.command, entry.build.binary)
 
 
-def _recipe_of_sources(campaign: Campaign, sampler: AnySampler | None, notify: Callable[[str], None]) -> Recipe:
+def _recipe_of_sources(
+    campaign: Campaign, sampler: AnySampler | None, target: str, notify: Callable[[str], None]
+) -> Recipe:
     """The recipe of a program given by its C files or by a catalogue entry with sources."""
     from instrumenter.building.program_build import Recipe, preprocess_all
-    from instrumenter.building.toolchain import GUEST_TARGET, HOST_TARGET, Toolchain
+    from instrumenter.building.toolchain import Toolchain
 
-    target = GUEST_TARGET if campaign.host is None else HOST_TARGET
     program = campaign.program
     flags, libraries = list(program.flags), [f"-l{name}" for name in program.libraries]
     if program.catalogue:

@@ -178,11 +178,10 @@ class RunSpec:
             "unread",
             "sampled",
             "limit_seconds",
+            "exit_status",
         ):
-            if fields[key] in (None, (), ""):  # keeps the keys of runs from before these fields were added
+            if fields[key] == self.__dataclass_fields__[key].default:  # keeps keys of runs from before it was added
                 del fields[key]
-        if not self.exit_status:
-            del fields["exit_status"]
         return fields
 
     @property

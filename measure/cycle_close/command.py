@@ -158,9 +158,6 @@ def run_cycleclose(
     """
     try:
         config = load_machine(job.machine, job.settings)
-    except EmulatorError as error:
-        raise CampaignError(str(error)) from None
-    try:
         elf = program_file(job.program, console)
         job.check_input()
         traced = _traced(job, elf, config, settings, console, gdb_port)

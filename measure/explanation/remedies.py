@@ -37,7 +37,7 @@ class Judge:
     """Judges runs in pairs with those of the plain program, by the campaign's delta and level: within a run and across
     runs where the variant's relations are broken, and elsewhere if a remedy breaks them.
 
-    ``relations``: those that are broken in the variant.
+    ``relations``: the relations that are broken in the variant.
     """
 
     def __init__(self, paired: PairedRuns, relations: Relations) -> None:
@@ -84,8 +84,9 @@ def try_remedies(
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
     leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose.
     """
-    refused = [f"{candidate.name}: {reason}" for candidate in wanted if (reason := _needless(candidate, mechanisms))]
-    wanted = [candidate for candidate in wanted if not _needless(candidate, mechanisms)]
+    known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
+    refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
+    wanted = [candidate for candidate, reason in known if not reason]
     ranked: list[tuple[Remedy, Candidate]] = []
     judge = Judge(paired, relations)
     _make_together(paired, wanted)

@@ -122,11 +122,12 @@ def _functions(program: Path, executed: Mapping[int, int], directory: Path | Non
     by_name = Counter(one.parts for one in own.definitions)
     by_file = Counter((one.parts, one.file) for one in own.definitions)
     found = []
+    spent = np.bincount(own.owner + 1, counts, len(own.definitions) + 1)[1:]
     for index, (one, types) in enumerate(own.definitions.items()):
-        mine = own.owner == index
-        number = int(counts[mine].sum())
+        number = int(spent[index])
         if not number:
             continue
+        mine = own.owner == index
         per_line = np.bincount(own.line[mine], counts[mine])
         per_line[0] = 0
         hottest = int(per_line.argmax()) or one.line

@@ -136,6 +136,9 @@ def directory(tmp_path: Path) -> Path:
     return directory
 
 
+needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+
+
 def recipe(
     directory: Path,
     command: str = "make -j3",
@@ -350,9 +353,8 @@ def test_a_metric_of_another_program_of_the_project_is_told(directory: Path) -> 
     assert "metric 'x' counts in app/unused.c, but 'build/app' is linked without it" in str(caught.value)
 
 
+@needs_cmake
 def test_cmake_finds_the_compiler_by_itself(directory: Path) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("cmake is not installed")
     (directory / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.10)\nproject(demo C)\n"
         "configure_file(times.in times.h)\n"
@@ -370,9 +372,8 @@ def test_cmake_finds_the_compiler_by_itself(directory: Path) -> None:
     assert execute(build)[1] == {"steps": 70, "rounds": 10}
 
 
+@needs_cmake
 def test_shared_libraries_of_a_cmake_project_become_part_of_its_program(directory: Path) -> None:
-    if shutil.which("cmake") is None:
-        pytest.skip("cmake is not installed")
     (directory / "CMakeLists.txt").write_text(
         'cmake_minimum_required(VERSION 3.10)\nproject(demo C)\noption(BUILD_SHARED_LIBS "" ON)\n'
         "add_library(core lib.c)\nadd_executable(app main.c)\ntarget_link_libraries(app core)\n"

@@ -2,7 +2,7 @@
 
 A unit that includes the C++ library's headers has tens of thousands of entries, of which few are asked for.
 Abbreviations tell how long entries are, so that one pass skips them; pyelftools, which takes many times as long for
-each, decodes those that are asked for. Source: DWARF 5, sections 7.5.3 (abbreviations) and 7.5.6 (forms).
+each, decodes the entries that are asked for. Source: DWARF 5, sections 7.5.3 (abbreviations) and 7.5.6 (forms).
 """
 
 from __future__ import annotations
