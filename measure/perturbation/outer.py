@@ -147,7 +147,7 @@ def outer_evidence(
         cells = list(combinations(range(len(prepared)), 2))
     memo = {} if memo is None else memo
     how = Comparison(held_out, None if aligned else alignment, near_duplicates(prepared[: len(baseline)]))
-    found = _similarities(prepared, cells, how, progress, memo, aligner)
+    found = similarities(prepared, cells, how, progress, memo, aligner)
     if flips is None:
         n_tested = len(runs) if paired else len(baseline) - len(references)
         flips = _labels(n_tested, len(runs), paired, n_permutations, seed)
@@ -198,7 +198,7 @@ def _compared(
     """
     if references:
         tested = [k for k in range(len(similarity)) if k not in references]
-        z = _mean_defined(similarity[np.ix_(tested, sorted(references))])
+        z = mean_defined(similarity[np.ix_(tested, sorted(references))])
         baseline_z, run_z = z[: len(tested) - n_runs], z[len(tested) - n_runs :]
         # In pairs, the references are baselines without a partner.
         return _Compared(baseline_z[:n_runs] if paired else baseline_z, run_z, labels, None, 1.0)
@@ -207,8 +207,8 @@ def _compared(
         own = np.arange(n_runs)
         without_own[n_baseline + own, own] = np.nan
         return _Compared(
-            _mean_defined(similarity[:n_runs, :n_baseline]),
-            _mean_defined(without_own[n_baseline:, :n_baseline]),
+            mean_defined(similarity[:n_runs, :n_baseline]),
+            mean_defined(without_own[n_baseline:, :n_baseline]),
             labels,
             paired_cross_differences(similarity, labels.labels),
             1.0,
@@ -216,8 +216,8 @@ def _compared(
     # Leave-one-out means share all runs but one: their spread is (B - 2)/(B - 1) of a fresh run's.
     scale = (n_baseline - 1) / (n_baseline - 2) if n_baseline > 2 else float("inf")
     return _Compared(
-        _mean_defined(similarity[:n_baseline, :n_baseline]),
-        _mean_defined(similarity[n_baseline:, :n_baseline]),
+        mean_defined(similarity[:n_baseline, :n_baseline]),
+        mean_defined(similarity[n_baseline:, :n_baseline]),
         labels,
         cross_differences(similarity, labels.labels),
         scale,
@@ -253,7 +253,7 @@ def _references(n_baseline: int, n_runs: int, most: int | None, seed: int, paire
     return frozenset(int(k) for k in np.random.default_rng(seed).choice(n_baseline, most, replace=False))
 
 
-def _similarities(
+def similarities(
     prepared: Sequence[PreparedRun],
     cells: Sequence[tuple[int, int]],
     how: Comparison,
@@ -296,7 +296,7 @@ def _assay(baselines: Sequence[PreparedRun], how: Comparison, memo: Memo) -> NDA
     return memo[key]
 
 
-def _mean_defined(z: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_defined(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over the second axis of ``(N, K, m)`` of the defined values; nan where all are undefined."""
     defined = np.isfinite(z)
     counts = defined.sum(axis=1)

@@ -15,14 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from measure.alignment.setting import AlignmentSetting
-from measure.perturbation.similarity import (
-    Aligner,
-    Comparison,
-    PreparedRun,
-    align_in_threads,
-    near_duplicates,
-    prepare,
-)
+from measure.perturbation.outer import Memo, mean_defined, similarities
+from measure.perturbation.similarity import Aligner, Comparison, align_in_threads, near_duplicates, prepare
 
 
 def opponents(n: int) -> list[list[int]]:
@@ -37,20 +31,22 @@ def opponents(n: int) -> list[list[int]]:
 
 
 class AcrossRuns:
-    """The baselines of one campaign, ready to be aligned. ``tables``: ``(n, m)`` each.
+    """The baselines of one campaign, ready to be aligned. ``tables``: ``(n, m)`` each; ``memo``: keeps similarities for
+    other variants with the same baselines.
 
     Raises ValueError, with the number of the baseline, for a table that cannot be aligned.
     """
 
     def __init__(
         self, tables: Sequence[ArrayLike], metrics: Sequence[str], alignment: AlignmentSetting,
-        aligner: Aligner = align_in_threads,
+        aligner: Aligner = align_in_threads, memo: Memo | None = None,
     ) -> None:  # fmt: skip
         self.metrics, self._alignment, self._aligner = metrics, alignment, aligner
+        self._memo: Memo = {} if memo is None else memo
         self.baselines = [prepare(table, metrics, f"baseline {n}") for n, table in enumerate(tables)]
 
     def duplicates(self) -> tuple[tuple[int, ...], ...]:
-        """For each metric those that nearly duplicate it: it must not be aligned on them."""
+        """For each metric the metrics that nearly duplicate it: it must not be aligned on them."""
         return near_duplicates(self.baselines)
 
     def changes(self, tables: Sequence[ArrayLike], duplicates: tuple[tuple[int, ...], ...]) -> NDArray[np.float64]:
@@ -61,21 +57,16 @@ class AcrossRuns:
         runs = [prepare(table, self.metrics, f"run {n}") for n, table in enumerate(tables)]
         spare = list(range(len(runs), len(self.baselines)))
         cells = [(i, j) for i, others in enumerate(opponents(len(runs))) for j in [*others, *spare]]
-        wanted: list[tuple[PreparedRun, PreparedRun]] = []
-        for i, j in cells:
-            wanted += [(runs[i], self.baselines[j]), (self.baselines[i], self.baselines[j])]
+        prepared, n = [*self.baselines, *runs], len(self.baselines)
+        wanted = [cell for i, j in cells for cell in ((n + i, j), (i, j))]
         how = Comparison(True, self._alignment, duplicates)
-        z = np.array(self._aligner(wanted, how, lambda count: None)).reshape(-1, 2, len(self.metrics))
-        differences, owner = z[:, 0] - z[:, 1], np.array([i for i, _ in cells], np.intp)
-        found = np.full((len(runs), len(self.metrics)), np.nan)
-        for i in range(len(runs)):
-            mine = differences[owner == i]
-            defined = np.isfinite(mine)
-            counts = defined.sum(axis=0)
-            found[i] = np.where(counts > 0, np.where(defined, mine, 0).sum(axis=0) / np.maximum(counts, 1), np.nan)
-        return found
+        z = similarities(prepared, wanted, how, None, self._memo, self._aligner)
+        differences = np.full((len(runs), n, len(self.metrics)), np.nan)
+        for i, j in cells:
+            differences[i, j] = z[n + i, j] - z[i, j]
+        return mean_defined(differences)
 
 
 def common_duplicates(sides: Sequence[AcrossRuns]) -> tuple[tuple[int, ...], ...]:
-    """For each metric those that nearly duplicate it in any campaign, so that it is aligned on the same in all."""
+    """For each metric the metrics that nearly duplicate it in any campaign, so that it is aligned on the same in all."""
     return tuple(tuple(sorted(set().union(*found))) for found in zip(*(one.duplicates() for one in sides), strict=True))

@@ -19,6 +19,7 @@ from measure.campaign.run_command import load_results
 from measure.campaign.run_types import BASELINE, Run
 from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
+from measure.perturbation.outer import Memo
 from measure.perturbation.verdict import overall_verdict
 from measure.perturbation.wording import p_text
 from measure.report.style import short
@@ -186,7 +187,8 @@ def compare_results(
     same_noise = (campaigns[0].seed, campaigns[0].noise) == (campaigns[1].seed, campaigns[1].noise)
     same_machine = campaigns[0].host is None and campaigns[1].host is None  # a host's pairs share no noise with others
     paired = same_noise and same_machine and all(campaign.pairs for campaign in campaigns)
-    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names)) for name in names]
+    memo: Memo = {}
+    variants = [_variant(name, sides, metrics, paired, delta, alpha, len(names), memo) for name in names]
     order = {verdict: n for n, verdict in enumerate(VERDICTS)}
     notes = [
         f"{side.missing} runs of {side.directory} are missing or failed, and left out."
@@ -239,8 +241,9 @@ def _side(directory: Path) -> _Side:
 
 
 def _variant(
-    name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float, n_variants: int
-) -> VariantChange:
+    name: str, sides: Sequence[_Side], metrics: Sequence[str], paired: bool, delta: float, alpha: float,
+    n_variants: int, memo: Memo,
+) -> VariantChange:  # fmt: skip
     compared_runs = [
         compared(side.plan.campaign, runs_of(side.runs, BASELINE), runs_of(side.runs, name)) for side in sides
     ]
@@ -252,7 +255,7 @@ def _variant(
     outer = all(one.across is not None for one in verdicts)
     scopes = [(list(combinations(metrics, 2)), [_changes_within(one, metrics) for one in compared_runs])]
     if outer:
-        scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics)))
+        scopes.append(([(metric, metric) for metric in metrics], _changes_across(sides, compared_runs, metrics, memo)))
     pairs: list[PairChange] = []
     found_verdicts: list[Verdict] = []
     for couples, changes in scopes:
@@ -299,15 +302,16 @@ def _changes_within(found: Compared, metrics: Sequence[str]) -> NDArray[np.float
 
 
 def _changes_across(
-    sides: Sequence[_Side], found: Sequence[Compared], metrics: Sequence[str]
+    sides: Sequence[_Side], found: Sequence[Compared], metrics: Sequence[str], memo: Memo
 ) -> list[NDArray[np.float64]]:
-    """The change of z of each metric with itself across runs, in each run of each campaign, ``(R, m)``."""
+    """The change of z of each metric with itself across runs, in each run of each campaign, ``(R, m)``. ``memo``: of
+    all variants, which share baselines."""
 
     def tables(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
         return [run.trace.counts(tuple(metrics)) for run in runs]
 
     baselines = [
-        AcrossRuns(tables(one.baselines), metrics, side.plan.campaign.alignment_setting)
+        AcrossRuns(tables(one.baselines), metrics, side.plan.campaign.alignment_setting, memo=memo)
         for side, one in zip(sides, found, strict=True)
     ]
     duplicates = common_duplicates(baselines)
