@@ -68,5 +68,5 @@ class AcrossRuns:
 
 
 def common_duplicates(sides: Sequence[AcrossRuns]) -> tuple[tuple[int, ...], ...]:
-    """For each metric the metrics that nearly duplicate it in any campaign, so that it is aligned on the same in all."""
+    """For each metric the metrics that nearly duplicate it in any campaign: it is aligned on the same ones in all."""
     return tuple(tuple(sorted(set().union(*found))) for found in zip(*(one.duplicates() for one in sides), strict=True))
