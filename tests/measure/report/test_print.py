@@ -27,7 +27,7 @@ ON_PAPER = """
         else if (kind.includes("screen")) rule.media.mediaText = "not all";
       }
   const shown = (one) => one.checkVisibility({ contentVisibilityAuto: true }) && one.getBoundingClientRect().height > 0;
-  const outside = [...document.querySelectorAll("svg, svg text, img, td, th, figcaption, code, p, li")].filter((one) => {
+  const outside = [...document.querySelectorAll("svg, svg text, img, td, th, figcaption, code, p")].filter((one) => {
     const box = one.getBoundingClientRect();
     return box.width && (box.left < -1 || box.right > innerWidth + 1 || cut(one, box));
   });
@@ -45,7 +45,8 @@ ON_PAPER = """
     folded: [...document.querySelectorAll("details table, details p")]
       .filter((one) => !one.querySelector("a[download]") && !shown(one)).length,
     heads: [...document.querySelectorAll("thead")].map((one) => getComputedStyle(one).display),
-    stuck: [...document.querySelectorAll("thead th")].filter((one) => getComputedStyle(one).position !== "static").length,
+    stuck: [...document.querySelectorAll("thead th")]
+      .filter((one) => getComputedStyle(one).position !== "static").length,
     split: [...document.querySelectorAll("figure, tr, .card, .todo")]
       .filter((one) => getComputedStyle(one).breakInside !== "avoid").length,
     commands: [...document.querySelectorAll(".command code")].every((one) => one.scrollWidth <= one.clientWidth + 1) };
