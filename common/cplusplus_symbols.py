@@ -1,9 +1,10 @@
 """Names of C++ functions as people write them, from the symbols that compilers make of them.
 
 The run-time library of C++ on this machine decodes a symbol (``__cxa_demangle`` of the Itanium C++ ABI, chapter 3.4);
-without such a library symbols stay as they are. What it writes is shortened to what a metric's key ``function:`` takes:
-namespaces, classes and template arguments, without result and unnamed namespaces; parameters where several functions
-share the name. Inline namespaces stay, as symbols do not tell them from others, but for the standard library's.
+without such a library symbols stay as they are, as do those whose names would be longer than any real one's. What it
+writes is shortened to what a metric's key ``function:`` takes: namespaces, classes and template arguments, without
+result and unnamed namespaces; parameters where several functions share the name. Inline namespaces stay, as symbols
+do not tell them from others, but for the standard library's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from functools import cache, lru_cache
 
 _LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _LONGEST_SYMBOL = 8192  # the library's decoder recurses, and uses stack in proportion
+_LONGEST_NAME = 1 << 16  # of a decoded symbol; real ones stay below a few thousand
+_LONGEST_ESTIMATE = 1 << 22  # decoding that many characters takes a tenth of a second
 _LONGEST_ARGUMENTS = 48
+_PART_OF_SYMBOL = re.compile(
+    r"(?P<length>\d+)|(?P<reference>[ST][0-9A-Z]*_)|(?P<pack>Dp|sp)|(?P<open>[NIJX])|(?P<close>E)|.", re.S
+)
 _SPECIAL = re.compile(r"(?:[a-z][\w-]* )*?(?:for|to)(?: #\d+)? ")
 _OPERATOR = re.compile(r"operator(\(\)|\[\]|->\*?|<=>|<<=?(?= |\(|$)|>>=?|[<>]=?(?=[ (]|$)|[-+*/%^&|~!=,]+)")
 _DECLARED_OPERATOR = re.compile(
@@ -38,7 +44,42 @@ def demangled(symbol: str) -> str:
     if not symbol.startswith("_Z") or len(symbol) > _LONGEST_SYMBOL or "\0" in symbol:
         return symbol
     decode = _decoder()
-    return symbol if decode is None else decode(symbol) or symbol
+    if decode is None or _estimated_length(symbol) > _LONGEST_ESTIMATE:
+        return symbol
+    name = decode(symbol) or symbol
+    return name if len(name) <= _LONGEST_NAME else symbol
+
+
+def _estimated_length(symbol: str) -> int:
+    """About how long the name of a symbol is at most, in characters.
+
+    A symbol refers to parts of itself (substitutions, template parameters), and these to others: 200 characters can
+    stand for gigabytes. Each reference is taken to be as long as the longest part that is complete by then.
+    """
+    longest, position = 0, 2
+    open_parts = [0]
+    while match := _PART_OF_SYMBOL.match(symbol, position):
+        position, kind = match.end(), match.lastgroup
+        if kind == "length":
+            length = int(match[0][:5])
+            position += length
+            open_parts[-1] += length + 2
+            longest = max(longest, length + 2)
+        elif kind == "reference":
+            open_parts[-1] += longest + 2
+        elif kind == "pack":
+            open_parts[-1] += longest * symbol.count("E")  # a pattern, for each element of a pack
+        elif kind == "open":
+            open_parts.append(0)
+        elif kind == "close" and len(open_parts) > 1:
+            part = open_parts.pop() + open_parts[-1]  # arguments, with the name that they belong to
+            longest = max(longest, part)
+            open_parts[-1] = part
+        else:
+            open_parts[-1] += 20  # a type or an operator, spelled out
+        if longest > _LONGEST_ESTIMATE:
+            break
+    return max(longest, sum(open_parts))
 
 
 def readable_name(symbol: str, line: int | None = None) -> str:

@@ -143,12 +143,13 @@ def _apply(
             return
         below = holder[key] if isinstance(holder, list) else holder.get(key)
         if below is None:
-            below = holder[key] = {}
+            # Numbers are items of lists: no key of a campaign or machine is one.
+            below = holder[key] = [] if setting.keys[n + 1].isdecimal() else {}
             places[keys] = place
         if not isinstance(below, dict | list):
             raise error(
                 f"{place.where}: {'.'.join(map(str, keys))} is {below!r}, expected a mapping or a list that has "
-                f"'{setting.keys[n + 1]}' in it"
+                f"'{setting.keys[n + 1]}' in it: --set {'.'.join(map(str, keys))}=... gives all of it anew"
             )
         holder = below
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from common.yaml_document import YamlDocument
 from measure.campaign.builds import Builds, shifted_layouts
 from measure.campaign.campaign_model import Campaign
+from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
 from measure.campaign.plan import Plan, checked_machine, make_plan
 from measure.campaign.power import SOURCES, assumed_spread, plan_text
@@ -72,7 +73,8 @@ class Estimate:
 
     ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
     ``build_seconds``: of one, None if it is unknown or no program is missing; ``instructions``: most in a run;
-    ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time.
+    ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time;
+    ``comparing_seconds``: to compare the runs and to draw the report.
     """
 
     counted: CountedRun | None
@@ -85,12 +87,13 @@ class Estimate:
     columns: int
     rate: Rate
     at_once: int
+    comparing_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Time to build and to run."""
+        """Time to build, to run and to compare."""
         runs = math.ceil(self.runs / self.at_once) * self.rate.run_seconds(self.instructions)
-        return runs + self.missing * (self.build_seconds or 0.0)
+        return runs + self.missing * (self.build_seconds or 0.0) + self.comparing_seconds
 
     @property
     def bytes(self) -> int:
@@ -134,7 +137,7 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
         counted, runs, layouts * len(variants), layouts * len(missing), build_seconds, instructions,
         length // interval,
         len(BOUNDARY_COLUMNS) + len(campaign.hardware_metrics) + max(map(len, sets.values()), default=0),
-        rate, min(workers or os.cpu_count() or 1, runs),
+        rate, min(workers or os.cpu_count() or 1, runs), comparing_seconds(campaign, length // interval),
     )  # fmt: skip
 
 
@@ -175,20 +178,21 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
         f"{rate.run_seconds(found.instructions):.1f} s{builds}. A run executes at most {found.instructions:,} "
         f"instructions (counted in one without timing); with timing, {speed:.1f} million a "
         f"second (measured on the first {rate.instructions:,}), and {rate.set_up_seconds:.1f} s to link and to start. "
-        f"Comparing the runs{'' if known else ', and building the programs,'} comes on top"
+        f"Comparing the runs takes {_minutes(found.comparing_seconds)} of it (by alignments of made-up traces)"
+        f"{'' if known else '; building the programs comes on top'}"
     )
     disk = (
         f"at most {found.bytes / 1e6:.0f} MB: a trace of a run has about {found.records:,} records of "
         f"{found.columns} columns"
     )
-    truth = [("not included", "the further runs of `ground_truth`")] if campaign.ground_truth else []
+    more = ["the further runs of `ground_truth`"] * campaign.ground_truth + ["the explanation"] * campaign.explain
     return [
         ("runs", runs),
         ("builds", f"{found.builds}, {found.builds - found.missing} of them in the cache{each}"),
         ("time", time_basis),
         ("disk", disk),
         ("finds", f"Compared {finds}" if finds else plan),
-        *truth,
+        *([("not included", ", ".join(more))] if more else []),
     ]
 
 

@@ -53,7 +53,10 @@ class History:
     def text(self, campaign: Campaign) -> str:
         """The design, the looks and their levels in a line."""
         counts = ", then ".join(f"{look.baselines} + {look.replicates}" for look in self.looks)
-        planned = f"look {len(self.looks)} of {campaign.looks} planned"
+        extra = len(self.looks) > campaign.looks
+        planned = f"look {len(self.looks)}" + (
+            f", {campaign.looks} planned" if extra else f" of {campaign.looks} planned"
+        )
         text = f"{self.design[:12]}, {planned} ({counts} runs), each at alpha {campaign.alpha_of_a_look:g}"
         return text + (f"; other designs run in this directory before: {self.replaced}" if self.replaced else "")
 

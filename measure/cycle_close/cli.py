@@ -17,6 +17,8 @@ from measure.console.settings_option import settings_option
 if TYPE_CHECKING:
     from rich.console import Console
 
+_PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--machine", type=click.Path(path_type=Path), required=True, metavar="M.yaml",
@@ -112,6 +114,11 @@ def cycleclose(
         length = parse_interval(interval)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    misplaced = not program.exists() and bool(arguments) and Path(arguments[0]).is_file()
+    if picture and (program.suffix.lower() in _PICTURES or misplaced):
+        raise click.UsageError(
+            f"--picture takes no name: leave out {program}; the picture is trace.png in the directory that --out names"
+        )
     if roll_back and samples:
         raise click.UsageError("--roll-back and --twice both leave nothing unsampled: give one of them")
     tracer_settings = Settings(

@@ -14,21 +14,28 @@ from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
 _CYCLES_OF_A_COUNT = 4  # load, add, store and address of a counter
 
 
-def draft_text(name: str, program: Mapping[str, Any], machine: str) -> str:
+def draft_text(name: str, program: Mapping[str, Any], machine: str, limit_instructions: int | None = None) -> str:
     """The least campaign that is valid, to build and run the program by."""
     return yaml.safe_dump(
         {
             "name": name, "program": dict(program), "machine": machine,
             "hardware_metrics": ["PAPI_TOT_CYC", "PAPI_TOT_INS"],
+            **_limits(limit_instructions),
         },
         sort_keys=False, allow_unicode=True,
     )  # fmt: skip
 
 
 def campaign_text(
-    name: str, program: Mapping[str, Any], machine: str, trial: Trial, counters: Sequence[ChosenCounter], file: str
+    name: str,
+    program: Mapping[str, Any],
+    machine: str,
+    trial: Trial,
+    counters: Sequence[ChosenCounter],
+    file: str,
+    limit_instructions: int | None = None,
 ) -> str:
-    """The campaign file. ``file``: its path, as the user would type it."""
+    """The campaign file. ``file``: its path, as the user would type it. ``limit_instructions``: None: by default."""
     lines = [
         f"# A first campaign for {program.get('directory') or program.get('source') or name}, "
         "written by `measure init`.",
@@ -55,7 +62,17 @@ def campaign_text(
         "# Everything random comes from it: the same seed gives the same traces, to the bit.",
         "seed: 1",
     ]
+    if limit_instructions is not None:
+        lines += ["", "# Instructions that a run may execute before it is given up.", _flow_line(limit_instructions)]
     return "\n".join(lines) + "\n"
+
+
+def _limits(instructions: int | None) -> dict[str, Any]:
+    return {} if instructions is None else {"limits": {"instructions": instructions}}
+
+
+def _flow_line(limit_instructions: int) -> str:
+    return f"limits: {_flow(_limits(limit_instructions)['limits'])}"
 
 
 def _program(program: Mapping[str, Any]) -> list[str]:

@@ -30,6 +30,8 @@ import click
                    "which one more build finds out.")  # fmt: skip
 @click.option("--exit-status", type=click.IntRange(0, 255), default=0, metavar="N",
               help="The exit status with which the program ends when all is well. Default: 0.")  # fmt: skip
+@click.option("--limit", metavar="N",
+              help="Instructions that a run may execute (k, M, G); the campaign keeps it. Default: 10G.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Overwrite the campaign file.")
 def init(
     program: Path,
@@ -42,6 +44,7 @@ def init(
     build: str | None,
     binary: str | None,
     exit_status: int,
+    limit: str | None,
     force: bool,
 ) -> None:
     """Write a first campaign for a C or C++ file, or for a directory with a build of its own.
@@ -57,7 +60,14 @@ def init(
     """
     from rich.console import Console
 
+    from common.quantities import parse_count
     from measure.first_campaign.command import Request, write_first_campaign
 
-    request = Request(program, arguments, machine, out, stdin, files, flags, build, binary, exit_status, force)
+    try:
+        limit_instructions = None if limit is None else parse_count(limit)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--limit") from None
+    request = Request(
+        program, arguments, machine, out, stdin, files, flags, build, binary, exit_status, limit_instructions, force
+    )
     write_first_campaign(request, Console(highlight=False))

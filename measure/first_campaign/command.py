@@ -38,6 +38,7 @@ from measure.first_campaign.trial_run import Trial, trial_run
 Result = TypeVar("Result")
 _MACHINE = "desktop.yaml"
 _UNDEFINED = re.compile(r"undefined symbol: ([^\n]*[^\s])")
+_AT_LIMIT = re.compile(r"did not end within \d+ instructions")
 _CLOCK_HZ = 1_000_000_000  # any value: the program does not sample itself
 
 
@@ -55,6 +56,7 @@ class Request:
     build: str | None = None
     binary: str | None = None
     exit_status: int = 0
+    limit_instructions: int | None = None
     force: bool = False
 
 
@@ -83,7 +85,7 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         given = input_keys(request.arguments, request.stdin, request.files, beside)
         if request.exit_status:
             given["exit_status"] = request.exit_status
-        draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request.program)
+        draft = _Draft(name, {**keys, **given}, relative(machine, beside), place, request)
         build = draft.build(say)
         status.update("running the program")
         try:
@@ -100,7 +102,9 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         status.update("counting events")
         counters = draft.attempt(lambda: choose_counters(draft.campaign, draft.document, found.functions, say))
     final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
-    text = campaign_text(name, draft.program, final_machine, trial, counters, str(place))
+    text = campaign_text(
+        name, draft.program, final_machine, trial, counters, str(place), request.limit_instructions
+    )  # fmt: skip
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
@@ -111,13 +115,14 @@ def write_first_campaign(request: Request, console: Console) -> Path:
 class _Draft:
     """The least campaign of the program, never written; ``program``: its key of that name."""
 
-    def __init__(self, name: str, program: dict[str, Any], machine: str, place: Path, source: Path) -> None:
-        self._name, self.machine, self._place, self._source = name, machine, place, source
+    def __init__(self, name: str, program: dict[str, Any], machine: str, place: Path, request: Request) -> None:
+        self._name, self.machine, self._place, self._source = name, machine, place, request.program
+        self._limit_instructions = request.limit_instructions
         self.program = program
         self._read()
 
     def _read(self) -> None:
-        text = draft_text(self._name, self.program, self.machine)
+        text = draft_text(self._name, self.program, self.machine, self._limit_instructions)
         self.document = YamlDocument(text, self._place, CampaignError)
         self.campaign: Campaign = campaign_of(self.document, Campaign)
 
@@ -175,6 +180,11 @@ def _link_advice(message: str, missing: list[str], has_sources: bool) -> str:
 
 
 def _with_advice(message: str) -> str:
+    if _AT_LIMIT.search(message):
+        return (
+            f"{message}\nGive the program less work, which also makes the campaign's runs shorter; if it has to run so "
+            "long, give more than it executes, such as --limit 50G"
+        )
     status = re.search(r"ended with exit status (\d+)", message)
     if status is None:
         return message

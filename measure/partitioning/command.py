@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,8 +111,29 @@ def search_partition(request: Request, console: Console) -> Searched:
     outcome = _outcome(session.result(), campaign, settings, hardware, setup.runs_made)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
-    write_text_atomically(directory / "partition.html", render_page(outcome))
+    again = _command_again(request)
+    runs, merge = _commands(outcome, files)
+    write_text_atomically(directory / "partition.html", render_page(outcome, again, runs, merge))
     return Searched(outcome, (directory / "partition.html", *files), session.exit_status)
+
+
+def _command_again(request: Request) -> str:
+    """The command line of ``request``, which goes on with its search."""
+    options: list[tuple[str, object]] = [
+        ("--out", request.out),
+        ("--minutes", f"{request.minutes:g}" if request.minutes else None),
+        ("--most-replicates", request.most_replicates),
+        ("--accept", request.accept if request.accept != "equivalent" else None),
+        ("--counters", request.counters),
+        ("--shared", ",".join(request.shared) or None),
+        ("--workers", request.workers),
+        ("--memory", request.memory),
+        *(("--set", setting) for setting in request.settings),
+    ]
+    words = [word for name, value in options if value is not None for word in (name, str(value))]
+    if request.exact is not None:
+        words.append("--exact" if request.exact else "--anytime")
+    return f"measure partition {shown_path(str(request.campaign))} {shlex.join(words)}".rstrip()
 
 
 def _hardware_sets(request: Request, campaign: Campaign, document: YamlDocument) -> tuple[tuple[str, ...], ...]:
@@ -238,12 +259,17 @@ def _outcome(
 
 def _next_commands(searched: Searched) -> list[str]:
     """The commands that collect the groups and join their runs; none where no group was shown to be good."""
-    if not searched.outcome.best.groups:
-        return []
-    campaigns = [path for path in searched.files if path.suffix == ".yaml"]
-    results = " ".join(shlex.quote(f"results/{searched.outcome.name}-{path.stem}") for path in campaigns)
+    runs, merge = _commands(searched.outcome, [path for path in searched.files if path.suffix == ".yaml"])
+    return [*runs, merge] if runs else []
+
+
+def _commands(outcome: PartitionResult, campaigns: Sequence[Path]) -> tuple[list[str], str]:
+    """The commands that run ``campaigns``, and the one that joins their runs; none without a good group."""
+    if not outcome.best.groups:
+        return [], ""
+    results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
     runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
-    return [*runs, f"measure merge {results} --out merged.parquet"]
+    return runs, f"measure merge {results} --out merged.parquet"
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:

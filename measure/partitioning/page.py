@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from measure.partitioning.result import PartitionResult
 from measure.report import page
+from measure.report.elements import Step
 from measure.report.style import INK, MUTED, VERDICTS, new_figure
 
 _MOST_METRICS_DRAWN = 60
@@ -22,9 +24,36 @@ _WORDS = {"good": "good", "bad": "changes", "undecided": "undecided"}
 _FOLDER = Path(__file__).parent
 
 
-def render_page(outcome: PartitionResult) -> str:
-    """The report as one self-contained page."""
-    return page.render_page("partition.html.jinja", _FOLDER, outcome=outcome, pictures=_pictures(outcome))
+def render_page(outcome: PartitionResult, again: str = "", runs: Sequence[str] = (), merge: str = "") -> str:
+    """The report as one self-contained page. ``again``, ``runs``, ``merge``: the commands that go on with the search,
+    collect the groups, and join their runs; empty where there is none."""
+    steps = next_steps(outcome, again, runs, merge)
+    return page.render_page(
+        "partition.html.jinja", _FOLDER, outcome=outcome, pictures=_pictures(outcome), steps=steps,
+    )  # fmt: skip
+
+
+def next_steps(outcome: PartitionResult, again: str, runs: Sequence[str], merge: str) -> tuple[Step, ...]:
+    """What to do with the groups, by what fresh runs said of them, with commands."""
+    steps = []
+    unsure = [*outcome.with_status("not validated"), *outcome.with_status("not tested")]
+    if again and (outcome.stopped or unsure):
+        what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
+        steps.append(Step(f"Go on where the search stopped{what}.", (again,)))
+    if outcome.best.groups and runs:
+        good = outcome.with_status("validated")
+        rest = f", but not {', '.join(unsure)}" if unsure and good else ""
+        said = f"Fresh runs confirmed {', '.join(good)}{rest}." if good else "No fresh runs confirmed a group yet."
+        steps.append(Step(f"{said} Collect the groups, with the verdict on each:", tuple(runs)))
+        if merge:
+            steps.append(Step("Join their runs into one trace with every metric that is in a group:", (merge,)))
+    if outcome.alone():
+        names = ", ".join(outcome.alone())
+        steps.append(
+            Step(f"Not shown to be good even alone: {names}. Count what fires less often for the same quantity, or let "
+                 "the emulated machine count it without a counter (`method: probe`).")
+        )  # fmt: skip
+    return tuple(steps)
 
 
 def _pictures(outcome: PartitionResult) -> list[page.Figure]:

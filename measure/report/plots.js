@@ -80,8 +80,12 @@ function drawPlot(host, { title, label, x, y, xLabel = "", yLabel = "", height =
     `<line class="axis" x1="${MARGIN.left}" x2="${right}" y1="${py(at).toFixed(1)}" y2="${py(at).toFixed(1)}"/>` +
     `<text x="${MARGIN.left - 5}" y="${(py(at) + 4).toFixed(1)}" text-anchor="end">${axisLabel(at, heights[1] - heights[0])}</text>`);
   const places = xLabel ? ticks(x[0], x[1], width / 90) : [];
-  const horizontal = places.map((at) =>
-    `<text x="${px(at).toFixed(1)}" y="${bottom + 14}" text-anchor="middle">${axisLabel(at, places[1] - places[0])}</text>`);
+  const horizontal = places.map((at) => {
+    const text = axisLabel(at, places[1] - places[0]);
+    const centred = px(at) + 3.6 * text.length <= width;  // half the text; beyond the edge it would be cut off
+    return `<text x="${(centred ? px(at) : width).toFixed(1)}" y="${bottom + 14}" ` +
+      `text-anchor="${centred ? "middle" : "end"}">${text}</text>`;
+  });
   host.innerHTML =
     `${title ? `<p class="title">${escapeText(title)}</p>` : ""}<svg viewBox="0 0 ${width} ${height}" role="img" ` +
     `aria-label="${escapeText(label)}"><clipPath id="${clip}"><rect x="${MARGIN.left}" y="${MARGIN.top}" ` +
@@ -166,7 +170,7 @@ function rangePath(xs, lows, highs, px, py) {
 function drawHeatMap(host, { title, label, names, values, limit, chosen }) {
   const m = names.length, labelled = m <= 16;
   const width = Math.max(NARROWEST, Math.round(host.clientWidth || 300));
-  const room = labelled ? Math.min(90, 8 + 6.3 * Math.max(...names.map((one) => one.length))) : 6;
+  const room = labelled ? Math.min(110, 8 + 7.5 * Math.max(...names.map((one) => one.length))) : 6;
   const size = (width - room - 4) / (m - 1), height = size * (m - 1) + (labelled ? room * 0.8 : 6) + 6;
   const cells = [];
   let n = 0;

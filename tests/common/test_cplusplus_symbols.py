@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import string
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -124,6 +126,24 @@ def test_what_is_no_symbol_stays_as_it_is(text: str) -> None:
 def test_a_symbol_too_long_to_decode_safely_stays_as_it_is() -> None:
     long = "_Z1f" + "P" * 1_000_000 + "i"
     assert readable_name(long) == long
+
+
+def doubling(times: int) -> str:
+    """The symbol of a function whose parameters have types of twice the length of the one before, ``times`` times."""
+    digits = string.digits + string.ascii_uppercase
+    return "_Z1f1aIiiE" + "".join(f"S_I{2 * f'S{digits[n]}_'}E" for n in range(times))
+
+
+def test_a_symbol_whose_name_would_fill_the_memory_stays_as_it_is() -> None:
+    """Some 300 characters that refer to one another stand for gigabytes."""
+    assert demangled(doubling(3)).startswith("f(a<int, int>, a<a<int, int>, a<int, int> >, a<a<a<int, int>")
+    assert demangled(doubling(11)) == doubling(11)  # within what is decoded, beyond any real name
+    hostile = doubling(34)
+    assert len(hostile) < 400
+    started = time.process_time()
+    assert demangled(hostile) == hostile
+    assert readable_names([hostile, "_Z1fv"]) == {hostile: hostile, "_Z1fv": "f"}
+    assert time.process_time() - started < 1
 
 
 @given(st.text("_ZN3geo1SC1EiIPKc$0.<>()S_LTVX", max_size=40))

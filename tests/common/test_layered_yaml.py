@@ -138,6 +138,16 @@ def test_settings_change_values_items_and_keys_with_dots(tmp_path: Path) -> None
     assert read_layers(write(tmp_path, b="name: b\n"), RefusedError, ["inner.size=2"]).validate(Outer).inner.size == 2
 
 
+def test_the_first_item_makes_a_list_that_is_not_there(tmp_path: Path) -> None:
+    path = write(tmp_path, a="name: a\n")
+    document = read_layers(path, RefusedError, ["inner.names.0=-O3", "inner.names.1=-g"])
+    assert document.validate(Outer).inner.names == ("-O3", "-g")
+    assert refused(path, "inner.names.1=x") == (
+        "--set inner.names.1=x: got '1', expected the number of an item of inner.names, 0 to 0 (0 adds one)"
+    )
+    assert refused(path, "name.0=x").endswith("a list that has '0' in it: --set name=... gives all of it anew")
+
+
 def test_settings_that_cannot_be_are_told(tmp_path: Path) -> None:
     path = write(tmp_path, a="name: a\ninner: {names: [a]}\n")
     assert refused(path, "inner.sise=3") == (

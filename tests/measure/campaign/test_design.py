@@ -145,6 +145,7 @@ def test_an_extended_campaign_is_a_further_look_and_its_alpha_is_paid_for(tmp_pa
     assert second.warnings(campaign) == ()
     assert "look 2 of 2 planned (6 + 6, then 9 + 9 runs), each at alpha 0.025" in second.text(campaign)
     once = campaign.model_copy(update={"looks": 1})
+    assert ", look 2, 1 planned (6 + 6, then 9 + 9 runs)" in second.text(once)
     assert "is up to 10.0%, not 5.0%" in second.warnings(once)[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
     found = Estimate(None, 40, 4, 3, 2.0, 10_000, 800, 10, rate, 2)
     assert rate.run_seconds(10_000) == 3.0
     assert found.seconds == 20 * 3.0 + 3 * 2.0
+    assert replace(found, comparing_seconds=7.0).seconds == found.seconds + 7.0
     assert found.bytes >= 40 * 800 * 10 * 8
 
 
@@ -93,6 +95,7 @@ def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytes
     told = " ".join(re.sub("[│\n]", " ", result.output).split())
     assert "runs 46 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, 6 for the sources" in told
     assert re.search(r"time about \d+ s with \d+ at once: 46 runs of about [\d.]+ s", told)
+    assert re.search(r"Comparing the runs takes about \d+ s of it \(by alignments of made-up traces\)", told)
     assert re.search(r"with timing, [\d.]+ million a second \(measured on the first [\d,]+\)", told)
     assert re.search(r"disk at most \d+ MB: a trace of a run has about [\d,]+ records of 9 columns", told)
     campaign, _ = load_campaign(path)

@@ -133,6 +133,14 @@ def test_missing_files(source: Path, tmp_path: Path) -> None:
     assert "none.txt" in result.output
 
 
+@pytest.mark.parametrize("name", ["mine.png", "mine"])
+def test_a_name_after_picture_is_no_program(source: Path, name: str) -> None:
+    result = cycleclose("--machine", STRONGARM, "--picture", name, source)
+    assert result.exit_code == 2
+    told = " ".join(result.output.split())
+    assert f"--picture takes no name: leave out {name}; the picture is trace.png in the directory that --out" in told
+
+
 def test_gdb_needs_somebody_to_press_the_key(source: Path) -> None:
     result = cycleclose("--machine", STRONGARM, "--gdb-port", "1234", source)
     assert result.exit_code == 2

@@ -210,3 +210,17 @@ def test_what_cannot_become_a_campaign_is_told(folder: Path) -> None:
     (folder / "desktop.yaml").write_text("name: other\n")
     assert "desktop.yaml exists already and is another machine" in failed("words.c")
     assert sorted(path.name for path in folder.glob("*.yaml")) == ["desktop.yaml"]
+
+
+def test_a_program_that_runs_long_gets_its_limit(folder: Path) -> None:
+    (folder / "demo.c").write_text(PROGRAM)
+    told = failed("demo.c", "--limit", "100k")
+    assert "the program did not end within 100000 instructions" in told
+    assert told.endswith("if it has to run so long, give more than it executes, such as --limit 50G")
+    assert not (folder / "demo.yaml").exists()
+    assert measure("init", "demo.c", "--limit", "50G").exit_code == 0
+    campaign, _ = load_campaign(folder / "demo.yaml")
+    assert campaign.limits.instructions == 50_000_000_000
+    assert measure("init", "demo.c", "--force").exit_code == 0
+    assert load_campaign(folder / "demo.yaml")[0].limits.instructions == 10_000_000_000
+    assert "--limit: expected a count" in failed("demo.c", "--limit", "many").replace("'--limit'", "--limit")

@@ -115,6 +115,12 @@ def test_fake_campaign_from_search_to_campaign_file(folder: Path) -> None:
     assert "2 of 3 software metrics in 1 run (optimal)" in page
     assert "rounds, perturbing, loops" in page  # a rejected group, with its reason
     assert "change of z -" in page
+    told = page[page.index("<h2>What to do</h2>") :]
+    assert "Fresh runs confirmed group1. Collect the groups" in told
+    assert f'data-copy="measure run {shown_path(str(folder / "out" / "partition.yaml"))}"' in told
+    assert f'data-copy="measure merge results/{found["campaign"]}-partition --out merged.parquet"' in told
+    assert "Not shown to be good even alone: perturbing." in told
+    assert 'data-copy="measure partition' not in page  # the search has ended
     campaign, document = load_campaign(folder / "out" / "partition.yaml")
     assert campaign.variants == {"group1": ("rounds", "loops")}
     assert campaign.program.source == folder / "demo.c"

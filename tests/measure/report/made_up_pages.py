@@ -159,7 +159,10 @@ def partition() -> str:
         "searching", Outlook(2, 5, 0.4, 3.0, 7), tested, {good: tested[good]}, 3, 1, 40, (("PAPI_A", "PAPI_B"),), 0.2,
         0.05, "good", "the minutes were over",
     )  # fmt: skip
-    return partition_page(found)
+    return partition_page(
+        found, "measure partition mine.yaml --minutes 3", ["measure run results/mine-partition/partition.yaml"],
+        "measure merge results/mine-partition --out merged.parquet",
+    )  # fmt: skip
 
 
 def sampling_check() -> str:
