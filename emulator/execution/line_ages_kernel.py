@@ -21,7 +21,8 @@ def recent_lines(
     ``unmapped``: a byte per page, eight in a word, with the bit ``mapped`` if the page is mapped, or was once;
     ``per_page``: lines per page; ``now``: the time.
     Output: ``addresses``: line numbers; ``ages``: instructions since the last touch; ``written``: since the last write,
-    `NEVER` without one. ``pages``: scratch, one entry per page.
+    `NEVER` without one. ``unmapped`` loses pages without such lines, so that they are not looked at again. ``pages``:
+    scratch, one entry per page.
     """
     count = 0
     bits = np.uint64(mapped) * np.uint64(0x0101010101010101)
@@ -45,9 +46,10 @@ def recent_lines(
     longest = np.uint32((1 << low) - 1)
     found = 0
     for place in range(count):
-        if youngest[place] > longest:
-            continue
         page = pages[place]
+        if youngest[place] > longest:
+            unmapped[page // 8] &= ~(np.uint64(mapped) << np.uint64(8 * (page % 8)))
+            continue
         for line in range(page * per_page, (page + 1) * per_page):
             age = np.uint32(np.uint32(now) - times[line])
             if times[line] and age <= longest:

@@ -169,6 +169,7 @@ def restore_snapshot(
         _rows(timestamps)[:, _pages_with_lines(memory)] = 0
         if saved.line_times is not None:
             _rows(timestamps)[:, saved.pages] = saved.line_times
+            memory.unmapped[saved.pages] |= MAPPED  # `touched_lines` may have dropped some since
     restore_memory(memory, saved.memory)
     saved.objects.restore()
     ours = {name: hart.get(name) for name in HOST_FIELDS}

@@ -47,6 +47,10 @@ def test_the_youngest_lines_are_found(
         found_ages, written, np.empty(8, np.int64),
     )  # fmt: skip
     if digits or len(expected) <= room:
+        young = {line // PER_PAGE for line in expected}
+        kept = [bool(once_mapped[page]) for page in range(8)]
+        was_young = [page in young or digits == 32 for page in range(8)]
+        assert kept == [pages[page] in ("unmapped", "both") and was_young[page] for page in range(8)]
         assert dict(zip(lines[:found].tolist(), found_ages[:found].tolist(), strict=True)) == expected
         assert written[:found].tolist() == [
             (now - int(writes[line])) % LIMIT if writes[line] else NEVER for line in sorted(expected)
