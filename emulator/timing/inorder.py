@@ -37,10 +37,9 @@ from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
-from emulator.timing.warm import Fills, Touched, warm_caches
+from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
-_WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity, fill almost all its sets
 _MAX_TRANSFER_WORDS = 1 << 30  # per call, so that 32-bit execution counts cannot overflow
 
 
@@ -131,7 +130,7 @@ class InOrderCore:
         """How many of the most recently accessed lines `warm_caches` needs for the data caches."""
         caches = (self.config.l1d, self.config.l2)
         lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
-        return _WARM_UP_FACTOR * lines
+        return WARM_UP_FACTOR * lines
 
     def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
         """Set caches and TLBs to the state after the last accesses ``data`` and the last fetches ``code``.

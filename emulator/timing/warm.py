@@ -12,6 +12,8 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
+WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity, fill almost all its sets
+
 
 @dataclass(frozen=True)
 class Fills:
@@ -41,7 +43,7 @@ def warm_caches(
     line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
     order = youngest_first(data.ages)
-    l1d = _History.of([data], order, since)
+    l1d = _History.of([data], order[: _most_lines(config)], since)  # the others are for the L2 cache alone
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
     _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
@@ -63,6 +65,13 @@ def warm_caches(
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
         _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"))
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
+
+
+def _most_lines(config: MachineConfig) -> int:
+    """How many of the most recently accessed lines the L1D cache and the DTLB need."""
+    lines = WARM_UP_FACTOR * (config.l1d.size_bytes // config.l1d.line_bytes)
+    pages = config.dtlb.entries if config.dtlb is not None else 0
+    return max(lines, WARM_UP_FACTOR * pages, pages * config.memory.page_bytes // config.l1d.line_bytes)
 
 
 def _fetched_from_l2(longs: NDArray[np.int64], code: Touched) -> Touched:
@@ -99,11 +108,11 @@ class _History:
 
     @classmethod
     def of(cls, parts: list[Touched], order: NDArray[np.int64], since: int) -> _History:
-        """The lines of ``parts``, one after the other, in ``order``, (n,), youngest first."""
+        """The lines of ``parts``, one after the other, those in ``order``, (n,), youngest first."""
         addresses, ages, written = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
         )
-        n = len(ages)
+        n = len(order)
         made = np.empty(n, np.int64), np.empty(n), np.empty(n)
         gather_history(order, addresses, ages, written, *made)
         return cls(*made, float(since))

@@ -340,3 +340,20 @@ def test_code_that_stays_in_the_first_level_does_not_fill_the_second(in_one_set:
     core.warm_caches(data, NOTHING, 10**6)
     core.warm_caches(NOTHING, code, 10**6)
     assert lines_of(core, layout.L2) == (in_one_set + bool(alone) if in_one_set > ways else 1)
+
+
+def test_the_first_level_needs_the_youngest_lines_alone() -> None:
+    caches = {name: getattr(DESKTOP, name).model_copy(update={"replacement": "lru"}) for name in ("l1d", "l2")}
+    core = InOrderCore(DESKTOP.model_copy(update=caches), 1)
+    random = np.random.default_rng(3)
+    lines = random.permutation(40_000)[:30_000]  # the youngest first
+    ages = np.cumsum(random.integers(1, 9, len(lines))).astype(np.uint32)
+    data = Touched(lines.astype(np.uint32) * np.uint32(64), ages, np.full(len(lines), NEVER, np.uint32))
+    core.warm_caches(data, NOTHING, 10**7)
+    sets, ways = DESKTOP.l1d.sets, DESKTOP.l1d.associativity
+    expected = [[int(line) for line in lines if line % sets == set_][:ways][::-1] for set_ in range(sets)]
+    assert [list(each) for each in contents(core)] == expected
+    pages = list(dict.fromkeys((lines // 64).tolist()))
+    assert DESKTOP.dtlb is not None
+    assert [list(each) for each in contents(core, layout.DTLB)] == [pages[: DESKTOP.dtlb.entries][::-1]]
+    assert lines_of(core, layout.L2) == 8192
