@@ -368,7 +368,7 @@ def _is_in(ascending: np.ndarray, number: int) -> bool:
             low = middle + 1
         else:
             high = middle
-    return low < len(ascending) and ascending[low] == number
+    return not (low == len(ascending) or ascending[low] != number)
 
 
 @kernel
