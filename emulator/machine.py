@@ -233,10 +233,10 @@ class Machine:
         """Addresses of the lines touched last while ``line_bits`` was selected, (n,), instructions since, (n,), and
         instructions since they were written, (n,), `emulator.events.NEVER` if they were not.
 
-        It gives all lines of mapped memory touched within the last 2**k instructions, for the largest k that gives at
-        most ``at_most`` lines, in no order.
+        It gives all lines touched within the last 2**k instructions, for the largest k that gives at most ``at_most``
+        lines, in no order; also lines of memory that has been unmapped since, which caches may hold still.
         """
-        return self._observers.touched_lines(self.instructions, self.memory.perm, at_most)
+        return self._observers.touched_lines(self.instructions, self.memory, at_most)
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all

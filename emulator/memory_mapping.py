@@ -62,6 +62,7 @@ class MappedMemory:
         # Takes host memory only where the guest has pages.
         self._table = mmap.mmap(-1, N_PAGES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.perm: NDArray[np.uint8] = np.frombuffer(self._table, np.uint8)
+        self.unmapped: NDArray[np.uint8] = np.zeros(N_PAGES, np.uint8)
         self._accessible_pages = 0
         self.new_marks = 0
         # Shared mappings: start, end, the area mapped there, and the offset in it.
@@ -246,6 +247,7 @@ class MappedMemory:
         self._code_changes(first, last)
         self._host_map(address, length, PROT_NONE)
         self._grow(-int(np.count_nonzero(self.perm[first:last] & (READ | WRITE | EXEC))))
+        self.unmapped[first:last] |= self.perm[first:last] & MAPPED
         self.perm[first:last] = 0
 
     def protect(self, address: int, length: int, prot: int) -> None:

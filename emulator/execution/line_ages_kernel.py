@@ -11,23 +11,26 @@ from emulator.kernels.jit import Integer, kernel
 
 @kernel
 def recent_lines(
-    times: NDArray[np.uint32], writes: NDArray[np.uint32], permissions: NDArray[np.uint64], mapped: Integer,
-    per_page: Integer, now: Integer,
+    times: NDArray[np.uint32], writes: NDArray[np.uint32], permissions: NDArray[np.uint64],
+    unmapped: NDArray[np.uint64], mapped: Integer, per_page: Integer, now: Integer,
     addresses: NDArray[np.uint32], ages: NDArray[np.uint32], written: NDArray[np.uint32], pages: NDArray[np.int64],
 ) -> Integer:  # fmt: skip
     """Find the lines younger than the largest power of two with which all of them fit in the output; their number.
 
-    Input: ``times``, ``writes``: timestamps of last touches and writes by line, 0 for never; ``permissions``: a byte
-    per page, eight in a word; ``mapped``: the bit of a mapped page; ``per_page``: lines per page; ``now``: the time.
+    Input: ``times``, ``writes``: timestamps of last touches and writes by line, 0 for never; ``permissions``,
+    ``unmapped``: a byte per page, eight in a word, with the bit ``mapped`` if the page is mapped, or was once;
+    ``per_page``: lines per page; ``now``: the time.
     Output: ``addresses``: line numbers; ``ages``: instructions since the last touch; ``written``: since the last write,
-    `NEVER` without one. ``pages``: scratch, one entry per page.
+    `NEVER` without one. ``unmapped`` loses pages without such lines, so that they are not looked at again. ``pages``:
+    scratch, one entry per page.
     """
     count = 0
     bits = np.uint64(mapped) * np.uint64(0x0101010101010101)
     for word in range(len(permissions)):
-        if permissions[word] & bits:
+        either = (permissions[word] | unmapped[word]) & bits
+        if either:
             for byte in range(8):
-                if (permissions[word] >> np.uint64(8 * byte)) & np.uint64(mapped):
+                if (either >> np.uint64(8 * byte)) & np.uint64(mapped):
                     pages[count] = 8 * word + byte
                     count += 1
     youngest = np.empty(len(pages), np.uint32)  # age of each page's youngest line
@@ -43,9 +46,10 @@ def recent_lines(
     longest = np.uint32((1 << low) - 1)
     found = 0
     for place in range(count):
-        if youngest[place] > longest:
-            continue
         page = pages[place]
+        if youngest[place] > longest:
+            unmapped[page // 8] &= ~(np.uint64(mapped) << np.uint64(8 * (page % 8)))
+            continue
         for line in range(page * per_page, (page + 1) * per_page):
             age = np.uint32(np.uint32(now) - times[line])
             if times[line] and age <= longest:

@@ -14,7 +14,7 @@ from emulator.engine.oracle import Hooks
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
 from emulator.execution.record import Record
 from emulator.listeners import GuestListener
-from emulator.memory import MAPPED, PAGE_SHIFT
+from emulator.memory import MAPPED, PAGE_SHIFT, GuestMemory
 
 
 class Observers:
@@ -66,9 +66,9 @@ class Observers:
         self.record.pass_on(self._facts, self._consumers)
 
     def touched_lines(
-        self, instructions: int, perm: NDArray[np.uint8], at_most: int
+        self, instructions: int, memory: GuestMemory, at_most: int
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-        """`Machine.touched_lines`, after ``instructions``, with the page table ``perm``."""
+        """`Machine.touched_lines`, after ``instructions`` of a guest with ``memory``."""
         from emulator.execution.line_ages_kernel import recent_lines
 
         addresses, ages, written = (np.zeros(at_most, np.uint32) for _ in range(3))
@@ -76,8 +76,9 @@ class Observers:
             return addresses[:0], ages[:0], written[:0]
         bits, (touches, writes) = self.line_timestamps.line_bits, self.line_timestamps.times
         found = recent_lines(
-            touches, writes, perm.view(np.uint64), MAPPED, 1 << (PAGE_SHIFT - bits),
-            (instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, written, np.empty(len(perm), np.int64),
+            touches, writes, memory.perm.view(np.uint64), memory.unmapped.view(np.uint64), MAPPED,
+            1 << (PAGE_SHIFT - bits),
+            (instructions + TOUCH_EPOCH) & 0xFFFFFFFF, addresses, ages, written, np.empty(len(memory.perm), np.int64),
         )  # fmt: skip
         return addresses[:found] << np.uint32(bits), ages[:found], written[:found]
 

@@ -153,7 +153,7 @@ def take_snapshot(
 ) -> Snapshot:  # fmt: skip
     """Save the guest's state. ``without``: objects that are not part of it. Raises `EmulatorError` for a guest that
     cannot go back."""
-    pages = np.flatnonzero(memory.perm & MAPPED)
+    pages = _pages_with_lines(memory)
     line_times = None if timestamps is None else _rows(timestamps)[:, pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
@@ -166,9 +166,10 @@ def restore_snapshot(
 ) -> None:
     """Restore the guest's state; blocks discovered since, up to ``n_blocks``, get a count of 0."""
     if timestamps is not None:
-        _rows(timestamps)[:, np.flatnonzero(memory.perm & MAPPED)] = 0
+        _rows(timestamps)[:, _pages_with_lines(memory)] = 0
         if saved.line_times is not None:
             _rows(timestamps)[:, saved.pages] = saved.line_times
+            memory.unmapped[saved.pages] |= MAPPED  # `touched_lines` may have dropped some since
     restore_memory(memory, saved.memory)
     saved.objects.restore()
     ours = {name: hart.get(name) for name in HOST_FIELDS}
@@ -177,6 +178,11 @@ def restore_snapshot(
         hart.set(name, value)
     hart.counts[:n_blocks] = 0
     hart.counts[: len(saved.counts)] = saved.counts
+
+
+def _pages_with_lines(memory: GuestMemory) -> NDArray[np.int64]:
+    """The pages that may have line timestamps: mapped ones, and those that were mapped once."""
+    return np.flatnonzero((memory.perm | memory.unmapped) & MAPPED)
 
 
 def _rows(timestamps: LineTimestamps) -> NDArray[np.uint32]:

@@ -37,10 +37,9 @@ from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
-from emulator.timing.warm import Fills, Touched, warm_caches
+from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
-_WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity, fill almost all its sets
 _MAX_TRANSFER_WORDS = 1 << 30  # per call, so that 32-bit execution counts cannot overflow
 
 
@@ -76,6 +75,7 @@ class InOrderCore:
         )
         self._decoded_blocks = 0
         self._op_capacity = 0
+        self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
         if sample_every is not None:
             event, interval = sample_every
             if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
@@ -130,7 +130,7 @@ class InOrderCore:
         """How many of the most recently accessed lines `warm_caches` needs for the data caches."""
         caches = (self.config.l1d, self.config.l2)
         lines = max(cache.size_bytes // self.config.l1d.line_bytes for cache in caches if cache is not None)
-        return _WARM_UP_FACTOR * lines
+        return WARM_UP_FACTOR * lines
 
     def warm_caches(self, data: Touched, code: Touched, since: int, fills: Fills | None = None) -> None:
         """Set caches and TLBs to the state after the last accesses ``data`` and the last fetches ``code``.
@@ -139,20 +139,21 @@ class InOrderCore:
         instruction caches unchanged. ``since``: instructions that the core has not simulated; other lines that it holds
         were accessed before these. ``fills``: fill rates; without it lines are assumed to be filled evenly. Exact for
         LRU replacement; for random replacement a draw from the caches' generators. An instruction cache with FIFO
-        replacement stays as it is: see `train`. Takes no time and counts no events.
+        replacement stays as it is. For the order of the lines in instruction caches see `train`. Takes no time and
+        counts no events.
         """
         warm_caches(self.config, self._longs, self._words, data, code, since, fills)
+        self._known_code = np.unique(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
-        ``skipped_words`` words; a FIFO instruction cache, which `warm_caches` leaves as it is, too. Takes no time;
-        mispredictions are counted."""
+        ``skipped_words`` words. The instruction cache fetches their lines, too, but none that it has not and that
+        `warm_caches` was not told of last. Takes no time; mispredictions are counted."""
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
         train_predictors(self._longs, self._words, stream, skipped_words)
-        if self.config.l1i.replacement == "fifo":
-            train_fetches(self._longs, self._words, stream, skipped_words)
+        train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 
     def add_overhead(self, cycles: int) -> None:
         """Add ``cycles`` of work that is modelled and not executed, such as the kernel's."""

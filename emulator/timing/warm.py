@@ -12,15 +12,13 @@ from emulator.timing.machine_config import MachineConfig
 from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
-# FIFO: the share of lines that were filled by their last access, measured on the shipped workloads. An L2 sees only the
-# misses of the L1, and hardly any line twice.
-_FILLED_BY_LAST_L1, _FILLED_BY_LAST_L2 = 0.75, 1.0
+WARM_UP_FACTOR = 8  # the most recent lines, this many times a cache's capacity, fill almost all its sets
 
 
 @dataclass(frozen=True)
 class Fills:
     """Lines filled into a cache of each level, as a function of time. ``ago``: (n,) instructions before now, ascending
-    from 0; ``l1d``, ``l2``: (n,) fills since then, in any unit. Used for random and FIFO replacement."""
+    from 0; ``l1d``, ``l2``: (n,) fills since then, in any unit. Used for random replacement."""
 
     ago: NDArray[np.float64]
     l1d: NDArray[np.float64]
@@ -45,28 +43,35 @@ def warm_caches(
     line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
     order = youngest_first(data.ages)
-    l1d = _History.of([data], order, since)
+    l1d = _History.of([data], order[: _most_lines(config)], since)  # the others are for the L2 cache alone
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
-    _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"), _FILLED_BY_LAST_L1)
+    _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
     if config.dtlb is not None:
-        _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes(), _FILLED_BY_LAST_L1)
+        _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes())
     if len(code.addresses):
         l1i = _History.of([code], youngest_first(code.ages), since).without_writes()
         # How often a loop misses in a FIFO cache depends on the order in which its lines were filled, for ever: the
         # same lines in another order may miss a quarter as often. Last fetches do not tell that order, and ages of
         # lines that ran in one interval are guesses. The fetches do, from whatever the cache held before.
         if config.l1i.replacement != "fifo":
-            _warm_one(longs, words, layout.L1I, l1i.addresses >> l1i_shift, l1i, _FILLED_BY_LAST_L1)
+            _warm_one(longs, words, layout.L1I, l1i.addresses >> l1i_shift, l1i)
         if config.itlb is not None:
-            _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i, _FILLED_BY_LAST_L1)
+            _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i)
     if config.l2 is not None:
         fetched = _fetched_from_l2(longs, code)
         both_order = merge_by_age(data.ages, order, fetched.ages, youngest_first(fetched.ages))
         both = _History.of([data, fetched], both_order, since)
         lines = physical_addresses(longs, words, both.addresses) >> l2_shift
-        _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"), _FILLED_BY_LAST_L2)
+        _warm_one(longs, words, layout.L2, lines, both.in_fills(fills, "l2"))
     longs[[layout.S_FETCH_LINE, layout.S_FETCH_PAGE, layout.S_DATA_PAGE]] = -1
+
+
+def _most_lines(config: MachineConfig) -> int:
+    """How many of the most recently accessed lines the L1D cache and the DTLB need."""
+    lines = WARM_UP_FACTOR * (config.l1d.size_bytes // config.l1d.line_bytes)
+    pages = config.dtlb.entries if config.dtlb is not None else 0
+    return max(lines, WARM_UP_FACTOR * pages, pages * config.memory.page_bytes // config.l1d.line_bytes)
 
 
 def _fetched_from_l2(longs: NDArray[np.int64], code: Touched) -> Touched:
@@ -103,11 +108,11 @@ class _History:
 
     @classmethod
     def of(cls, parts: list[Touched], order: NDArray[np.int64], since: int) -> _History:
-        """The lines of ``parts``, one after the other, in ``order``, (n,), youngest first."""
+        """The lines of ``parts``, one after the other, those in ``order``, (n,), youngest first."""
         addresses, ages, written = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("addresses", "ages", "written")
         )
-        n = len(ages)
+        n = len(order)
         made = np.empty(n, np.int64), np.empty(n), np.empty(n)
         gather_history(order, addresses, ages, written, *made)
         return cls(*made, float(since))
@@ -129,8 +134,7 @@ class _History:
 
 
 def _warm_one(
-    longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int, lines: NDArray[np.int64], touched: _History,
-    filled_by_last: float,
+    longs: NDArray[np.int64], words: NDArray[np.uint32], cache: int, lines: NDArray[np.int64], touched: _History
 ) -> None:  # fmt: skip
     """Set one cache or TLB to the state after the accesses ``touched`` to ``lines``."""
     first = first_of_each(lines)  # several entries may lie in one line of this cache
@@ -143,4 +147,4 @@ def _warm_one(
         np.zeros(sets + 1, np.int64), np.zeros(len(lines), np.int64), np.zeros(n, np.int64), np.zeros((3, n)),
         np.zeros(ways, np.int64), np.zeros(ways, np.int64), np.zeros(1),
     )  # fmt: skip
-    warm_cache(longs, words, cache, LastAccesses(lines, ages, written), touched.since, filled_by_last, scratch)
+    warm_cache(longs, words, cache, LastAccesses(lines, ages, written), touched.since, scratch)

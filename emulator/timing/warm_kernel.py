@@ -7,8 +7,8 @@ LRU      The lines accessed last are in the set.
 random   Each fill of a set with associativity w evicts a given other line with probability 1/w, so a line accessed
          ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten, ISPASS 2004,
          uses the same model for whole caches). A full set holds w lines, so the rate solves sum(exp(-rate * age)) = w.
-FIFO     A line is evicted w fills after its own fill, which was at its last access or up to w fills before it. The
-         rate of fills follows from the number of lines, too.
+FIFO     As LRU: as if each line had been filled by its last access. Lines that were filled earlier are evicted sooner,
+         but last accesses do not tell which ones; to draw the right number of them at random is worse.
 
 A line is dirty if it has not left the cache since it was written; the probability of that follows in the same way.
 Ages may be in any unit in which fills are evenly spaced.
@@ -31,7 +31,6 @@ from emulator.timing.layout import (
     M_POLICY,
     M_SET_MASK,
     M_WAYS,
-    POLICY_LRU,
     POLICY_RANDOM,
     STAMPS,
 )
@@ -39,7 +38,6 @@ from emulator.timing.layout import (
 Doubles = NDArray[np.float64]
 Longs = NDArray[np.int64]
 
-_HALVINGS = 40
 _STEPS = 30
 _CLOSE = 1e-3
 _NEAR = 2  # intervals around the one where evenly long intervals would have an age, in which it is looked for first
@@ -131,78 +129,38 @@ def random_rate(ages: Doubles, ways: int, guess: float, stays: Doubles) -> float
 
 
 @kernel
-def fifo_rate(ages: Doubles, ways: int, filled_by_last: float) -> float:
-    """Fills of a FIFO set divided by ``ways``, in one unit of ``ages``, (n,) ascending, such that the set holds
-    ``ways`` of more than ``ways`` lines. Model: of the lines whose last access was less than ``ways`` fills ago, the
-    share ``filled_by_last`` was filled by that access, and the others at any time before it."""
-    low, high = 0.0, 1.0 / (ages[0] + 1e-300)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        total = 0.0
-        for index in range(len(ages)):
-            since = middle * ages[index]
-            if since >= 1.0:
-                break
-            total += 1.0 - (1.0 - filled_by_last) * since
-        if total > ways:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-@kernel
 def keep_residents(
-    longs: Longs, cache: int, ages: Doubles, written: Doubles, filled_by_last: float, filled: Doubles, order: Longs,
-    dirty: Longs, last_rate: Doubles,
+    longs: Longs, cache: int, ages: Doubles, written: Doubles, stays: Doubles, order: Longs, dirty: Longs,
+    last_rate: Doubles,
 ) -> Integer:  # fmt: skip
     """Choose the lines that a set holds; return their number.
 
     ``order``: receives their indices, next victim first; ``dirty``: receives whether each is dirty; (ways,) each.
-    ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``filled``: scratch, (n,).
+    ``ages``: (n,) ascending; ``written``: (n,) ages of the last writes, infinite for none; ``stays``: scratch, (n,).
     ``last_rate``: (1,) the eviction rate of the set before, which the rate of this set replaces.
     """
     ways, policy, n = longs[cache + M_WAYS], longs[cache + M_POLICY], len(ages)
     kept = min(n, ways)
-    if policy == POLICY_LRU or n <= ways:
+    if policy != POLICY_RANDOM or n <= ways:
         for place in range(kept):
             index = kept - 1 - place
             order[place] = index
             dirty[place] = written[index] < np.inf if n <= ways else written[index] <= ages[kept - 1]
         return kept
     count = 0
-    if policy == POLICY_RANDOM:
-        rate = random_rate(ages, ways, last_rate[0], filled)
-        last_rate[0] = rate
-        # Systematic sampling of ``ways`` lines, each with its own probability.
-        total, next_one = 0.0, draw(longs, cache)
-        for index in range(n):
-            if rate * ages[index] > _NEGLIGIBLE:
-                break
-            total += filled[index]
-            if total > next_one and count < ways:
-                order[count] = index
-                dirty[count] = draw(longs, cache) < np.exp(-rate * (written[index] - ages[index]))
-                count += 1
-                next_one += 1.0
-        return count
-    rate = fifo_rate(ages, ways, filled_by_last)
-    for index in range(n):  # keep the ``ways`` lines filled last, sorted by fill time, latest first
-        filled[index] = rate * ages[index]
-        if draw(longs, cache) >= filled_by_last:
-            filled[index] += draw(longs, cache)
-        place = count
-        while place > 0 and filled[order[place - 1]] > filled[index]:
-            if place < ways:
-                order[place] = order[place - 1]
-            place -= 1
-        if place < ways:
-            order[place] = index
-            count = min(count + 1, ways)
-    for place in range(count // 2):
-        order[place], order[count - 1 - place] = order[count - 1 - place], order[place]
-    for place in range(count):
-        dirty[place] = rate * written[order[place]] <= filled[order[place]]
+    rate = random_rate(ages, ways, last_rate[0], stays)
+    last_rate[0] = rate
+    # Systematic sampling of ``ways`` lines, each with its own probability.
+    total, next_one = 0.0, draw(longs, cache)
+    for index in range(n):
+        if rate * ages[index] > _NEGLIGIBLE:
+            break
+        total += stays[index]
+        if total > next_one and count < ways:
+            order[count] = index
+            dirty[count] = draw(longs, cache) < np.exp(-rate * (written[index] - ages[index]))
+            count += 1
+            next_one += 1.0
     return count
 
 
@@ -229,7 +187,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def warm_cache(
-    longs: Longs, words: NDArray[np.uint32], cache: int, accesses: LastAccesses, since: float, filled_by_last: float,
+    longs: Longs, words: NDArray[np.uint32], cache: int, accesses: LastAccesses, since: float,
     scratch: Scratch,
 ) -> None:  # fmt: skip
     """Set ``cache`` to the state after the last ``accesses``. Other lines that the cache holds were accessed ``since``
@@ -278,7 +236,6 @@ def warm_cache(
             cache,
             ages_of_set[:n],
             written_of_set[:n],
-            filled_by_last,
             of_set[2, :n],
             order,
             dirty,

@@ -33,7 +33,7 @@ from measure.cycle_close.warmup import RecordQueue
 
 _RECORD = TraceSelection(blocks=True, addresses=True)
 _BADLY = 0.1  # error of an estimate, as a fraction of the interval's cycles, from which it counts as bad
-_NOT_LEARNT = 0.5  # part at the beginning of a sample's record that does not train the branch predictors
+_NOT_LEARNT = 0.5  # part at the beginning of a sample's record that trains neither predictors nor the L1I cache
 _SERIES = 64  # intervals that run without a return to Python; Ctrl-C loses those of the current series
 
 WarmUp = Literal["queues", "lines"]

@@ -108,13 +108,12 @@ def test_every_tier_counts_what_the_record_says(mixture: Path, expected: Twin, t
         addresses, ages, written = machine.touched_lines()
         times = machine.instructions - ages.astype(np.int64)
         found = dict(zip((addresses >> LINE_BITS).tolist(), times.tolist(), strict=True))
-        mapped = {line: time for line, time in expected.last.items() if line in found}
-        assert found == mapped
+        assert found == expected.last  # some of them in memory that was unmapped before the end
         was_written = written != NEVER
         written_at = (machine.instructions - written[was_written].astype(np.int64)).tolist()
         found = dict(zip((addresses[was_written] >> LINE_BITS).tolist(), written_at, strict=True))
-        assert found == {line: time for line, time in expected.written.items() if line in mapped}
-        assert len(mapped) > 0.9 * len(expected.last)  # the rest was unmapped before the end
+        assert found == expected.written
+        assert machine.memory.unmapped.any()
 
 
 def intervals_of(machine: Machine, length: int, at_most: int) -> Intervals:
