@@ -218,7 +218,9 @@ class Machine:
 
     @property
     def block_counts(self) -> NDArray[np.int64]:
-        """Executions of each block while ``counts`` was selected, ``(n_blocks,)``; a live view."""
+        """Executions of each block while ``counts`` was selected, ``(n_blocks,)``; a view, complete until the guest
+        goes on."""
+        self.hart.add_up_counters()
         return self.hart.counts[: self.facts.n_blocks]
 
     @property

@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, cast
 
+import numpy as np
+
 from common.atomic_files import filling
 from emulator.analyzers.analyzer import Analyzer
 from emulator.errors import EmulatorError
@@ -38,15 +40,15 @@ class BlockVectors(Analyzer):
             self._file = cast(IO[bytes], self._opened.enter_context(opened))
 
     def interval(self, intervals: Intervals) -> None:
+        from emulator.analyzers.vectors_kernel import MOST_BYTES_OF_ENTRY, put_vectors
+
         assert self._file is not None
-        lengths = self.machine.facts.blocks["n_instructions"]
+        counts = intervals.executions * self.machine.facts.blocks["n_instructions"][intervals.blocks]
+        text = np.empty(MOST_BYTES_OF_ENTRY * len(counts) + 2 * len(intervals), np.uint8)
+        n_bytes = put_vectors(text, intervals.starts, intervals.blocks, counts)
         with self._errors_named():
-            for first, last in zip(intervals.starts[:-1], intervals.starts[1:], strict=True):
-                blocks = intervals.blocks[first:last]
-                counts = (intervals.executions[first:last] * lengths[blocks]).tolist()
-                pairs = zip((blocks + 1).tolist(), counts, strict=True)
-                self._file.write(("T" + "".join(f":{block}:{count} " for block, count in pairs) + "\n").encode())
-                self.written += 1
+            self._file.write(text[:n_bytes].data)
+        self.written += len(intervals)
 
     def end(self) -> None:
         with self._errors_named():

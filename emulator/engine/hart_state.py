@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from emulator.engine.branch_counters import MAX_COUNTERS, BranchCounters
+
 _FIELDS = (
     # name, bytes
     ("x", 256),
@@ -21,6 +23,8 @@ _FIELDS = (
     ("reason", 8),  # why execution came back: `Exit`
     ("fault_pc", 8),
     ("fault_address", 8),
+    ("fault_function", 8),  # the region (host address) that found the fault itself; 0 for others
+    ("fault_block", 8),  # pc of its block with the fault
     ("reservation", 8),
     ("fflags", 8),  # flags raised by other means than the host's sticky bits
     ("frm", 8),
@@ -72,9 +76,11 @@ REUSE_COPIES = 4
 # The time of the first instruction: a line that was never touched, 0 in the table, looks half of all time old.
 TOUCH_EPOCH = 1 << 31
 
-# Behind the state, where translated code reaches it without another pointer: executions of blocks, by number.
+# Behind the state, where translated code reaches it without another pointer: executions of blocks, by number, and the
+# counters of branches.
 COUNTS_OFFSET = 4096
 MAX_BLOCKS = 1 << 21
+COUNTERS_OFFSET = COUNTS_OFFSET + 8 * MAX_BLOCKS
 
 CANONICAL_EMPTY_RESERVATION = (1 << 64) - 1
 
@@ -116,15 +122,18 @@ class Hart:
 
     ``registers``: x, then f, as a memory view, which gives single registers several times as fast as numpy.
     ``everything``: the whole buffer, uint8, with the counts at `COUNTS_OFFSET`.
-    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it;
+    ``counts``: (MAX_BLOCKS,) int64, how often each block was executed while a selection asked for it, without what
+    ``branch_counters`` have counted since `add_up_counters`;
     ``reuses``: (REUSE_COPIES, REUSE_BINS) int64, accesses by leading zeros of the time since the line's last one.
     """
 
     def __init__(self) -> None:
-        self._buffer = mmap.mmap(-1, COUNTS_OFFSET + 8 * MAX_BLOCKS)  # only what is touched takes memory
+        # Only what is touched takes memory.
+        self._buffer = mmap.mmap(-1, COUNTERS_OFFSET + 8 * MAX_COUNTERS)
         self.everything = everything = np.frombuffer(self._buffer, np.uint8)
         self.address = everything.ctypes.data
-        self.counts = everything[COUNTS_OFFSET:].view(np.int64)
+        self.counts = everything[COUNTS_OFFSET:COUNTERS_OFFSET].view(np.int64)
+        self.branch_counters = BranchCounters(everything[COUNTERS_OFFSET:].view(np.int64))
         self.reuses = everything[REUSE_OFFSET:].view(np.int64)
         self.reuses = self.reuses[: REUSE_COPIES * REUSE_BINS].reshape(REUSE_COPIES, REUSE_BINS)
         view = everything[:STATE_BYTES]
@@ -174,6 +183,10 @@ class Hart:
         """Enter a system call or a trap that returns to ``pc``: the reservation is lost."""
         self._words[_PC] = pc & 0xFFFF_FFFF_FFFF_FFFE
         self._words[_RESERVATION] = CANONICAL_EMPTY_RESERVATION
+
+    def add_up_counters(self) -> None:
+        """Complete ``counts``: the counters of branches are added to the blocks that they stand for."""
+        self.branch_counters.add_up(self.counts)
 
     def begin_run(self, budget: int, instructions: int) -> None:
         """Set the budget of the next run, which begins after ``instructions`` executed so far."""

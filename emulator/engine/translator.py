@@ -18,14 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.blocks import BlockCache
+from emulator.engine.branch_counters import sums_of, unpacked_sums
 from emulator.engine.codegen.code_image import unpacked
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.codegen.entry import Entry
 from emulator.engine.decode.block_table import BlockTable
 from emulator.engine.decode.operations import OPERATION_DTYPE
 from emulator.engine.emit.emitter import DECLARATIONS, METADATA
-from emulator.engine.emit.region import RegionEmitter, contains_numbers, numbers_of
-from emulator.engine.hart_state import Hart
+from emulator.engine.emit.region import RegionEmitter, contains_numbers, counts_branches, numbers_of
+from emulator.engine.emit.region_exits import counters_of
+from emulator.engine.hart_state import COUNTERS_OFFSET, Hart
 from emulator.engine.instrument.inline_functions import Inline, InlineTables, texts_of
 from emulator.engine.persist.hand_over import regions_to_save
 from emulator.engine.persist.pending import CodeSource, PendingTranslations
@@ -318,13 +320,14 @@ class Translator:
         built, planned = [], []
         for region, saved in valid:
             if saved.image:
-                region.image = unpacked(saved.image)
+                region.image, region.sums = unpacked(saved.image), unpacked_sums(saved.sums)
                 built.append(region)
             else:
                 planned.append(region)
-        addresses = self._compiler.load(
-            [region.image for region in built], [region.name for region in built], self._numbers(tier, pcs)
-        )
+        known = self._numbers(tier, pcs)
+        for region in built:
+            known.update(self._counters(tier, region))
+        addresses = self._compiler.load([region.image for region in built], [region.name for region in built], known)
         with self._publishing:
             for region in built:
                 region.address = addresses[region.name]
@@ -386,6 +389,14 @@ class Translator:
         """The block numbers that code for ``tier`` is loaded with, by symbol."""
         return numbers_of(pcs, self.cache) if contains_numbers(tier.selection) else {}
 
+    def _counters(self, tier: Tier, region: Region) -> dict[str, int]:
+        """The symbol that the region's code is loaded with for its counters."""
+        if not counts_branches(tier.selection):
+            return {}
+        numbers = np.array([self.cache.number_at(pc) for pc in region.pcs], np.int32)
+        first = self.hart.branch_counters.add(region.sums, numbers)
+        return {counters_of(region.name): COUNTERS_OFFSET + 8 * first}
+
     def close(self) -> None:
         """Stop compiling and unload all code; a region under way is finished, queued ones are dropped.
 
@@ -417,17 +428,24 @@ class Translator:
         # In the background the blocks of a region depend on timing: the same region hardly comes twice, so it is not
         # kept by its text.
         region.image = self._compiler.image(self._text(tier, region), keep=not self.background)
-        numbers = self._numbers(tier, region.pcs)
+        numbers = self._numbers(tier, region.pcs) | self._counters(tier, region)
         region.address = self._compiler.load([region.image], [region.name], numbers)[region.name]
         with self._publishing:
             tier.publish(region)
         tier.published_executions.update((pc, self.block_table.executions(pc)) for pc in region.pcs)
 
-    def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
+    def _emitter(self, tier: Tier, region: Region, locate: bool = False) -> RegionEmitter:
         blocks = region.blocks or {pc: self.cache.get(pc) for pc in region.pcs}
         targets = region.indirect_targets
-        text = RegionEmitter(blocks, region.entries, targets, tier.selection, region.name, locate).emit()
-        return DECLARATIONS + text + METADATA + texts_of(tier.selection.inline)
+        return RegionEmitter(blocks, region.entries, targets, tier.selection, region.name, locate)
+
+    def _text(self, tier: Tier, region: Region, locate: bool = False) -> str:
+        """The region's code; sets ``region.sums``, which is a part of it."""
+        emitter = self._emitter(tier, region, locate)
+        text = DECLARATIONS + emitter.emit() + METADATA + texts_of(tier.selection.inline)
+        if emitter.counters is not None:
+            region.sums = sums_of(emitter.counters.sums, region.pcs)
+        return text
 
     # --- faults
     def guest_pc_of(self, host_pc: int) -> int | None:
@@ -436,19 +454,46 @@ class Translator:
         Translations carry no such table: the region is translated once more with debug locations, which do not
         change the code, and the object's line table is read.
         """
-        from emulator.engine.codegen.fault_location import pc_at
+        from emulator.engine.codegen.fault_location import access_at
 
-        for tier in self._tiers.values():
-            for region in tier.regions:
-                offset = host_pc - region.address
-                if 0 <= offset < region.code_bytes:
-                    if tier.selection.exact_faults:
-                        return self.hart.get("fault_pc")
-                    text = self._text(tier, region, locate=True)
-                    return pc_at(self._compiler.object(text), region.image, region.name, offset)
-            if tier.templates is not None and tier.templates.covers(host_pc):
+        tier, region = self._region_at(host_pc)
+        if tier is not None and region is not None:
+            if tier.selection.exact_faults:
                 return self.hart.get("fault_pc")
+            text = self._text(tier, region, locate=True)
+            found = access_at(self._compiler.object(text), region.image, region.name, host_pc - region.address)
+            if found is None:
+                return None
+            pc, place = found
+            self._count_owed(tier, region, region.pcs[place])
+            return pc
+        if any(tier.templates is not None and tier.templates.covers(host_pc) for tier in self._tiers.values()):
+            return self.hart.get("fault_pc")
         operation = self.hart.get("operation")  # set by an interpreter
         if operation:
             return ctypes.c_uint64.from_address(operation + OPERATION_DTYPE.fields["pc"][1]).value  # type: ignore[index]
         return None
+
+    def count_to_fault(self) -> None:
+        """Count what a region owed in the block in which it found a fault itself."""
+        function = self.hart.get("fault_function")
+        if function:
+            self.hart.set("fault_function", 0)
+            tier, region = self._region_at(function)
+            if tier is not None and region is not None:
+                self._count_owed(tier, region, self.hart.get("fault_block"))
+
+    def _count_owed(self, tier: Tier, region: Region, pc: int) -> None:
+        """Count what the region owes in its block at ``pc``: the block counts as executed."""
+        counters = self._emitter(tier, region).counters
+        if counters is not None:
+            for block, times in counters.after(pc).items():
+                self.hart.counts[self.cache.number_at(block)] += times
+
+    def _region_at(self, host_pc: int) -> tuple[Tier | None, Region | None]:
+        """The region with the host instruction at ``host_pc``, and its tier; None for none."""
+        for tier in self._tiers.values():
+            for region in tier.regions:
+                if 0 <= host_pc - region.address < region.code_bytes:
+                    return tier, region
+        return None, None

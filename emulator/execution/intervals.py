@@ -94,14 +94,26 @@ class IntervalWriter:
     def _arrays(self) -> tuple[Any, Any]:
         """The last arguments of both kernels."""
         kernel, hart = self._kernel, self._hart
+        counters = hart.branch_counters
         return (
-            kernel.Totals(hart.counts, self.counts_before, hart.reuses, self.reuses_before),
+            kernel.Totals(
+                hart.counts,
+                self.counts_before,
+                hart.reuses,
+                self.reuses_before,
+                counters.values,
+                counters.n,
+                counters.starts,
+                counters.terms,
+            ),
             kernel.IntervalArrays(self.ends, self.starts, self.blocks, self.executions, self.reuse_times),
         )
 
-    def count_from_here(self) -> None:
-        """Let the next interval begin here: take the current totals as those at the last boundary."""
-        self.counts_before[:] = self._hart.counts
+    def count_from_here(self, n_blocks: int) -> None:
+        """Let the next interval begin here: take the current totals of ``n_blocks`` blocks as those at the last
+        boundary."""
+        self._hart.add_up_counters()
+        self.counts_before[:n_blocks] = self._hart.counts[:n_blocks]
         self.reuses_before[:] = self._hart.reuses.sum(axis=0)[::-1]
 
     @property

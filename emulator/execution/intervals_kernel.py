@@ -37,6 +37,8 @@ _PLACES = {name: place for place, name in enumerate(JOB_DTYPE.names or ())}
 DONE, N_BLOCKS, ENOUGH = _PLACES["done"], _PLACES["n_blocks"], _PLACES["enough"]
 """Places in a job as int64 words, for watchers."""
 
+CHUNK = 16  # counters that are looked at together: most are 0, and the host compares several at once
+
 FULL, STOPPED, DONE_ALL = 100, 101, 102  # reasons of the kernel to return, beside those of `Exit`
 
 _PC, _BUDGET, _REASON = (OFFSETS[name] >> 3 for name in ("pc", "budget", "reason"))
@@ -46,12 +48,17 @@ _OUT_OF_BUDGET, _UNKNOWN = int(Exit.BUDGET), int(Exit.MISS)
 
 class Totals(NamedTuple):
     """Totals of the hart and at the last boundary: executions by block, ``counts`` and ``counts_before``; reuse times
-    by copy and bin, ``reuses``, and by bin, ``reuses_before``."""
+    by copy and bin, ``reuses``, and by bin, ``reuses_before``. ``counters`` and what they stand for: as in
+    `BranchCounters`."""
 
     counts: Longs
     counts_before: Longs
     reuses: Longs
     reuses_before: Longs
+    counters: Longs
+    n_counters: Longs
+    starts: NDArray[np.uint32]
+    terms: NDArray[np.int32]
 
 
 class IntervalArrays(NamedTuple):
@@ -75,18 +82,59 @@ class HartWords(NamedTuple):
 
 
 @inline_kernel
+def add_up(totals: Totals) -> None:
+    """As `BranchCounters.add_up`."""
+    counters, counts = totals.counters, totals.counts
+    for chunk in range(0, totals.n_counters[0], CHUNK):
+        if not _any(counters, chunk):
+            continue
+        for counter in range(chunk, chunk + CHUNK):
+            times = counters[counter]
+            if times:
+                counters[counter] = 0
+                for place in range(totals.starts[counter], totals.starts[counter + 1]):
+                    term = totals.terms[place]
+                    if term >= 0:
+                        counts[term] += times
+                    else:
+                        counts[~term] -= times
+
+
+@inline_kernel
+def _any(counters: Longs, first: Integer) -> Integer:
+    """Not 0 if one of `CHUNK` counters is not 0."""
+    found = counters[first]
+    for place in range(first + 1, first + CHUNK):
+        found |= counters[place]
+    return found
+
+
+@inline_kernel
+def _differ(counts: Longs, before: Longs, first: Integer) -> Integer:
+    """Not 0 if one of `CHUNK` counts is another one than before."""
+    found = counts[first] ^ before[first]
+    for place in range(first + 1, first + CHUNK):
+        found |= counts[place] ^ before[place]
+    return found
+
+
+@inline_kernel
 def close_interval(jobs: NDArray[np.void], n_blocks: Integer, totals: Totals, written: IntervalArrays) -> None:
     """Record what ran since the last interval ended: block executions and reuse times, as in `Intervals`."""
     job: Any = jobs[0]
     done, entry = job.done, job.entries
+    add_up(totals)
     counts, before = totals.counts, totals.counts_before
-    for block in range(n_blocks):
-        executed = counts[block] - before[block]
-        if executed:
-            written.blocks[entry] = block
-            written.executions[entry] = executed
-            before[block] = counts[block]
-            entry += 1
+    for chunk in range(0, n_blocks, CHUNK):
+        if not _differ(counts, before, chunk):
+            continue
+        for block in range(chunk, chunk + CHUNK):
+            executed = counts[block] - before[block]
+            if executed:
+                written.blocks[entry] = block
+                written.executions[entry] = executed
+                before[block] = counts[block]
+                entry += 1
     bins = written.reuse_times.shape[1]
     for place in range(bins):
         total = 0

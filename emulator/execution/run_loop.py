@@ -120,7 +120,7 @@ class RunLoop:
     def count_from_here(self) -> None:
         """Let the next interval begin here."""
         if self._intervals is not None:
-            self._intervals.count_from_here()
+            self._intervals.count_from_here(self._guest.address_space.cache.facts.n_blocks)
 
     def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
         """Call ``action``, which runs the guest; set ``ending`` if the guest ends."""

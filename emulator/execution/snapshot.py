@@ -154,6 +154,7 @@ def take_snapshot(
     """Save the guest's state. ``without``: objects that are not part of it. Raises `EmulatorError` for a guest that
     cannot go back."""
     pages = _pages_with_lines(memory)
+    hart.add_up_counters()
     line_times = None if timestamps is None else _rows(timestamps)[:, pages].copy()
     return Snapshot(
         save_memory(memory), ObjectsState(kernel_roots, without), hart.everything[:COUNTS_OFFSET].copy(),
@@ -176,6 +177,7 @@ def restore_snapshot(
     hart.everything[:COUNTS_OFFSET] = saved.state
     for name, value in ours.items():
         hart.set(name, value)
+    hart.add_up_counters()  # which empties them
     hart.counts[:n_blocks] = 0
     hart.counts[: len(saved.counts)] = saved.counts
 

@@ -240,6 +240,7 @@ class TranslatedRunner:
 
     def _raise_fault(self) -> None:
         guest = self._guest
+        self.translator.count_to_fault()
         raise reported_fault(self._hart, guest.memory, guest.address_space.fetch, self.translator.guest_pc_of)
 
 

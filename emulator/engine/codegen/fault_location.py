@@ -9,8 +9,8 @@ from elftools.elf.elffile import ELFFile
 from emulator.engine.codegen.code_image import CodeImage, linked
 
 
-def pc_at(located: bytes, original: CodeImage, name: str, offset: int) -> int | None:
-    """The guest pc of the access at ``offset`` of the code of function ``name``.
+def access_at(located: bytes, original: CodeImage, name: str, offset: int) -> tuple[int, int] | None:
+    """The guest pc of the access at ``offset`` of the code of function ``name``, and its block's place in the region.
 
     ``located`` is the object with debug locations; None when its code differs from ``original``'s or the
     offset has no location.
@@ -19,13 +19,15 @@ def pc_at(located: bytes, original: CodeImage, name: str, offset: int) -> int | 
         return None
     offset += original.symbols[name][0]
     information = ELFFile(io.BytesIO(located)).get_dwarf_info()
-    found = None
+    found: tuple[int, int, int] | None = None  # host address, pc, place of the block
     for unit in information.iter_CUs():
         program = information.line_program_for_CU(unit)
         if program is None:
             continue
         for entry in program.get_entries():
             state = entry.state
-            if state is not None and not state.end_sequence and state.address <= offset and state.line:
-                found = (state.address, state.line) if found is None or state.address >= found[0] else found
-    return found[1] if found else None
+            if state is None or state.end_sequence or state.address > offset or not state.line:
+                continue
+            if found is None or state.address >= found[0]:
+                found = state.address, state.line, state.column
+    return found[1:] if found else None

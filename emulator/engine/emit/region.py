@@ -14,10 +14,12 @@ from typing import Any
 
 from emulator.engine.blocks import Block, BlockCache
 from emulator.engine.codegen.calling_convention import CONVENTION, PARAMETERS, PINNED, arguments
+from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow, accesses
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets
 from emulator.engine.emit.inline_calls import InlineCallEmitter
+from emulator.engine.emit.region_exits import counters_of
 from emulator.engine.emit.registers import BOX
 from emulator.engine.emit.volatile_loads import volatile_loads
 from emulator.engine.hart_state import COUNTS_OFFSET, Exit
@@ -45,9 +47,12 @@ class RegionEmitter(InlineCallEmitter):
         # Inline functions that may change registers find them in the state buffer.
         registers_change = any("registers" in one.fields for one in selection.inline)
         dataflow = Dataflow(blocks, entries, indirect_targets, selection, registers_change, registers_change)
-        super().__init__(blocks, dataflow, indirect_targets, resident=registers_change)
+        counters = None
+        if counts_branches(selection):
+            counters = CounterPlacement(blocks, entries, dataflow.successors, indirect_targets)
+        super().__init__(blocks, dataflow, indirect_targets, counters, resident=registers_change)
         self._locate = locate
-        self._locations: dict[int, int] = {}  # guest pc to metadata number
+        self._locations: dict[tuple[int, int], int] = {}  # pcs of instruction and block, to metadata number
         self._exact_faults = selection.exact_faults
         self.entries = entries
         self.selection = selection
@@ -67,10 +72,13 @@ class RegionEmitter(InlineCallEmitter):
     def emit(self) -> str:
         """The IR text of the function.
 
-        With ``locate`` every guest access carries a debug location whose line is the guest pc, so that the
-        line table of the object tells which instruction a host address belongs to.
+        With ``locate`` every guest access carries a debug location whose line is the guest pc, and whose column is the
+        place of the block in the region, so that the line table of the object tells which instruction a host address
+        belongs to.
         """
         self._prologue()
+        if self._counters:
+            self._constant(counters_of(self.function))
         for pc in self.blocks:
             self._block(self.blocks[pc])
         self._emit_exits()
@@ -78,10 +86,16 @@ class RegionEmitter(InlineCallEmitter):
         head = f"define {CONVENTION} void @{self.function}({PARAMETERS}) strictfp nounwind {debug}{{\n"
         return "".join(self._constants) + head + "\n".join(self.lines) + "\n}\n" + "\n".join(self._metadata())
 
+    @property
+    def counters(self) -> CounterPlacement | None:
+        """The counters on its branches; complete when the function is emitted."""
+        return self._counters
+
     def _metadata(self) -> list[str]:
         """The debug information of the module; none without ``locate``."""
         if not self._locate:
             return []
+        places = {pc: place for place, pc in enumerate(self.blocks)}
         return [
             "!llvm.dbg.cu = !{!1}",
             "!llvm.module.flags = !{!4, !5}",
@@ -93,14 +107,20 @@ class RegionEmitter(InlineCallEmitter):
             '!5 = !{i32 7, !"Dwarf Version", i32 4}',
             "!6 = !DISubroutineType(types: !7)",
             "!7 = !{}",
-            *(f"!{n} = !DILocation(line: {pc}, scope: !3)" for pc, n in self._locations.items()),
+            *(
+                f"!{n} = !DILocation(line: {pc}, column: {places[block]}, scope: !3)"
+                for (pc, block), n in self._locations.items()
+            ),
         ]
 
     def _number(self, what: str, block: Block) -> str:
         """The symbol of a number that `numbers_of` gives for the block; filled in when the code is loaded."""
-        name = f"@{what}.{block.pc:x}"
-        self._constants.append(f"{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n")
-        return name
+        return self._constant(f"{what}.{block.pc:x}")
+
+    def _constant(self, name: str) -> str:
+        """The symbol ``name`` of a number."""
+        self._constants.append(f"@{name} = external dso_local global i8, !absolute_symbol !{{i64 0, i64 2147483648}}\n")
+        return f"@{name}"
 
     def _mark_accesses(self, first_line: int) -> None:
         """Give the lines from ``first_line`` on, which make up a guest access, the current pc as debug location.
@@ -108,7 +128,7 @@ class RegionEmitter(InlineCallEmitter):
         All of them, not the load alone: a load and its sign extension may become one host instruction, which gets the
         location of the extension.
         """
-        number = self._locations.setdefault(self._pc, 10 + len(self._locations))
+        number = self._locations.setdefault((self._pc, self._block_pc), 10 + len(self._locations))
         for n in range(first_line, len(self.lines)):
             if not self.lines[n].endswith(":"):
                 self.lines[n] += f", !dbg !{number}"
@@ -174,6 +194,7 @@ class RegionEmitter(InlineCallEmitter):
     def _block(self, block: Block) -> None:
         """Emit one block: budget, counts, record, its instructions, and its end."""
         self.start(f"b{block.pc:x}")
+        self._block_pc = block.pc
         self._forget()
         self._unsynced = set() if self._resident else set(self._dataflow.dirty_in[block.pc])
         self._checked_registers = set(self._dataflow.checked_bases_in[block.pc])
@@ -182,12 +203,13 @@ class RegionEmitter(InlineCallEmitter):
         if block.pc in self._dataflow.checks:
             out = self.let(f"icmp slt i64 {budget}, 1")
             go = self.fresh_label("go")
-            leave = self._label_of_return(block.pc, Exit.BUDGET, self._dataflow.dirty_in[block.pc])
+            counter = self._counters.at_start(block.pc) if self._counters else None
+            leave = self._label_of_return(block.pc, Exit.BUDGET, self._dataflow.dirty_in[block.pc], counter)
             self.say(f"br i1 {out}, label %{leave}, label %{go}, {RARELY}")
             self.start(go)
         left = self.let(f"sub i64 {budget}, {len(block.instructions)}")
         self.say(f"store i64 {left}, ptr %vb")
-        if self.selection.counts:
+        if self.selection.counts and not self._counters:
             place = self._number("counter", block)
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
         self._accesses = 0
@@ -245,13 +267,13 @@ class RegionEmitter(InlineCallEmitter):
     def _terminate(self, block: Block) -> None:
         """Emit the end of the block: a branch inside the region, an exit, or a return to Python."""
         if block.slow:
-            leave = self._label_of_return(block.pcs[-1], Exit.SLOW, self._dataflow.dirty_out[block.pc])
+            leave = self._label_after(block.pc, block.pcs[-1], Exit.SLOW)
             self.say(f"br label %{leave}")
         elif self._condition is not None:
             taken, fall = self._goto(block, self._target), self._goto(block, block.end_pc)
             self.say(f"br i1 {self._condition}, label %{taken}, label %{fall}")
         elif self.unsuitable is not False:
-            leave = self._label_of_return(block.end_pc, Exit.ROUNDING, self._dataflow.dirty_out[block.pc])
+            leave = self._label_after(block.pc, block.end_pc, Exit.ROUNDING)
             self.say(f"br i1 {self.unsuitable}, label %{leave}, label %{self._goto(block, block.end_pc)}, {RARELY}")
         elif self._target is None:
             self.say(f"br label %{self._goto(block, block.end_pc)}")
@@ -291,6 +313,12 @@ def numbers_of(pcs: Iterable[int], cache: BlockCache) -> dict[str, int]:
     return found
 
 
+def counts_branches(selection: TraceSelection) -> bool:
+    """Whether regions for ``selection`` count executions by `CounterPlacement`. Not where the guest catches its faults:
+    its handler may end the block anywhere, and what is owed there would have to be found out each time."""
+    return selection.counts and not selection.exact_faults
+
+
 def contains_numbers(selection: TraceSelection) -> bool:
     """Whether translations for ``selection`` contain numbers of blocks."""
-    return selection.blocks or selection.counts
+    return selection.blocks or (selection.counts and not counts_branches(selection))

@@ -7,6 +7,7 @@ from typing import Any
 
 from emulator.engine.blocks import Block
 from emulator.engine.codegen.calling_convention import CONVENTION, PINNED, arguments
+from emulator.engine.emit.counter_placement import CounterPlacement
 from emulator.engine.emit.dataflow import Dataflow
 from emulator.engine.emit.emitter import ADDRESS_LIMIT, RARELY
 from emulator.engine.emit.indirect_targets import IndirectTargets, branch_to
@@ -18,32 +19,65 @@ V = Any
 PASSED = frozenset(PINNED)  # registers passed from one translation to the next in host registers
 
 
+def counters_of(region: str) -> str:
+    """The symbol of the offset of a region's counters; it is filled in when the code is loaded."""
+    return f"counters.{region}"
+
+
 class RegionExits(RegisterEmitter):
     """Emits the exits of a region. ``blocks``: by pc; ``dataflow``: of the same blocks; ``indirect_targets``: targets
-    of computed jumps inside the region; ``resident``: of `RegisterEmitter`."""
+    of computed jumps inside the region; ``counters``: places of counters on branches, None for none; ``resident``: of
+    `RegisterEmitter`."""
+
+    function: str  # the symbol of the region's function
 
     def __init__(
-        self, blocks: dict[int, Block], dataflow: Dataflow, indirect_targets: IndirectTargets, resident: bool
-    ) -> None:
+        self, blocks: dict[int, Block], dataflow: Dataflow, indirect_targets: IndirectTargets,
+        counters: CounterPlacement | None, resident: bool,
+    ) -> None:  # fmt: skip
         super().__init__(resident)
+        self._counters = counters
         self.blocks = blocks
         self._dataflow = dataflow
         self._indirect_targets = indirect_targets
         self._constants: list[str] = []  # globals of the module
         self._target: V = None  # of the control transfer that ends the block; None for none
         self._condition: V = None  # under which control goes there; None for always
-        self._faults: list[tuple[str, V, int]] = []  # label of the check, address, pc
-        self._returns: list[tuple[str, V, int, set[int]]] = []  # to Python: label, pc, reason, registers to spill
+        self._faults: list[tuple[str, V, int, int]] = []  # label of the check, address, pc, pc of the block
+        self._block_pc = 0  # of the block being emitted
+        # Returns to Python: label, pc, reason, registers to spill, counter.
+        self._returns: list[tuple[str, V, int, Collection[int], int | None]] = []
         self._exit_stubs: list[tuple[str, int, int]] = []  # exit stubs: label, from block, target pc
+        self._counted: list[tuple[str, int, int]] = []  # branches with a counter: label, its number, target pc
         self._shared: list[tuple[str, int]] = []  # exit stubs that share the code that leaves: label, target pc
 
     def _goto(self, block: Block, target: int) -> str:
         """The label to branch to for ``target``: a block of this region or an exit stub."""
         if target in self._dataflow.successors[block.pc]:
-            return f"b{target:x}"
+            return self._inside(block, target)
         label = self.fresh_label("exit")
         self._exit_stubs.append((label, block.pc, target))
         return label
+
+    def _inside(self, block: Block, target: int) -> str:
+        """The label to branch to for ``target``, a block of this region."""
+        counter = self._counters.on_branch(block.pc, target) if self._counters else None
+        if counter is None:
+            return f"b{target:x}"
+        label = self.fresh_label("counted")
+        self._counted.append((label, counter, target))
+        return label
+
+    def _count_with(self, counter: int | None) -> None:
+        """Add one to a counter of the region; nothing for None."""
+        if counter is not None:
+            place = f"add (i64 ptrtoint (ptr @{counters_of(self.function)} to i64), i64 {8 * counter})"
+            self.count_at(self.let(f"getelementptr i8, ptr %st, i64 {place}"))
+
+    def _count_left(self, pc: int) -> None:
+        """Count what is owed when control leaves the region after the block at ``pc``."""
+        if self._counters:
+            self._count_with(self._counters.at_exit(pc))
 
     def _spill(self, registers: Collection[int]) -> None:
         """Store these registers in the state buffer."""
@@ -63,12 +97,19 @@ class RegionExits(RegisterEmitter):
         self.say(f"musttail call {CONVENTION} void {function}({arguments(budget, record, pinned)})")
         self.say("ret void")
 
-    def _label_of_return(self, pc: V, reason: Exit, registers: set[int] = frozenset()) -> str:  # type: ignore[assignment]
-        """A label that returns to Python at ``pc`` with ``reason``. Each has code of its own: a join of values in
-        shared code would cost LLVM more."""
+    def _label_of_return(
+        self, pc: V, reason: Exit, registers: Collection[int] = (), counter: int | None = None
+    ) -> str:  # fmt: skip
+        """A label that returns to Python at ``pc`` with ``reason``, and counts with ``counter``. Each has code of its
+        own: a join of values in shared code would cost LLVM more."""
         label = self.fresh_label("leave")
-        self._returns.append((label, pc, reason, registers))
+        self._returns.append((label, pc, reason, registers, counter))
         return label
+
+    def _label_after(self, pc: int, at: V, reason: Exit) -> str:
+        """A label that returns to Python at ``at`` after the block at ``pc`` was executed."""
+        counter = self._counters.at_exit(pc) if self._counters else None
+        return self._label_of_return(at, reason, self._dataflow.dirty_out[pc], counter)
 
     def _dispatch(self, pc: V) -> None:
         """Leave the region for ``pc`` through the dispatch table; a miss goes to the dispatch-miss function."""
@@ -85,8 +126,9 @@ class RegionExits(RegisterEmitter):
         that leaves, which would otherwise be half of LLVM's work for a region."""
         self.start(label)
         if not 0 <= target <= ADDRESS_LIMIT:
-            self.say(f"br label %{self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[source])}")
+            self.say(f"br label %{self._label_after(source, target, Exit.ILLEGAL_PC)}")
         else:
+            self._count_left(source)
             self._spill(self._dataflow.dirty_out[source] - PASSED)
             if self.blocks[source].last.op_class is OpClass.CALL:
                 self._dispatch(target)
@@ -97,41 +139,57 @@ class RegionExits(RegisterEmitter):
     def _indirect(self, block: Block, target: V) -> None:
         """Go on at a computed address; outside the region the dispatch table is a perfect indirect-branch cache."""
         indirect_targets = self._indirect_targets.get(block.pc)
+        is_paid = self._counters is not None and self._counters.pays_before_jump(block.pc)
+        if is_paid:
+            self._count_left(block.pc)
         if indirect_targets:
             other = self.fresh_label("other")
-            labels = [f"b{pc:x}" for pc in indirect_targets]
+            labels = [self._inside(block, pc) for pc in indirect_targets]
             self._constants.append(branch_to(self, target, indirect_targets, labels, other))
             self.start(other)
         bad = self.let(f"icmp ugt i64 {target}, {ADDRESS_LIMIT}")
         good = self.fresh_label("good")
-        leave = self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[block.pc])
+        if is_paid:
+            leave = self._label_of_return(target, Exit.ILLEGAL_PC, self._dataflow.dirty_out[block.pc])
+        else:
+            leave = self._label_after(block.pc, target, Exit.ILLEGAL_PC)
         self.say(f"br i1 {bad}, label %{leave}, label %{good}, {RARELY}")
         self.start(good)
+        if not is_paid:
+            self._count_left(block.pc)
         self._spill(self._dataflow.dirty_out[block.pc] - PASSED)
         self._dispatch(target)
 
     def _emit_exits(self) -> None:
-        """Emit what all blocks have branched to: the exit stubs, the shared exit, the returns to Python, and the fault
-        exit."""
+        """Emit what all blocks have branched to: the exit stubs, the shared exit, branches with counters, the returns
+        to Python, and the fault exit."""
         for label, source, target in self._exit_stubs:
             self._exit_stub(label, source, target)
         if self._shared:
             self.start("out")
             self._dispatch(self.let("phi i64 " + ", ".join(f"[ {pc}, %{label} ]" for label, pc in self._shared)))
-        for label, pc, reason, registers in self._returns:
+        for label, number, target in self._counted:
             self.start(label)
-            self._spill(registers | PASSED)
+            self._count_with(number)
+            self.say(f"br label %b{target:x}")
+        for label, pc, reason, registers, counter in self._returns:
+            self.start(label)
+            self._count_with(counter)
+            self._spill(PASSED.union(registers))
             self.state_store("pc", pc)
             self.state_store("reason", int(reason))
             self._return()
         if self._faults:
             # If the guest catches faults, its registers are in the state buffer; otherwise the fault ends it.
             self.start("fault")
-            addresses = ", ".join(f"[ {address}, %{label} ]" for label, address, _ in self._faults)
-            pcs = ", ".join(f"[ {pc}, %{label} ]" for label, _, pc in self._faults)
-            address, pc = self.let(f"phi i64 {addresses}"), self.let(f"phi i64 {pcs}")
+            rows = [[f"[ {value}, %{label} ]" for value in values] for label, *values in self._faults]
+            columns = zip(*rows, strict=True)
+            address, pc, block = (self.let("phi i64 " + ", ".join(column)) for column in columns)
             self.state_store("fault_address", address)
             self.state_store("fault_pc", pc)
+            if self._counters:  # what is owed in that block is counted by `Translator.count_to_fault`
+                self.state_store("fault_block", block)
+                self.state_store("fault_function", f"@{self.function}", "ptr")
             self.state_store("reason", int(Exit.FAULT))
             self._return()
 
@@ -143,7 +201,7 @@ class RegionExits(RegisterEmitter):
 
     def fault_if(self, condition: V, address: V) -> None:
         fine = self.fresh_label("at")
-        self._faults.append((self.label, address, self._pc))
+        self._faults.append((self.label, address, self._pc, self._block_pc))
         self.say(f"br i1 {condition}, label %fault, label %{fine}, {RARELY}")
         self.start(fine)
 

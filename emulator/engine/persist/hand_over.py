@@ -52,6 +52,7 @@ def regions_to_save(
         SavedRegion(
             region.name, tuple(region.entries), region.pcs, tuple(region.callees), region.indirect_targets,
             b"" if region.name in planned else region.image.packed(),
+            b"" if region.name in planned else region.sums.packed(),
         )
         for region in kept
         if certain.issuperset(region.pcs)

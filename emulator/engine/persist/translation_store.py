@@ -27,7 +27,7 @@ from emulator.events import TraceSelection
 
 class SavedRegion(NamedTuple):
     """An optimised region: its entries, its blocks, and those of callees, all by pc; its indirect targets; its packed
-    host code, b"" for a region that is planned but was not built in time."""
+    host code, b"" for a region that is planned but was not built in time, and what its counters stand for, packed."""
 
     name: str
     entries: tuple[int, ...]
@@ -35,6 +35,7 @@ class SavedRegion(NamedTuple):
     callees: tuple[int, ...]
     indirect_targets: IndirectTargets
     image: bytes
+    sums: bytes = b""
 
 
 class SavedRegions(NamedTuple):
@@ -88,8 +89,9 @@ class TranslationStore:
                 tuple(callees),
                 {pc: tuple(to) for pc, to in indirect_targets},
                 take(n_bytes),
+                take(n_sums_bytes),
             )
-            for name, entries, pcs, callees, indirect_targets, n_bytes in about["regions"]
+            for name, entries, pcs, callees, indirect_targets, n_bytes, n_sums_bytes in about["regions"]
         )
         return SavedRegions(regions, code)
 
@@ -98,10 +100,12 @@ class TranslationStore:
         about = {
             "code": [(start, len(part)) for start, part in saved.code],
             "regions": [
-                (r.name, r.entries, r.blocks, r.callees, list(r.indirect_targets.items()), len(r.image))
+                (r.name, r.entries, r.blocks, r.callees, list(r.indirect_targets.items()), len(r.image), len(r.sums))
                 for r in saved.regions
             ],
         }
         text = json.dumps(about).encode()
-        parts = [part for _, part in saved.code] + [region.image for region in saved.regions]
+        parts = [part for _, part in saved.code] + [
+            part for region in saved.regions for part in (region.image, region.sums)
+        ]
         write_checked(self._path(selection), [struct.pack("<I", len(text)), text, *parts])

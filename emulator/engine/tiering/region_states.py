@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from emulator.engine.blocks import Block
+from emulator.engine.branch_counters import NO_SUMS, Sums
 from emulator.engine.codegen.code_image import NO_CODE, CodeImage
 from emulator.engine.emit.indirect_targets import IndirectTargets
 
@@ -109,7 +110,8 @@ class Region:
     While the region is QUEUED or FORMING there is nothing else. Afterwards: ``entries``: pcs at which control may
     enter; ``pcs``: its blocks; ``callees``: the blocks that were copied in because others of the region call them;
     ``indirect_targets``; ``blocks``: by pc, empty in a region from the translation store, whose blocks are decoded on
-    demand. From PUBLISHED on: ``image``: its host code; ``address``: where that is loaded.
+    demand. From PUBLISHED on: ``image``: its host code; ``address``: where that is loaded; ``sums``: what its counters
+    stand for.
 
     ``from_store``: an earlier process chose its blocks; ``has_stored_code``: the store has its host code, too.
     """
@@ -124,6 +126,7 @@ class Region:
     has_stored_code: bool = False
     address: int = 0
     image: CodeImage = NO_CODE
+    sums: Sums = NO_SUMS
     state: RegionState = RegionState.COLD
 
     @property

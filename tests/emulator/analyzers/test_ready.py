@@ -10,7 +10,10 @@ from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emulator.analyzers.analysis_session import Session
 from emulator.analyzers.analyzer import Analyzer
@@ -24,6 +27,7 @@ from emulator.analyzers.mix import InstructionMix
 from emulator.analyzers.registry import ANALYZERS, find, make
 from emulator.analyzers.values import ValueLocality
 from emulator.analyzers.vectors import BlockVectors
+from emulator.analyzers.vectors_kernel import MOST_BYTES_OF_ENTRY, put_vectors
 from emulator.errors import EmulatorError
 from emulator.events import OpClass
 from emulator.linux.loader.elf import ElfImage, load_image
@@ -413,6 +417,18 @@ def test_vectors(small: Path, steps: list[Any], tmp_path: Path) -> None:
     assert sum(totals) == len(steps)
     assert all(3000 <= total < 3064 + 64 for total in totals[:-1])
     assert all(line.startswith("T:") for line in text.splitlines())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 1 << 21), st.integers(0, (1 << 62))), max_size=5), max_size=5))
+def test_the_text_of_vectors_is_that_of_a_naive_twin(rows: list[list[tuple[int, int]]]) -> None:
+    entries = [entry for row in rows for entry in row]
+    starts = np.cumsum([0, *map(len, rows)])
+    text = np.zeros(MOST_BYTES_OF_ENTRY * len(entries) + 2 * len(rows), np.uint8)
+    blocks, counts = (np.array([entry[n] for entry in entries], kind) for n, kind in enumerate((np.uint32, np.int64)))
+    n_bytes = put_vectors(text, starts, blocks, counts)
+    wanted = "".join("T" + "".join(f":{block + 1}:{count} " for block, count in row) + "\n" for row in rows)
+    assert text[:n_bytes].tobytes().decode() == wanted
 
 
 @pytest.mark.parametrize(("place", "why"), [("/dev/full", "No space left"), ("missing/x.bb", "No such file")])
