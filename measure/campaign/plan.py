@@ -155,6 +155,7 @@ def make_plan(
     builds = Builds(campaign, document, clock_hz, notify, begin)
     drawn = _layouts(campaign, numbered, builds)
     builds.make([(variant, layout.number) for (variant, _), layout in zip(numbered, drawn, strict=True)])
+    _check_second_runs(campaign, document, target)
     specs = []
     interval, unit = campaign.sampling.interval
     for (variant, replicate), layout in zip(numbered, drawn, strict=True):
@@ -190,7 +191,7 @@ def make_plan(
             )
         )
     if target == "emulated":
-        specs = _with_probes(specs, builds, drawn, campaign)
+        specs = _with_second_runs(_with_probes(specs, builds, drawn, campaign), builds, drawn, campaign)
     specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
@@ -241,6 +242,43 @@ def _with_probes(
             plain = replace(spec, binary=str(builds[BASELINE, layout.number].elf_path))
             unread = tuple(mine) if spec.sampling_mode == "signal" else ()
             spec = replace(spec, unread=unread, intervention=unseen.intervention(spec, plain, mine))
+        found.append(spec)
+    return found
+
+
+def _check_second_runs(campaign: Campaign, document: YamlDocument, target: str) -> None:
+    """Raises `CampaignError` for metrics that a second run counts, on a target that makes none."""
+    for metric in campaign.in_second_run(tuple(campaign.software_metrics)) if target == "cycleclose" else ():
+        where = document.where("software_metrics", metric, "method")
+        raise CampaignError(f"{where}: a cycle-close trace has no second run: use a counter (leave the key out)")
+
+
+def _with_second_runs(
+    specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[_Layout], campaign: Campaign
+) -> list[RunSpec]:
+    """The specs, in which metrics with ``method: second_run`` are counted so. Raises `MeasureError` when a run that
+    compares the programs fails."""
+    if not campaign.in_second_run(tuple(campaign.software_metrics)):
+        return list(specs)
+    from measure.explanation.shared_code import SecondRuns
+
+    second_runs = SecondRuns()
+    sets = campaign.variant_sets()
+    first = next(spec for spec in specs if spec.variant == BASELINE)
+    found = []
+    for spec, layout in zip(specs, layouts, strict=True):
+        build = builds.second_program(spec.variant)
+        if build is not None:
+            measured = builds[spec.variant, layout.number]
+            compared = replace(first, binary=str(measured.elf_path), build_key=measured.key, layout_seed=None)
+            second = replace(
+                compared,
+                variant=spec.variant,
+                binary=str(build.elf_path),
+                build_key=build.key,
+                counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
+            )
+            spec = second_runs.spec(spec, compared, second, sets[spec.variant])
         found.append(spec)
     return found
 
