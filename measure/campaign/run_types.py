@@ -299,8 +299,8 @@ class Trace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
     def without_probes(self) -> Trace:
-        """The trace with hardware metrics and counters only."""
-        kept = [n for n, metric in enumerate(self.metrics) if not metric.startswith((PROBE, BEFORE))]
+        """The trace with hardware metrics and counters only, without what probes counted and `PLACE_GAP`."""
+        kept = [n for n, name in enumerate(self.metrics) if not name.startswith((PROBE, BEFORE)) and name != PLACE_GAP]
         return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+import measure
 from emulator.linux.loader.elf import load_image
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.dry_run import estimate
@@ -286,3 +287,12 @@ def test_whole_command_and_report_say_that_nothing_changed(planned: Planned, tmp
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["variants"]["all"]["inner"]["verdict"] in ("equivalent", "not assessable")
+    table = measure.load(tmp_path / "out").trace("all", 0)
+    assert (table.attrs["units"][PLACE_GAP], table.attrs["units"]["turns"]) == ("instructions", "events")
+    result = CliRunner().invoke(main, ["merge", str(tmp_path / "out"), "--out", str(tmp_path / "merged.csv")])
+    assert result.exit_code == 0, result.output
+    names = (tmp_path / "merged.csv").read_text().partition("\n")[0].split(",")
+    assert set(METRICS) <= set(names)
+    assert PLACE_GAP not in names
+    result = CliRunner().invoke(main, ["metrics", plan.campaign_file])
+    assert "loop look, in a second run" in result.output
