@@ -189,8 +189,8 @@ class PairedRuns:
             return replace(self.placed(choice, pair), intervention=intervention)
         if choice.second_run:
             first, second = choice.programs
-            compared = [replace(self._as_built(one, pair), seed=self._template.seed) for one in (first, second)]
-            return self._second_runs.spec(self.spec(first, pair), *compared, choice.metrics)
+            built = [replace(self._as_built(one, pair), seed=self._template.seed) for one in (first, second)]
+            return self._second_runs.spec(self.spec(first, pair), built[0], built[1], choice.metrics)
         if choice.unseen:
             plain = self.placed(replace(choice, metrics=(), specs=(), unseen=()), pair)
             spec = self.placed(choice, pair)

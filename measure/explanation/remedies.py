@@ -84,7 +84,7 @@ def try_remedies(
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
     leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose. Where the
     relations are equivalent by construction with a remedy, that is not judged again, and of those for any machine only
-    the best, if it leaves less than delta.
+    the best, if the first pairs show it to be equivalent.
     """
     known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
     refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
@@ -107,11 +107,10 @@ def try_remedies(
     ranked.sort(key=lambda one: one[0].rank)
     remedies = [remedy for remedy, _ in ranked]
     solved = any(one.by_construction for one in remedies)
-    most = (1 if solved else HOPELESS) * paired.campaign.delta
-    promising = [
-        n for n, one in enumerate(remedies)
-        if one.verdict not in BROKEN and not one.left > most and (one.on_any_machine or not solved)
-    ]  # fmt: skip
+    most = HOPELESS * paired.campaign.delta
+    promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
+    if solved:
+        promising = [n for n in promising if remedies[n].on_any_machine and remedies[n].verdict == "equivalent"]
     if promising:
         further = paired.further(CONFIRMING_PAIRS)
         judge = Judge(further, relations)
