@@ -158,8 +158,8 @@ class PairedRuns:
     def build_all(self, choices: Sequence[ProgramChoice]) -> None:
         """Build what is missing, several at once. Raises `CampaignError` and `MeasureError` as `Builds`."""
         layouts = sorted({self.layout(pair) for pair in range(self.n_pairs)})
-        programs = dict.fromkeys(program for choice in choices for program in choice.programs)
-        missing = [one for one in programs if any((one, n) not in self._builds for n in layouts)]
+        needed = dict.fromkeys(program for choice in choices for program in choice.programs)
+        missing = [one for one in needed if any((one, n) not in self._builds for n in layouts)]
         by_settings: dict[ProgramChoice, list[ProgramChoice]] = {}
         for choice in missing:
             by_settings.setdefault(replace(choice, metrics=()), []).append(choice)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,13 +58,13 @@ Planned = Callable[..., Plan]
 def planned(tmp_path: Path) -> Planned:
     """The plan of a program given as text, whose metrics a second run counts: ``planned(source, flags, changes)``."""
 
-    def plan(source: str = PROGRAM, flags: str = "-O2", **changes: object) -> Plan:
+    def plan(source: str = PROGRAM, flags: str = "-O2", **changes: Any) -> Plan:
         return make_plan(*load_campaign(campaign_file(tmp_path, source, flags, **changes)), lambda text: None)
 
     return plan
 
 
-def campaign_file(folder: Path, source: str = PROGRAM, flags: str = "-O2", **changes: object) -> Path:
+def campaign_file(folder: Path, source: str = PROGRAM, flags: str = "-O2", **changes: Any) -> Path:
     (folder / "p.c").write_text(source)
     content = {
         "name": "counted", "program": {"source": "p.c", "flags": [flags]},
@@ -248,7 +249,7 @@ def test_too_little_shared_code_is_refused(planned: Planned) -> None:
     ],
 )
 def test_what_a_campaign_cannot_count_so_is_said_with_its_line(
-    tmp_path: Path, changes: dict[str, object], message: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     path = campaign_file(tmp_path, **changes)
     where = path.read_text().splitlines().index("software_metrics:") + 1
