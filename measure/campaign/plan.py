@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -236,14 +237,30 @@ def _with_probes(
 
     unseen = UnseenCounters()
     found = []
-    for spec, layout in zip(specs, layouts, strict=True):
-        mine = [counter.metric for counter in spec.counters if counter.metric in probed]
-        if mine:
-            plain = replace(spec, binary=str(builds[BASELINE, layout.number].elf_path))
-            unread = tuple(mine) if spec.sampling_mode == "signal" else ()
-            spec = replace(spec, unread=unread, intervention=unseen.intervention(spec, plain, mine))
-        found.append(spec)
+    with TemporaryDirectory(prefix="perturbation-plan-") as name:
+        for spec, layout in zip(specs, layouts, strict=True):
+            mine = [counter.metric for counter in spec.counters if counter.metric in probed]
+            if mine:
+                build = builds[BASELINE, layout.number]
+                plain = replace(spec, binary=str(build.elf_path), build_key=build.key)
+                unseen.code(replace(spec, layout_seed=None), mine)  # has debug information, which other layouts lack
+                placed, plain_placed = (_placed(one, Path(name)) for one in (spec, plain))
+                unread = tuple(mine) if spec.sampling_mode == "signal" else ()
+                spec = replace(spec, unread=unread, intervention=unseen.intervention(placed, plain_placed, mine))
+            found.append(spec)
     return found
+
+
+def _placed(spec: RunSpec, folder: Path) -> RunSpec:
+    """``spec`` with its program as it is run, in ``folder``, so that its addresses can be referred to."""
+    if spec.layout_seed is None:
+        return spec
+    from measure.targets.program_file import program_of
+
+    path = folder / f"{spec.build_key}-{spec.layout_seed}"
+    if not path.exists():
+        path.write_bytes(program_of(spec))
+    return replace(spec, binary=str(path), layout_seed=None)
 
 
 def _check_second_runs(campaign: Campaign, document: YamlDocument, target: str) -> None:
@@ -313,8 +330,7 @@ class _Layout(NamedTuple):
 def _layouts(campaign: Campaign, runs: Sequence[tuple[str, int]], builds: Builds) -> list[_Layout]:
     """The code layout of each of ``runs``, pairs of variant and replicate."""
     each_run = campaign.noise.code_layouts == EACH_RUN
-    # Unseen counters are found by their addresses in the program as it was built.
-    relinked = each_run and not _probed(campaign) and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
+    relinked = each_run and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
     found = []
     for variant, replicate in runs:
         rng = np.random.default_rng([*_entropy(campaign, variant, replicate), 1])
