@@ -24,6 +24,7 @@ from measure.campaign.store import write_text_atomically
 from measure.targets.emulated import EmulatedTarget
 from measure.targets.program_file import program_of
 
+_BEYOND = 0.02
 RUNS = 2  # of each variant, in layouts of their own
 
 
@@ -61,8 +62,8 @@ def _compared(
     gaps = run.counts((PLACE_GAP,))
     for probe in probes:
         wanted, found = exact.counts((PROBE + probe.name,)), run.counts((probe.name,))
-        # Where a call was inlined, a probe misses events, or the counter's function is entered in another way.
-        if abs(int(found.sum() - wanted.sum())) <= 1:
+        # Where some calls are inlined, a probe misses their events; else totals differ by what is beyond the records.
+        if abs(int(found.sum() - wanted.sum())) <= 1 + _BEYOND * int(wanted.sum()):
             yield {
                 "campaign": campaign.name, "variant": variant, "metric": probe.name, "run": spec.replicate,
                 "events": int(wanted.sum()), "misplaced": int(np.abs(np.cumsum(found - wanted)).sum()),

@@ -109,7 +109,7 @@ def pairs_text(remedy: Remedy) -> str:
 def _grounds(remedy: Remedy) -> str:
     """What the verdict on a remedy that helps rests on, and what it costs."""
     if remedy.by_construction:
-        return f"by construction: the machine counts what it counts in the plain run; beside that, {remedy.gives_up}"
+        return f"by construction: the machine counts what it counts in the plain run; it {remedy.gives_up}"
     return (
         f"in {remedy.confirming_pairs} further pairs of runs, at {remedy.cycles_percent:+.1f}% cycles over the plain "
         "program"

@@ -56,12 +56,12 @@ def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
 def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -> None:
     one = explanation()
     alike = replace(
-        one.remedies[0], name="counts from a second run", gives_up="a second run of 1 s", confirming_pairs=0,
+        one.remedies[0], name="counts from a second run", gives_up="needs a second run of 1 s", confirming_pairs=0,
         by_construction=True, on_any_machine=False,
     )  # fmt: skip
     one = replace(one, remedies=(alike, *one.remedies))
     text = sentences(one)
-    assert "by construction: the machine counts what it counts in the plain run; beside that, a second run" in text[-2]
+    assert "by construction: the machine counts what it counts in the plain run; it needs a second run" in text[-2]
     assert text[-1].startswith("Of what a real machine can do, too, the best is b (equivalent in 10 further pairs, ")
     console = Console(record=True, width=200, quiet=False, file=io.StringIO())
     print_explained(console, [one], {})
