@@ -149,7 +149,7 @@ def table_of_cases(cases: Sequence[Case]) -> str:
         cells = (
             case.name, found["verdict"], f"{found['n_relations']}, {found['within_the_campaigns_interval']}",
             guilty or "none alone", mechanisms, best["name"],
-            best["verdict"] + ("" if best["confirming_pairs"] else ", not judged again"),
+            best["verdict"] + _grounds(best),
             f"{best['cycles_percent']:+.1f}%",
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
@@ -192,7 +192,14 @@ def table_of_times(entries: Sequence[Entry]) -> str:
 def has_remedy(found: Entry) -> bool:
     """Whether further runs confirm that a variant's relations are equivalent with its best remedy."""
     best = found["remedies"][0]
-    return bool(best["verdict"] == "equivalent" and best["confirming_pairs"])
+    return bool(best["verdict"] == "equivalent" and (best["confirming_pairs"] or best.get("by_construction")))
+
+
+def _grounds(remedy: Entry) -> str:
+    """What the verdict on a remedy rests on, if not on further pairs of runs."""
+    if remedy.get("by_construction"):
+        return " by construction"
+    return "" if remedy["confirming_pairs"] else ", not judged again"
 
 
 def table_of_mechanisms(cases: Sequence[Case]) -> str:

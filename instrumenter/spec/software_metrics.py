@@ -66,10 +66,12 @@ class MetricSpec(BaseModel):
         "caller, for `entry` in the function, where its parameters are known. Macros are not known there",
     )
 
-    method: Literal["counter", "probe"] = Field(
+    method: Literal["counter", "probe", "second_run"] = Field(
         "counter",
         description="counter: the program counts, at its cost; probe: the emulated machine does not see the counter, "
-        "which costs nothing and counts as nothing (`measure` only). Default: counter",
+        "which costs nothing and counts as nothing; second_run: the measured program has no counter, and a second run, "
+        "without timing, gives each record the counts of the same part of the program. Both are for `measure` with "
+        "sampling mode ideal on an emulated machine, probe also for mode signal. Default: counter",
     )
 
     local: bool = Field(
@@ -92,8 +94,8 @@ class MetricSpec(BaseModel):
         if len(given) > 1:
             raise ValueError("`local:` and `sampled:` are two ways to count cheaply: give one of them")
         for key in given:
-            if self.method == "probe":
-                raise ValueError(f"`{key}:` means nothing beside `method: probe`, which costs nothing")
+            if self.method != "counter":
+                raise ValueError(f"`{key}:` means nothing beside `method: {self.method}`, which costs nothing")
             if self.event == "alloc_bytes":
                 raise ValueError(f"`{key}:` means nothing for event `alloc_bytes`, which counts in the allocator")
         if self.sampled and self.add is not None:

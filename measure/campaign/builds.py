@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from measure.programs.catalogue import ProgramSpec
 
 _TOO_FEW_FOR_PROCESSES = 4
+SECOND_RUN = ", second run"
+"""Ending of the name of a variant's program that counts in a second run."""
 SHIFTED_LAYOUTS = 16  # of a program that cannot be linked anew for each run
 
 
@@ -84,7 +86,13 @@ class Builds:
         self._campaign, self._document, self._notify, self._begin = campaign, document, notify, begin
         self._recipe = _recipe(campaign, document, clock_hz, notify)
         self._offsets = code_offsets(campaign)
-        self._metrics = {BASELINE: (), **campaign.variant_sets(), NULL_CONTROL: ()}
+        self._metrics: dict[str, tuple[str, ...]] = {BASELINE: ()}
+        for variant, metrics in campaign.variant_sets().items():
+            second = campaign.in_second_run(metrics)
+            self._metrics[variant] = tuple(metric for metric in metrics if metric not in second)
+            if second:
+                self._metrics[variant + SECOND_RUN] = second
+        self._metrics[NULL_CONTROL] = ()
         self._made: dict[tuple[str, int], Build] = {}
 
     def __getitem__(self, wanted: tuple[str, int]) -> Build:
@@ -112,7 +120,15 @@ class Builds:
         make_all([(self, wanted)], workers)
 
     def _specs(self, variant: str) -> dict[str, MetricSpec]:
-        return {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
+        specs = {metric: self._campaign.software_metrics[metric] for metric in self._metrics[variant]}
+        if variant.endswith(SECOND_RUN):  # the same program as for counters that are timed
+            return {metric: spec.model_copy(update={"method": "counter"}) for metric, spec in specs.items()}
+        return specs
+
+    def second_program(self, variant: str) -> Build | None:
+        """The program that counts for ``variant`` in a second run, None without metrics for it. Raises as `make`."""
+        name = variant + SECOND_RUN
+        return self[name, 0] if name in self._metrics else None
 
     def _recipe_of(self, variant: str) -> Recipe | ProjectRecipe:
         return self._recipe.with_null_control() if variant == NULL_CONTROL else self._recipe
@@ -154,7 +170,8 @@ class Builds:
         found: dict[str, list[BuildFacts]] = {variant: [] for variant in self._metrics}
         for (variant, _), build in sorted(self._made.items(), key=lambda item: item[0][1]):
             found[variant].append(BuildFacts(build.key, build.static_instructions, build.warnings))
-        return {variant: tuple(facts) for variant, facts in found.items() if facts or variant != NULL_CONTROL}
+        optional = [variant for variant in found if variant == NULL_CONTROL or variant.endswith(SECOND_RUN)]
+        return {variant: tuple(facts) for variant, facts in found.items() if facts or variant not in optional}
 
 
 Wanted = Sequence[tuple[Builds, Sequence[tuple[str, int]]]]

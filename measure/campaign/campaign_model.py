@@ -405,6 +405,10 @@ class Campaign(StrictModel):
             if metric in metrics[:index]:
                 raise problem_at(f"'{metric}' is given twice", *where)
 
+    def in_second_run(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``metrics`` that a second run counts."""
+        return tuple(metric for metric in metrics if self.software_metrics[metric].method == "second_run")
+
     @property
     def host(self) -> HostMachine | None:
         """The host as the machine; None for an emulated one."""

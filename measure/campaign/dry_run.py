@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.yaml_document import YamlDocument
-from measure.campaign.builds import Builds, shifted_layouts
+from measure.campaign.builds import SECOND_RUN, Builds, shifted_layouts
 from measure.campaign.campaign_model import Campaign
 from measure.campaign.comparing_time import comparing_seconds
 from measure.campaign.event_counts import CountedRun, count_campaign, print_counts, run_untimed
@@ -35,6 +35,7 @@ _PART_INSTRUCTIONS = 30_000_000
 _LEAST_INSTRUCTIONS = 1_000
 _TIMINGS = 3  # the shortest counts: other work on the machine only adds to it
 _MOST_TIMING_SECONDS = 2.0
+_PASSES = 2  # of a second run: one follows its progress, the other reads its counters
 _VALUE_BYTES = 8
 _SPEC_BYTES = 30_000  # of a trace's file, for its specification and the format
 _REPORT_BYTES = 3_000_000  # of report.html, summary.json and plan.json, with 8 metrics and 3 variants
@@ -74,6 +75,7 @@ class Estimate:
     ``runs``: number of all runs; ``builds``: number of programs; ``missing``: those that are not in the cache;
     ``build_seconds``: of one, None if it is unknown or no program is missing; ``instructions``: most in a run;
     ``records``: in a baseline; ``columns``: most in a trace; ``at_once``: runs made at the same time;
+    ``second_runs``: runs beside which a second one counts; ``second_seconds``: that each of them takes longer;
     ``comparing_seconds``: to compare the runs and to draw the report.
     """
 
@@ -87,12 +89,15 @@ class Estimate:
     columns: int
     rate: Rate
     at_once: int
+    second_runs: int = 0
+    second_seconds: float = 0.0
     comparing_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Time to build, to run and to compare."""
         runs = math.ceil(self.runs / self.at_once) * self.rate.run_seconds(self.instructions)
+        runs += math.ceil(self.second_runs / self.at_once) * self.second_seconds
         return runs + self.missing * (self.build_seconds or 0.0) + self.comparing_seconds
 
     @property
@@ -111,8 +116,10 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     builds = Builds(campaign, document, config.clock_hz, lambda text: console.print(text, style="dim"))
     plain = _plain_plan(campaign, document, lambda text: console.print(text, style="dim"))
     missing = builds.missing([(variant, 0) for variant in variants])
+    counting = [variant + SECOND_RUN for variant, metrics in sets.items() if campaign.in_second_run(metrics)]
+    missing_counting = builds.missing([(variant, 0) for variant in counting])
     took = builds[BASELINE, 0].seconds
-    build_seconds = took if missing and math.isfinite(took) else None
+    build_seconds = took if (missing or missing_counting) and math.isfinite(took) else None
     first, second = sorted(plain.specs, key=lambda spec: spec.replicate)[:2]
     counted = count_campaign(campaign, document, console) if campaign.software_metrics else None
     time_part(first, _LEAST_INSTRUCTIONS)  # loads kernels
@@ -134,10 +141,13 @@ def estimate(campaign: Campaign, document: YamlDocument, console: Console, worke
     runs += len(SOURCES) * min(campaign.variance_runs, campaign.baselines)
     layouts = 1 if first.layout_seed is not None else min(shifted_layouts(campaign), campaign.baselines)
     return Estimate(
-        counted, runs, layouts * len(variants), layouts * len(missing), build_seconds, instructions,
-        length // interval,
-        len(BOUNDARY_COLUMNS) + len(campaign.hardware_metrics) + max(map(len, sets.values()), default=0),
-        rate, min(workers or os.cpu_count() or 1, runs), comparing_seconds(campaign, length // interval),
+        counted, runs, layouts * len(variants) + len(counting), layouts * len(missing) + len(missing_counting),
+        build_seconds, instructions, length // interval,
+        len(BOUNDARY_COLUMNS) + len(campaign.hardware_metrics) + max(map(len, sets.values()), default=0)
+        + bool(counting),
+        rate, min(workers or os.cpu_count() or 1, runs),
+        campaign.replicates * len(counting), _PASSES * counted.seconds if counting and counted else 0.0,
+        comparing_seconds(campaign, length // interval),
     )  # fmt: skip
 
 
@@ -172,12 +182,18 @@ def _rows(campaign: Campaign, found: Estimate) -> list[tuple[str, str]]:
     known = found.build_seconds is not None or not found.missing
     builds = f", {found.missing} builds of about {found.build_seconds:.1f} s" if found.build_seconds else ""
     each = f", about {found.build_seconds:.1f} s each" if found.build_seconds is not None and found.missing else ""
+    second = (
+        f"Beside {found.second_runs} of them a second run counts, which takes about {found.second_seconds:.1f} s. "
+        if found.second_runs
+        else ""
+    )
     speed = rate.instructions / rate.seconds / 1e6
     time_basis = (
         f"{_minutes(found.seconds)} with {found.at_once} at once: {found.runs} runs of about "
         f"{rate.run_seconds(found.instructions):.1f} s{builds}. A run executes at most {found.instructions:,} "
         f"instructions (counted in one without timing); with timing, {speed:.1f} million a "
         f"second (measured on the first {rate.instructions:,}), and {rate.set_up_seconds:.1f} s to link and to start. "
+        f"{second}"
         f"Comparing the runs takes {_minutes(found.comparing_seconds)} of it (by alignments of made-up traces)"
         f"{'' if known else '; building the programs comes on top'}"
     )

@@ -76,7 +76,8 @@ def count_events(
 
     if not campaign.software_metrics:
         raise CampaignError(f"{document.path}: has no software_metrics, so nothing to count")
-    specs, twins = _with_events(campaign.software_metrics)
+    counters = {name: spec.model_copy(update={"method": "counter"}) for name, spec in campaign.software_metrics.items()}
+    specs, twins = _with_events(counters)
     changes = {
         "software_metrics": specs,
         "variants": {_EVERYTHING: tuple(specs)},

@@ -16,6 +16,8 @@ from measure.errors import CampaignError
 if TYPE_CHECKING:
     from measure.campaign.campaign_model import Campaign
 
+_HOW = {"probe": ", by a probe", "second_run": ", in a second run"}
+"""How a software metric is counted, if not by a counter in the measured program."""
 _CAMPAIGN_KEYS = ("program", "hardware_metrics", "software_metrics")
 
 
@@ -135,7 +137,7 @@ def _software(campaign: Campaign) -> list[str]:
     width = max(map(len, names))
     return [
         "Software metrics:",
-        *(f"  {name:<{width}}  {metric.describe()}" for name, metric in names.items()),
+        *(f"  {name:<{width}}  {metric.describe()}{_HOW.get(metric.method, '')}" for name, metric in names.items()),
     ]
 
 

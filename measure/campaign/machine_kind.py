@@ -30,6 +30,7 @@ def _problems(campaign: Campaign, given: dict[str, Any]) -> Iterator[tuple[tuple
                 f"got '{campaign.sampling.every}', expected cycles or instructions on an emulated machine, such as "
                 "'100000 cycles'",
             )
+        yield from _with_ideal_sampler(campaign)
         return
     where = ("sampling", "every") if "every" in (given.get("sampling") or {}) else ("machine",)
     if unit != "nanoseconds":
@@ -45,14 +46,35 @@ def _problems(campaign: Campaign, given: dict[str, Any]) -> Iterator[tuple[tuple
         yield ("noise", "interrupts"), "a real machine has interrupts of its own: leave the key out"
 
 
+def _with_ideal_sampler(campaign: Campaign) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """What does not go together with counts from a second run."""
+    for metric in campaign.in_second_run(tuple(campaign.software_metrics)):
+        where = ("software_metrics", metric, "method")
+        if campaign.sampling.mode == "signal":
+            yield (
+                where,
+                "a sampler in the program takes its records in the second run at other places: expected sampling.mode "
+                "ideal, or a counter (leave the key out)",
+            )
+        if campaign.ground_truth:
+            yield where, "ground_truth compares counters with probes in one run: use a counter (leave the key out)"
+
+
 def _emulated_only(campaign: Campaign) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Keys for which runs are made that no processor can make."""
     for metric, spec in campaign.software_metrics.items():
+        where = ("software_metrics", metric, "method")
         if spec.method == "probe":
             yield (
-                ("software_metrics", metric, "method"),
+                where,
                 "a probe watches an emulated program from outside: use a counter (leave the key out), or an emulated "
                 "machine",
+            )
+        elif spec.method == "second_run":
+            yield (
+                where,
+                "two runs of a real processor differ, and none can be stopped where another was: use a counter (leave "
+                "the key out), or an emulated machine",
             )
     for key in ("explain", "ground_truth"):
         if getattr(campaign, key):

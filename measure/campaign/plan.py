@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -155,6 +156,7 @@ def make_plan(
     builds = Builds(campaign, document, clock_hz, notify, begin)
     drawn = _layouts(campaign, numbered, builds)
     builds.make([(variant, layout.number) for (variant, _), layout in zip(numbered, drawn, strict=True)])
+    _check_second_runs(campaign, document, target)
     specs = []
     interval, unit = campaign.sampling.interval
     for (variant, replicate), layout in zip(numbered, drawn, strict=True):
@@ -190,7 +192,7 @@ def make_plan(
             )
         )
     if target == "emulated":
-        specs = _with_probes(specs, builds, drawn, campaign)
+        specs = _with_second_runs(_with_probes(specs, builds, drawn, campaign), builds, drawn, campaign)
     specs += _noise_runs(specs, campaign.variance_runs)
     ordered = interleaved(specs, campaign.seed)
     keys = content_keys(ordered)
@@ -235,12 +237,65 @@ def _with_probes(
 
     unseen = UnseenCounters()
     found = []
+    with TemporaryDirectory(prefix="perturbation-plan-") as name:
+        for spec, layout in zip(specs, layouts, strict=True):
+            mine = [counter.metric for counter in spec.counters if counter.metric in probed]
+            if mine:
+                build = builds[BASELINE, layout.number]
+                plain = replace(spec, binary=str(build.elf_path), build_key=build.key)
+                unseen.code(replace(spec, layout_seed=None), mine)  # has debug information, which other layouts lack
+                placed, plain_placed = (_placed(one, Path(name)) for one in (spec, plain))
+                unread = tuple(mine) if spec.sampling_mode == "signal" else ()
+                spec = replace(spec, unread=unread, intervention=unseen.intervention(placed, plain_placed, mine))
+            found.append(spec)
+    return found
+
+
+def _placed(spec: RunSpec, folder: Path) -> RunSpec:
+    """``spec`` with its program as it is run, in ``folder``, so that its addresses can be referred to."""
+    if spec.layout_seed is None:
+        return spec
+    from measure.targets.program_file import program_of
+
+    path = folder / f"{spec.build_key}-{spec.layout_seed}"
+    if not path.exists():
+        path.write_bytes(program_of(spec))
+    return replace(spec, binary=str(path), layout_seed=None)
+
+
+def _check_second_runs(campaign: Campaign, document: YamlDocument, target: str) -> None:
+    """Raises `CampaignError` for metrics that a second run counts, on a target that makes none."""
+    for metric in campaign.in_second_run(tuple(campaign.software_metrics)) if target == "cycleclose" else ():
+        where = document.where("software_metrics", metric, "method")
+        raise CampaignError(f"{where}: a cycle-close trace has no second run: use a counter (leave the key out)")
+
+
+def _with_second_runs(
+    specs: Sequence[RunSpec], builds: Builds, layouts: Sequence[_Layout], campaign: Campaign
+) -> list[RunSpec]:
+    """The specs, in which metrics with ``method: second_run`` are counted so. Raises `MeasureError` when a run that
+    compares the programs fails."""
+    if not campaign.in_second_run(tuple(campaign.software_metrics)):
+        return list(specs)
+    from measure.explanation.shared_code import SecondRuns
+
+    second_runs = SecondRuns()
+    sets = campaign.variant_sets()
+    first = next(spec for spec in specs if spec.variant == BASELINE)
+    found = []
     for spec, layout in zip(specs, layouts, strict=True):
-        mine = [counter.metric for counter in spec.counters if counter.metric in probed]
-        if mine:
-            plain = replace(spec, binary=str(builds[BASELINE, layout.number].elf_path))
-            unread = tuple(mine) if spec.sampling_mode == "signal" else ()
-            spec = replace(spec, unread=unread, intervention=unseen.intervention(spec, plain, mine))
+        build = builds.second_program(spec.variant)
+        if build is not None:
+            measured = builds[spec.variant, layout.number]
+            compared = replace(first, binary=str(measured.elf_path), build_key=measured.key, layout_seed=None)
+            second = replace(
+                compared,
+                variant=spec.variant,
+                binary=str(build.elf_path),
+                build_key=build.key,
+                counters=tuple(CounterPlace(m, at.symbol, at.offset_bytes) for m, at in build.counters.items()),
+            )
+            spec = second_runs.spec(spec, compared, second, sets[spec.variant])
         found.append(spec)
     return found
 
@@ -275,8 +330,7 @@ class _Layout(NamedTuple):
 def _layouts(campaign: Campaign, runs: Sequence[tuple[str, int]], builds: Builds) -> list[_Layout]:
     """The code layout of each of ``runs``, pairs of variant and replicate."""
     each_run = campaign.noise.code_layouts == EACH_RUN
-    # Unseen counters are found by their addresses in the program as it was built.
-    relinked = each_run and not _probed(campaign) and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
+    relinked = each_run and builds.relinkable(dict.fromkeys(variant for variant, _ in runs))
     found = []
     for variant, replicate in runs:
         rng = np.random.default_rng([*_entropy(campaign, variant, replicate), 1])

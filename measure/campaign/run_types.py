@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 BASELINE = "baseline"  # in place of a variant: runs without software metrics
 NULL_CONTROL = "null control"  # in place of a variant: runs with counters in code that never runs
 PROBE, BEFORE = "probe:", "before:"  # columns of a probe's events in a record, and before it
+PLACE_GAP = "second_run:place_gap_instructions"
+"""Column of a trace with counts from a second run: instructions around the end of each record within which its place in
+the second run is uncertain."""
 SCHEMA_VERSION = 1
 HOST = "host"  # target of runs on the processor that the command itself runs on
 SWITCHES, MIGRATED, MULTIPLEXED = "host:context-switches", "host:migrated", "host:multiplexed"
@@ -88,6 +91,32 @@ class Intervention:
     progress_at: tuple[int, ...] = ()
 
 
+class SharedCode(NamedTuple):
+    """Instructions of a function of ``size_bytes`` that two programs execute equally often: ``offsets`` in the function
+    of the first program, ``addresses`` in the second one."""
+
+    function: str
+    size_bytes: int
+    offsets: tuple[int, ...]
+    addresses: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SecondRun:
+    """A second run, of a program with counters, without a timing model; its counts get the records of the first run.
+
+    ``binary``, ``build_key``: the program, run as it was built; ``metrics``: those of the spec's counters that it has;
+    ``clock``: instructions whose executions are the progress by which its records are cut; ``instructions``: what a run
+    of the first program without a timing model executes.
+    """
+
+    binary: str
+    build_key: str
+    metrics: tuple[str, ...]
+    clock: tuple[SharedCode, ...]
+    instructions: int
+
+
 def ended_with(status: int, expected: int) -> str:
     """The end of a program with a wrong exit status, in words."""
     wanted = f", expected {expected}" if expected else ""
@@ -107,7 +136,8 @@ class RunSpec:
     every Nth event, with N; ``limit_seconds``: of a run on the host;
     ``probes``: events counted without touching the program, see `emulator.probes.EventCounter`; a probe leaves the
     other columns unchanged. ``extra_columns``: further columns that the target adds to the trace. ``intervention``:
-    for a counterfactual run. ``seldom``: only few runs have this program, so that code compiled for it hardly pays.
+    for a counterfactual run. ``second_run``: where some of ``counters`` are read, None for none. ``seldom``: only few
+    runs have this program, so that code compiled for it hardly pays.
     ``exit_status``: of a program that has done its work.
     """
 
@@ -140,6 +170,7 @@ class RunSpec:
     limit_seconds: float | None = None
     seldom: bool = False
     exit_status: int = 0
+    second_run: SecondRun | None = None
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> RunSpec:
@@ -162,6 +193,10 @@ class RunSpec:
             fields["intervention"] = Intervention(
                 **{name: frozen(value) for name, value in fields["intervention"].items()}
             )
+        if fields.get("second_run") is not None:
+            second = {name: frozen(value) for name, value in fields["second_run"].items()}
+            second["clock"] = tuple(SharedCode(*code) for code in second["clock"])
+            fields["second_run"] = SecondRun(**second)
         return cls(**fields)
 
     def identity(self) -> dict[str, Any]:
@@ -179,10 +214,20 @@ class RunSpec:
             "sampled",
             "limit_seconds",
             "exit_status",
+            "second_run",
         ):
             if fields[key] == self.__dataclass_fields__[key].default:  # keeps keys of runs from before it was added
                 del fields[key]
+        if self.second_run is not None:
+            del fields["second_run"]["binary"]
         return fields
+
+    @property
+    def first_counters(self) -> tuple[CounterPlace, ...]:
+        """The counters in the program of the run itself, without those of a second run."""
+        if self.second_run is None:
+            return self.counters
+        return tuple(counter for counter in self.counters if counter.metric not in self.second_run.metrics)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -254,8 +299,8 @@ class Trace:
         return self.values[:, [self.metrics.index(metric) for metric in metrics]]
 
     def without_probes(self) -> Trace:
-        """The trace with hardware metrics and counters only."""
-        kept = [n for n, metric in enumerate(self.metrics) if not metric.startswith((PROBE, BEFORE))]
+        """The trace with hardware metrics and counters only, without what probes counted and `PLACE_GAP`."""
+        kept = [n for n, name in enumerate(self.metrics) if not name.startswith((PROBE, BEFORE)) and name != PLACE_GAP]
         return replace(self, values=self.values[:, kept], metrics=tuple(self.metrics[n] for n in kept))
 
 

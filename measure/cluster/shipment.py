@@ -20,16 +20,19 @@ _CONTENT, _FOLDERS = "content", "folders"
 class Shipment:
     """The files of a run by their SHA-256 hashes.
 
-    ``build``: files of the program's folder, relative name and hash; ``stdin``; ``files``: guest path and hash.
+    ``build``: files of the program's folder, relative name and hash; ``stdin``; ``files``: guest path and hash;
+    ``second``: the program of a second run.
     """
 
     build: tuple[tuple[str, str], ...] = ()
     stdin: str | None = None
     files: tuple[tuple[str, str], ...] = ()
+    second: str | None = None
 
     def hashes(self) -> set[str]:
         """The hashes of all files."""
-        return {name for _, name in (*self.build, *self.files)} | ({self.stdin} if self.stdin else set())
+        alone = {name for name in (self.stdin, self.second) if name is not None}
+        return {name for _, name in (*self.build, *self.files)} | alone
 
 
 class Packer:
@@ -46,7 +49,8 @@ class Packer:
             return Shipment()
         stdin = self._file(Path(spec.stdin)) if spec.stdin else None
         files = tuple((guest, self._file(Path(host))) for guest, host in spec.files)
-        return Shipment(self._build(spec), stdin, files)
+        second = self._file(Path(spec.second_run.binary)) if spec.second_run is not None else None
+        return Shipment(self._build(spec), stdin, files, second)
 
     def _build(self, spec: RunSpec) -> tuple[tuple[str, str], ...]:
         """The files of the spec's program: the program itself, or what the linker makes it of."""
@@ -99,9 +103,13 @@ def unpacked_spec(spec: RunSpec, shipment: Shipment, folder: Path) -> RunSpec:
                 with filling(path) as part:
                     shutil.copyfile(folder / _CONTENT / of, part)
         binary = str(build / PROGRAM)
+    second = spec.second_run
+    if second is not None and shipment.second is not None:
+        second = replace(second, binary=str(folder / _CONTENT / shipment.second))
     return replace(
         spec,
         binary=binary,
+        second_run=second,
         stdin=str(folder / _CONTENT / shipment.stdin) if shipment.stdin else None,
         files=tuple((guest, str(folder / _CONTENT / of)) for guest, of in shipment.files),
     )

@@ -15,16 +15,15 @@ from emulator.counterfactual.range_accesses import RangeAccesses
 from emulator.counterfactual.served_instructions import served_instructions
 from emulator.isa.decode import decode
 from emulator.linux.loader.elf import ElfImage, load_image
-from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
 from instrumenter.building.program_build import RUNTIME
 from instrumenter.rewrite.counter_layout import COUNTDOWN
-from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec, ended_with
 from measure.errors import MeasureError
 from measure.targets.emulated import hotness_threshold, layout_of
-from measure.targets.program_file import program_of
+from measure.targets.program_file import files_of, program_of
+from measure.targets.second_run import NoCounters
 
 _COUNTER_BYTES = 8
 _SAMPLER = next(iter(RUNTIME.glob("*.c"))).name
@@ -83,16 +82,6 @@ def counter_ranges(image: ElfImage, spec: RunSpec) -> list[tuple[int, int]]:
     return [(place, place + _COUNTER_BYTES) for place in places]
 
 
-class _NoEvents:
-    """A performance-monitoring unit for a sampler in the guest, where nothing is timed: nothing counts."""
-
-    def read_csr(self, number: int) -> int | None:
-        return 0
-
-    def write_control(self, value: int) -> None:
-        pass
-
-
 def find_counter_code(spec: RunSpec) -> CounterCode:
     """Run ``spec``'s program once without timing, and find the instructions of its counters.
 
@@ -101,16 +90,10 @@ def find_counter_code(spec: RunSpec) -> CounterCode:
     image = program_image(Path(spec.binary))
     accesses, counter = RangeAccesses(counter_ranges(image, spec)), BlockCounter(with_addresses=True)
     layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
-    files = VirtualFiles(
-        mapped={guest: Path(host) for guest, host in spec.files},
-        capture={TRACE_PATH} if spec.sampling_mode == "signal" else (),
-        stdin=Path(spec.stdin).read_bytes() if spec.stdin else b"",
-        seed=spec.seed,
-    )
     with Machine(
-        program_of(spec), spec.arguments, files=files, layout=layout, consumers=[accesses, counter], seed=spec.seed,
-        counters=_NoEvents(), timer_phase=phase, limit_instructions=spec.limit_instructions, background=False,
-        optimise_executions=hotness_threshold(spec),
+        program_of(spec), spec.arguments, files=files_of(spec), layout=layout, consumers=[accesses, counter],
+        seed=spec.seed, counters=NoCounters(), timer_phase=phase, limit_instructions=spec.limit_instructions,
+        background=False, optimise_executions=hotness_threshold(spec),
     ) as machine:  # fmt: skip
         ending = machine.run()
         if ending.message or ending.status != spec.exit_status:

@@ -12,7 +12,7 @@ from measure.campaign.campaign_model import Campaign
 from measure.errors import MeasureError
 from measure.explanation.compiler_decisions import compare_decisions
 from measure.explanation.counter_code import CounterCode, program_image
-from measure.explanation.explanation_types import BEST_FIRST, LEVEL, Explanation
+from measure.explanation.explanation_types import BEST_FIRST, CAUSE, LEVEL, Explanation
 from measure.explanation.keep_inlining import kept_inlining
 from measure.explanation.mechanisms import find_mechanisms
 from measure.explanation.metric_effects import MetricEffects
@@ -86,9 +86,11 @@ def explain_variant(
         mechanisms = find_mechanisms(few, choice, relations)
         if all(change.first_is_clear(1 - (1 - LEVEL) / len(looks)) for change in (metrics, mechanisms.change)):
             break
-    guilty = [part.name for part in metrics.parts]
-    status(f"{variant}: at each place of {guilty[0]}")
-    sites = effects.sites(guilty[0])
+    first = metrics.parts[0].name
+    shares = [(part.name, metrics.share(part)) for part in metrics.parts]
+    guilty = [name for name, share in shares if share.mean >= CAUSE and share.low > 0] or [first]
+    status(f"{variant}: at each place of {first}")
+    sites = effects.sites(first)
     plain, full = (Path(paired.build(one).elf_path) for one in (PLAIN, choice))
     decisions = compare_decisions(plain, full, mechanisms.code.instructions)
     edited = kept_inlining(

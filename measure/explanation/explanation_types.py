@@ -143,7 +143,9 @@ class Remedy:
     verdict's, in pairs with the plain program's runs; ``left``: largest change of z over all
     relations; ``cycles_percent``: mean overhead over the plain program; ``gives_up``: what it costs beside time;
     ``campaign``: changes of the campaign file, by key, empty where a campaign cannot say it; ``confirming_pairs``:
-    further pairs of runs that the verdict rests on, 0 if it rests on those by which remedies were ranked.
+    further pairs of runs that the verdict rests on, 0 if it rests on those by which remedies were ranked;
+    ``by_construction``: what the machine counts is, in every pair, what it counts in the plain run, to the event;
+    ``on_any_machine``: every metric has a counter that a real machine can run, too.
     """
 
     name: str
@@ -155,11 +157,13 @@ class Remedy:
     gives_up: str
     campaign: Mapping[str, object] = field(default_factory=dict)
     confirming_pairs: int = 0
+    by_construction: bool = False
+    on_any_machine: bool = True
 
     @property
     def helps(self) -> bool:
-        """Whether further runs confirm that the relations are equivalent with it."""
-        return self.verdict == "equivalent" and self.confirming_pairs > 0
+        """Whether the relations are equivalent with it by construction, or further runs confirm that they are."""
+        return self.verdict == "equivalent" and (self.confirming_pairs > 0 or self.by_construction)
 
     @property
     def rank(self) -> tuple[bool, int, float, float]:

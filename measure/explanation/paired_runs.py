@@ -23,6 +23,7 @@ from measure.campaign.run_types import BASELINE, CounterPlace, Intervention, Run
 from measure.campaign.store import Store
 from measure.errors import MeasureError
 from measure.explanation.counter_code import CounterCode
+from measure.explanation.shared_code import SecondRuns
 from measure.explanation.unseen_counters import UnseenCounters
 from measure.stats.correlation import Correlations, spearman
 from measure.targets.program_file import program_of
@@ -35,7 +36,8 @@ class ProgramChoice:
     """A program to run. ``metrics``: those that it counts; the other fields replace what the campaign says.
 
     ``specs``: other events for some metrics; ``sources``: edited and preprocessed sources, which are built
-    with ``flags`` and ``libraries``; ``unseen``: metrics whose counters the machine does not see.
+    with ``flags`` and ``libraries``; ``unseen``: metrics whose counters the machine does not see; ``second_run``:
+    metrics that a second run counts.
     """
 
     metrics: tuple[str, ...] = ()
@@ -47,11 +49,21 @@ class ProgramChoice:
     libraries: tuple[str, ...] = ()
     sampling: Literal["ideal", "signal"] | None = None
     unseen: tuple[str, ...] = ()
+    second_run: tuple[str, ...] = ()
+
+    @property
+    def programs(self) -> tuple[ProgramChoice, ...]:
+        """The programs that its runs need: itself, or what is measured and what counts in a second run."""
+        if not self.second_run:
+            return (self,)
+        rest = tuple(metric for metric in self.metrics if metric not in self.second_run)
+        return replace(self, metrics=rest, second_run=()), replace(self, metrics=self.second_run, second_run=())
 
     def changed(self, campaign: Campaign) -> Campaign:
         """The campaign with this choice's settings, without variants."""
         changes: dict[str, Any] = {"variants": {}, "cumulative": None}
         metrics = campaign.software_metrics | dict(self.specs)
+        metrics |= {name: metrics[name].model_copy(update={"method": "counter"}) for name in metrics}
         metrics |= {name: metrics[name].model_copy(update={"method": "probe"}) for name in self.unseen}
         changes["software_metrics"] = metrics
         for key in ("placement", "volatile"):
@@ -96,6 +108,7 @@ class PairedRuns:
         self._linked = TemporaryDirectory(prefix="perturbation-explain-")  # until the last copy of this object is gone
         self._first_pair, self._next_pair = 0, n_pairs
         self._unseen = UnseenCounters()
+        self._second_runs = SecondRuns()
         self.hardware = plan.campaign.hardware_metrics
 
     @property
@@ -145,7 +158,8 @@ class PairedRuns:
     def build_all(self, choices: Sequence[ProgramChoice]) -> None:
         """Build what is missing, several at once. Raises `CampaignError` and `MeasureError` as `Builds`."""
         layouts = sorted({self.layout(pair) for pair in range(self.n_pairs)})
-        missing = [one for one in dict.fromkeys(choices) if any((one, n) not in self._builds for n in layouts)]
+        needed = dict.fromkeys(program for choice in choices for program in choice.programs)
+        missing = [one for one in needed if any((one, n) not in self._builds for n in layouts)]
         by_settings: dict[ProgramChoice, list[ProgramChoice]] = {}
         for choice in missing:
             by_settings.setdefault(replace(choice, metrics=()), []).append(choice)
@@ -173,6 +187,10 @@ class PairedRuns:
         """The specification of one run."""
         if intervention is not None:
             return replace(self.placed(choice, pair), intervention=intervention)
+        if choice.second_run:
+            first, second = choice.programs
+            built = [replace(self._as_built(one, pair), seed=self._template.seed) for one in (first, second)]
+            return self._second_runs.spec(self.spec(first, pair), built[0], built[1], choice.metrics)
         if choice.unseen:
             plain = self.placed(replace(choice, metrics=(), specs=(), unseen=()), pair)
             spec = self.placed(choice, pair)

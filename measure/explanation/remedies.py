@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from measure.campaign.run_types import Run
+from measure.campaign.run_types import PLACE_GAP, Run
 from measure.errors import MeasureError
 from measure.explanation.explanation_types import BEST_FIRST, CAUSE, Change, Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
@@ -82,28 +82,40 @@ def try_remedies(
 
     The best of many looks better than it is. It is judged again, in further pairs of runs, and if it is not equivalent
     there, so are the next ones; these share the campaign's level (`CONFIRMING_SHARES`). None is judged again that
-    leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose.
+    leaves more than `HOPELESS` times delta: the first pairs, which may be too few for verdicts, only choose. Where the
+    relations are equivalent by construction with a remedy, that is not judged again, and of those for any machine only
+    the best, if the first pairs show it to be equivalent.
     """
     known = [(candidate, _needless(candidate, mechanisms)) for candidate in wanted]
     refused = [f"{candidate.name}: {reason}" for candidate, reason in known if reason]
     wanted = [candidate for candidate, reason in known if not reason]
     ranked: list[tuple[Remedy, Candidate]] = []
     judge = Judge(paired, relations)
-    _make_together(paired, wanted)
     (counted,) = paired.runs([choice]).values()
-    for candidate in wanted:
-        try:
-            ranked.append((_tried(paired, judge, candidate, counted[0]), candidate))
-        except MeasureError as error:
-            refused.append(f"{candidate.name}: {error}")
+    named = {candidate.unless for candidate in wanted}
+    for first in (True, False):
+        helping = {remedy.name for remedy, _ in ranked if remedy.helps}
+        batch = [candidate for candidate in wanted if (candidate.name in named) == first]
+        refused += [f"{one.name}: {one.unless} gives up less" for one in batch if one.unless in helping]
+        batch = [one for one in batch if one.unless not in helping]
+        _make_together(paired, batch)
+        for candidate in batch:
+            try:
+                ranked.append((_tried(paired, judge, candidate, counted[0]), candidate))
+            except MeasureError as error:
+                refused.append(f"{candidate.name}: {error}")
     ranked.sort(key=lambda one: one[0].rank)
     remedies = [remedy for remedy, _ in ranked]
+    solved = any(one.by_construction for one in remedies)
     most = HOPELESS * paired.campaign.delta
     promising = [n for n, one in enumerate(remedies) if one.verdict not in BROKEN and not one.left > most]
+    if solved:
+        promising = [n for n in promising if remedies[n].on_any_machine and remedies[n].verdict == "equivalent"]
     if promising:
         further = paired.further(CONFIRMING_PAIRS)
         judge = Judge(further, relations)
-        for n, share in zip(promising, CONFIRMING_SHARES, strict=False):
+        shares = (1.0,) if solved else CONFIRMING_SHARES
+        for n, share in zip(promising, shares, strict=False):
             again = _tried(further, judge, ranked[n][1], share=share)
             remedies[n] = replace(again, gives_up=remedies[n].gives_up, confirming_pairs=CONFIRMING_PAIRS)
             if remedies[n].helps:
@@ -135,6 +147,11 @@ def _tried(
     level.
     """
     made = paired.runs([*candidate.runs_of, PLAIN])
+    same = all(
+        np.array_equal(run.trace.counts(paired.hardware), base.trace.counts(paired.hardware))
+        for one in candidate.runs_of
+        for run, base in zip(made[one], made[PLAIN], strict=True)
+    )
     judged = [judge(made[one], share) for one in candidate.runs_of]
     worst = max(judged, key=lambda one: (BEST_FIRST.index(one.verdict), largest_change(one)))
     cycles = [
@@ -142,11 +159,25 @@ def _tried(
         for one in candidate.runs_of
         for run, base in zip(made[one], made[PLAIN], strict=True)
     ]
-    lost = [] if counted is None else [_other_counts(counted, made[one][0]) for one in candidate.runs_of]
+    lost = [_placed(made[one], made[PLAIN]) for one in candidate.runs_of]
+    lost += [] if counted is None else [_other_counts(counted, made[one][0]) for one in candidate.runs_of]
     return Remedy(
-        candidate.name, candidate.about, worst.verdict, worst, largest_change(worst), float(np.mean(cycles)),
-        "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
+        candidate.name, candidate.about, "equivalent" if same else worst.verdict, worst, largest_change(worst),
+        float(np.mean(cycles)), "; ".join([candidate.gives_up, *filter(None, lost)]), candidate.campaign,
+        by_construction=same, on_any_machine=not any(one.second_run or one.unseen for one in candidate.runs_of),
     )  # fmt: skip
+
+
+def _placed(runs: Sequence[Run], plain: Sequence[Run]) -> str:
+    """A sentence on what counts from a second run give up; "" for runs without."""
+    if not all(run.spec.second_run for run in runs):
+        return ""
+    gaps = np.concatenate([run.trace.counts((PLACE_GAP,))[:, 0] for run in runs])
+    seconds = min(run.seconds for run in runs) - min(run.seconds for run in plain)  # other work only adds to either
+    return (
+        f"counts are put into a record within {np.median(gaps):.0f} instructions of its end (at most {gaps.max():,}); "
+        f"a second run of about {max(seconds, 0.1):.1f} s beside each run"
+    )
 
 
 def largest_change(perturbation: Perturbation) -> float:
@@ -162,6 +193,7 @@ def _other_counts(counted: Run, remedied: Run) -> str:
     counts over the fraction of the run that is over.
     """
     sentences = []
+    second = remedied.spec.second_run
     for metric in (counter.metric for counter in remedied.spec.counters):
         if metric not in counted.trace.metrics:
             continue
@@ -172,7 +204,7 @@ def _other_counts(counted: Run, remedied: Run) -> str:
         if abs(ratio - 1) > _SAME_TOTAL:
             sentences.append(f"{metric} counts {100 * (ratio - 1):+.1f}%")
         late = np.abs(_progress(before) - _progress(after)).max()
-        if late > _SAME_TIME:
+        if late > _SAME_TIME and not (second is not None and metric in second.metrics):  # which has the better times
             sentences.append(f"counts of {metric} are up to {100 * late:.0f}% of the run late or early")
     return "; ".join(sentences)
 

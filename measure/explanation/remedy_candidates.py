@@ -16,13 +16,15 @@ from measure.stats.correlation import spearman
 
 PERIOD = 16
 """Events of which a sampled counter counts one."""
+SECOND_RUN = "counts from a second run"
 _STANDS_IN = 0.9  # rank correlation from which a hardware metric carries the same information
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A remedy to try. ``runs_of``: programs that all have to be run, each in runs of its own; the worst verdict
-    counts; ``campaign``: changes of the campaign file; ``against``: mechanisms that it may help against, () for any."""
+    counts; ``campaign``: changes of the campaign file; ``against``: mechanisms that it may help against, () for any;
+    ``unless``: it is not tried when the remedy of this name helps, which is better in all that it gives up."""
 
     name: str
     about: str
@@ -30,27 +32,30 @@ class Candidate:
     gives_up: str
     campaign: Mapping[str, object] = field(default_factory=dict)
     against: tuple[str, ...] = ()
+    unless: str = ""
 
 
 def candidates(
     paired: PairedRuns, variant: str, choice: ProgramChoice, guilty: Sequence[str], edited: Edited | None
 ) -> list[Candidate]:  # fmt: skip
-    """Remedies that may help ``choice``; ``guilty``: its metrics, the one that matters most first; ``edited``: sources
-    that keep the plain program's inlining, if that differs."""
+    """Remedies that may help ``choice``; ``guilty``: its metrics that cause the change, the one that matters most
+    first; ``edited``: sources that keep the plain program's inlining, if that differs."""
     campaign = paired.campaign
     first = guilty[0]
     rest = tuple(metric for metric in choice.metrics if metric != first)
     without = replace(choice, metrics=rest)
     probe = {"software_metrics": {first: {"method": "probe"}}}
-    found = [
+    found = _second_runs(paired, choice, guilty)
+    found.append(
         Candidate(
             f"probe for {first}",
             f"the emulated machine does not see the counter of {first}",
             (replace(choice, unseen=(first,)),),
             "works on the emulated machine only",
             probe,
+            unless=SECOND_RUN,
         )
-    ]
+    )
     if len(choice.metrics) > 1:
         everything = {"software_metrics": {metric: {"method": "probe"} for metric in choice.metrics}}
         found.append(
@@ -60,6 +65,7 @@ def candidates(
                 (replace(choice, unseen=choice.metrics),),
                 "works on the emulated machine only",
                 everything,
+                unless=SECOND_RUN,
             )
         )
     if rest:
@@ -119,6 +125,27 @@ def candidates(
             )
         )
     return found
+
+
+def _second_runs(paired: PairedRuns, choice: ProgramChoice, guilty: Sequence[str]) -> list[Candidate]:
+    """Counting in a second run: all metrics, and those that cause the change."""
+    if (choice.sampling or paired.campaign.sampling.mode) == "signal":
+        return []
+    chosen = {SECOND_RUN: choice.metrics}
+    if 0 < len(guilty) < len(choice.metrics):
+        chosen[f"{SECOND_RUN} for {', '.join(guilty)}"] = tuple(m for m in choice.metrics if m in guilty)
+    method = {"method": "second_run", "local": None, "sampled": None}
+    return [
+        Candidate(
+            name,
+            f"the measured program has no counter of {', '.join(metrics)}; a second run, without timing, counts",
+            (replace(choice, second_run=metrics),),
+            "works on the emulated machine only",
+            {"software_metrics": dict.fromkeys(metrics, method)},
+            unless="" if metrics == choice.metrics else SECOND_RUN,
+        )
+        for name, metrics in chosen.items()
+    ]
 
 
 def _entry_instead_of_call(paired: PairedRuns, choice: ProgramChoice) -> list[Candidate]:

@@ -64,7 +64,7 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
     return {
         "name": remedy.name, "about": remedy.about, "verdict": remedy.verdict, "left_dz": _number(remedy.left),
         "cycles_percent": _number(remedy.cycles_percent), "gives_up": remedy.gives_up,
-        "confirming_pairs": remedy.confirming_pairs,
+        "confirming_pairs": remedy.confirming_pairs, "by_construction": remedy.by_construction,
     }  # fmt: skip
 
 
@@ -100,8 +100,20 @@ def share_text(estimate: Estimate) -> str:
 
 
 def pairs_text(remedy: Remedy) -> str:
-    """Which pairs of runs the verdict on a remedy rests on, where that is not those by which remedies were ranked."""
+    """What the verdict on a remedy rests on, where that is not the pairs of runs by which remedies were ranked."""
+    if remedy.by_construction:
+        return " by construction"
     return f" in {remedy.confirming_pairs} further pairs" if remedy.confirming_pairs else ""
+
+
+def _grounds(remedy: Remedy) -> str:
+    """What the verdict on a remedy that helps rests on, and what it costs."""
+    if remedy.by_construction:
+        return f"by construction: the machine counts what it counts in the plain run; it {remedy.gives_up}"
+    return (
+        f"in {remedy.confirming_pairs} further pairs of runs, at {remedy.cycles_percent:+.1f}% cycles over the plain "
+        "program"
+    )
 
 
 def sentences(one: Explanation) -> list[str]:
@@ -130,10 +142,16 @@ def sentences(one: Explanation) -> list[str]:
         best = one.remedies[0]
         file = f"; explain/{one.variant}.yaml is the campaign with it" if best.campaign else ""
         found.append(
-            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, in "
-            f"{best.confirming_pairs} further pairs of runs, at {best.cycles_percent:+.1f}% cycles over the plain "
-            f"program{file}."
+            f"Best remedy that was tried: {best.name} ({best.about}); the relations are equivalent with it, "
+            f"{_grounds(best)}{file}."
         )
+        others = [remedy for remedy in one.remedies if remedy.on_any_machine]
+        if not best.on_any_machine and others:
+            found.append(
+                f"Of what a real machine can do, too, the best is {others[0].name} ({others[0].verdict}"
+                f"{pairs_text(others[0])}, largest change of z {others[0].left:.2f}, at "
+                f"{others[0].cycles_percent:+.1f}% cycles)."
+            )
     elif one.remedies:
         best = one.remedies[0]
         found.append(

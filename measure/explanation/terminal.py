@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from measure.explanation.explanation_types import Change, Explanation
+from measure.explanation.explanation_types import Change, Explanation, Remedy
 from measure.explanation.relations import relation_text
 from measure.explanation.summary import rho, sentences, share_text
 from measure.perturbation.wording import percent
@@ -37,6 +37,11 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
             if pairs := next((remedy.confirming_pairs for remedy in one.remedies if remedy.confirming_pairs), 0):
                 console.print(
                     f"(*) judged again, in {pairs} further pairs of runs; the others' pairs only rank them",
+                    style="dim",
+                )
+            if any(remedy.by_construction for remedy in one.remedies):
+                console.print(
+                    "(=) by construction: the machine counts in every pair of runs what it counts in the plain one",
                     style="dim",
                 )
         for refusal in one.refused:
@@ -72,6 +77,13 @@ def _parts(title: str, change: Change) -> Table:
     return table
 
 
+def _mark(remedy: Remedy) -> str:
+    """What the verdict on a remedy rests on, as a sign that is explained below the table."""
+    if remedy.by_construction:
+        return " ="
+    return " *" if remedy.confirming_pairs else ""
+
+
 def _remedies(one: Explanation) -> Table:
     table = Table(title="remedies that were tried", title_justify="left", title_style="bold")
     table.add_column("remedy", overflow="fold")
@@ -82,7 +94,7 @@ def _remedies(one: Explanation) -> Table:
     for remedy in one.remedies:
         style = _STYLES.get(remedy.verdict, "bold yellow")
         table.add_row(
-            escape(remedy.name), f"[{style}]{remedy.verdict}[/]{' *' if remedy.confirming_pairs else ''}",
+            escape(remedy.name), f"[{style}]{remedy.verdict}[/]{_mark(remedy)}",
             f"{remedy.left:.2f}",
             percent(remedy.cycles_percent), escape(remedy.gives_up),
         )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from measure.campaign.run_command import Finished, make_campaign, read_campaign
-from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, HOST, Run, standard_error
+from measure.campaign.run_types import BASELINE, BOUNDARY_COLUMNS, HOST, PLACE_GAP, Run, standard_error
 from measure.errors import MeasureError
 from measure.library.comparisons import Comparison
 from measure.library.plots import CampaignPlots
@@ -64,6 +64,7 @@ class Result(Comparison):
         if run.spec.target == HOST:
             units |= {name: "nanoseconds" for name, unit in units.items() if unit == "cycles"}
         units |= {metric: self.metric_units.get(metric, "events") for metric in run.trace.metrics}
+        units |= {PLACE_GAP: "instructions"} if run.spec.second_run is not None else {}
         errors = {metric: standard_error(period) for metric, period in run.spec.sampled}
         table.attrs = {"units": units, "variant": variant, "replicate": replicate, "standard_error": errors}
         return table

@@ -102,8 +102,10 @@ def _group(
 
 
 def _shown(signals: Signals, hardware: Sequence[str]) -> list[str]:
-    """The metrics of a trace that the page has: the hardware metrics, then others, without what probes counted."""
-    others = (name for name in signals.metrics if name not in hardware and not name.startswith(("probe:", "before:")))
+    """The metrics of a trace that the page has: the hardware metrics, then others, without what probes counted and how
+    uncertain the places of a second run's counts are."""
+    hidden = ("probe:", "before:", "second_run:")
+    others = (name for name in signals.metrics if name not in hardware and not name.startswith(hidden))
     return [*hardware, *others]
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emulator.counterfactual.core import CounterfactualCore, CounterfactualSettings
+from emulator.counterfactual.progress_clock import ProgressClock
 from emulator.counterfactual.progress_sampling import sample_by_progress
 from emulator.engine.translator import OPTIMISE_EXECUTIONS
 from emulator.errors import EmulatorError
 from emulator.first_use import compile_ahead
+from emulator.linux.loader.elf import load_image
 from emulator.linux.loader.process_image import Layout
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
@@ -29,7 +30,8 @@ from instrumenter.sampler_format import TRACE_PATH, read_sampler_trace
 from measure.campaign.run_types import Run, RunSpec, Trace, ended_with
 from measure.errors import RunError
 from measure.perturbation.analysis_types import FEWEST_RECORDS
-from measure.targets.program_file import program_of
+from measure.targets.program_file import files_of, program_of
+from measure.targets.second_run import MeasuredRun, clock_of, count_in_second_run
 
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 400
@@ -63,11 +65,14 @@ class EmulatedTarget:
         core = _observed_core(core_of(spec, config), spec)
         pmu = Pmu(core, spec.hardware_metrics)
         signal_mode = spec.sampling_mode == "signal"
-        files = _files_of(spec)
+        files = files_of(spec)
         probes = _Probes(spec, pmu)
+        program = program_of(spec)
+        clock = clock_of(load_image(program), spec.second_run) if spec.second_run is not None else None
         machine = Machine(
-            program_of(spec), spec.arguments, files=files, layout=layout, core=core,
-            consumers=probes.consumers, counters=probes if signal_mode and (spec.probes or spec.unread) else pmu,
+            program, spec.arguments, files=files, layout=layout, core=core,
+            consumers=[*probes.consumers, *filter(None, [clock])],
+            counters=probes if signal_mode and (spec.probes or spec.unread) else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
@@ -80,12 +85,18 @@ class EmulatedTarget:
                 probes.read_counters(machine, spec)
                 self._run_through(machine, core, spec, rng)
             else:
-                samples = _sample(machine, pmu, core, spec, phase, probes.before(_interrupts(core, spec, rng)))
+                between = probes.before(_interrupts(core, spec, rng))
+                samples = _sample(machine, pmu, core, spec, phase, _marking(clock, between))
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files, spec.exit_status)
             captured = files.captured() if signal_mode else {}
             totals = machine.instructions, core.cycles
-        trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes)
+            outputs = files.output(1), files.output(2)
+            measured = MeasuredRun(machine, clock, outputs) if clock is not None else None
+        second = None
+        if measured is not None:  # whose program is the same in all runs
+            second = count_in_second_run(spec, layout, measured, hotness_threshold(replace(spec, layout_seed=None)))
+        trace = _trace_of_signal(captured, spec, probes) if signal_mode else _trace_of(samples, spec, probes, second)
         if trace.n_records < FEWEST_RECORDS:
             raise RunError(
                 f"the run has only {trace.n_records} records of {spec.interval} {spec.interval_unit}, expected at "
@@ -128,7 +139,7 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
     try:
         config = parse_machine(spec.machine, spec.machine_name)
         layout, phase = layout_of(spec, np.random.default_rng([spec.seed, 7]))
-        core, files = core_of(spec, config), _files_of(spec)
+        core, files = core_of(spec, config), files_of(spec)
         with Machine(
             program_of(spec), spec.arguments, files=files, layout=layout, core=core,
             counters=Pmu(core, spec.hardware_metrics), clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
@@ -141,14 +152,6 @@ def time_part(spec: RunSpec, instructions: int) -> PartTiming:
             return PartTiming(machine.instructions, core.cycles, time.perf_counter() - started, ended)
     except EmulatorError as error:
         raise RunError(str(error)) from error
-
-
-def _files_of(spec: RunSpec) -> VirtualFiles:
-    """The files that the spec's program sees."""
-    stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
-    capture = {TRACE_PATH} if spec.sampling_mode == "signal" else ()
-    mapped = {guest: Path(host) for guest, host in spec.files}
-    return VirtualFiles(mapped=mapped, capture=capture, stdin=stdin, seed=spec.seed)
 
 
 def hotness_threshold(spec: RunSpec) -> int:
@@ -235,7 +238,7 @@ def _last_words(files: VirtualFiles) -> str:
 
 def _addresses(machine: Machine, spec: RunSpec) -> dict[str, int]:
     found = {}
-    for counter in spec.counters:
+    for counter in spec.first_counters:
         place = machine.image.find_symbol(counter.symbol)
         if place is None:
             raise RunError(f"the program has no symbol {counter.symbol}: its counters cannot be read")
@@ -317,11 +320,35 @@ class _Probes:
         return pairs.reshape(n_records, -1)
 
 
-def _trace_of(samples: Samples, spec: RunSpec, probes: _Probes) -> Trace:
+def _marking(
+    clock: ProgressClock | None, between: Callable[[int], None] | None
+) -> Callable[[int], None] | None:  # fmt: skip
+    """A function that marks each boundary of a record on ``clock``, then calls ``between``."""
+    if clock is None:
+        return between
+
+    def mark(record: int) -> None:
+        clock.mark()
+        if between is not None:
+            between(record)
+
+    return mark
+
+
+def _trace_of(
+    samples: Samples, spec: RunSpec, probes: _Probes, second: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+) -> Trace:  # fmt: skip
+    """The trace. ``second``: what `count_in_second_run` returns."""
     probed = probes.columns(len(samples.boundaries_cycles))
+    software, extra = samples.software, None
+    if second is not None and spec.second_run is not None:
+        counted = dict(zip([counter.metric for counter in spec.first_counters], software.T, strict=True))
+        counted |= dict(zip(spec.second_run.metrics, second[0].T, strict=True))
+        software = np.column_stack([counted[counter.metric] for counter in spec.counters])
+        extra = second[1][:, None]
     return spec.trace(
         samples.boundaries_cycles, samples.boundaries_instructions,
-        hardware=samples.hardware, software=samples.software, probes=probed,
+        hardware=samples.hardware, software=software, extra=extra, probes=probed,
     )  # fmt: skip
 
 

@@ -1,11 +1,13 @@
-"""The program of a run, in the layout of the run."""
+"""The program of a run, in the layout of the run, and the files that it sees."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from emulator.linux.vfs.files import VirtualFiles
 from instrumenter.building.relink import relinked
 from instrumenter.errors import InstrumenterError
+from instrumenter.sampler_format import TRACE_PATH
 from measure.campaign.run_types import RunSpec
 from measure.errors import RunError
 
@@ -22,3 +24,11 @@ def program_of(spec: RunSpec) -> bytes:
         return relinked(Path(spec.binary), spec.layout_seed)
     except InstrumenterError as error:
         raise RunError(str(error)) from None
+
+
+def files_of(spec: RunSpec) -> VirtualFiles:
+    """The files that the spec's program sees."""
+    stdin = Path(spec.stdin).read_bytes() if spec.stdin else b""
+    capture = {TRACE_PATH} if spec.sampling_mode == "signal" else ()
+    mapped = {guest: Path(host) for guest, host in spec.files}
+    return VirtualFiles(mapped=mapped, capture=capture, stdin=stdin, seed=spec.seed)

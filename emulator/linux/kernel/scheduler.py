@@ -55,6 +55,8 @@ class Scheduler:
         self.recheck_waits = False
         """Whether an event happened that may end a wait."""
         self.listener: GuestListener | None = None
+        self.has_started_tasks = False
+        """Whether there was ever a thread or process beside the first."""
         self.foreground_group = 0
         """The foreground process group of the terminal; 0: the group of the first process."""
         self._next_pid = _FIRST_PID
@@ -96,6 +98,7 @@ class Scheduler:
 
     def add(self, thread: Thread) -> None:
         """Make a new thread runnable; its registers are set."""
+        self.has_started_tasks = True
         self._enqueue(thread)
 
     def remove(self, thread: Thread) -> None:

@@ -13,11 +13,14 @@ from rich.console import Console
 from measure.campaign import run_command
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.explained import plan_digest
+from measure.campaign.plan import make_plan
 from measure.campaign.run_command import make_campaign, read_campaign
+from measure.campaign.run_types import BASELINE
 from measure.errors import MeasureError
 from measure.explanation import explain_campaign
 from measure.explanation.explain_variant import FIRST_PAIRS
 from measure.explanation.paired_runs import PLAIN, ProgramChoice
+from measure.targets.emulated import EmulatedTarget
 from tests.measure.explanation.conftest import DESKTOP, Planted
 from tests.measure.explanation.test_planted_causes import FRAME
 
@@ -105,6 +108,26 @@ def test_unseen_counters_leave_every_record_as_it_is(planted: Planted) -> None:
         assert probed.trace.columns(("pulses",)).sum() > 10_000
         assert np.array_equal(plain.trace.counts(paired.hardware), probed.trace.counts(paired.hardware))
         assert np.array_equal(plain.trace.boundaries_cycles, probed.trace.boundaries_cycles)
+
+
+def test_probes_of_a_campaign_are_unseen_in_the_layout_of_each_run(campaign_file: Path) -> None:
+    settings = ["software_metrics.pulses.method=probe", "noise.code_layouts=each run", "explain=false"]
+    plan = make_plan(*load_campaign(campaign_file, settings), lambda text: None)
+    seeds = {spec.layout_seed for spec in plan.specs}
+    assert None not in seeds
+    assert len(seeds) == 7
+    interventions = {spec.intervention for spec in plan.specs if spec.variant == "all"}
+    assert len(interventions) == 7  # by addresses, which each layout has of its own
+    for replicate in (0, 1):
+        plain, probed = (
+            EmulatedTarget().execute(next(s for s in plan.specs if (s.variant, s.replicate) == (name, replicate)))
+            for name in (BASELINE, "all")
+        )
+        assert probed.trace.counts(("pulses",)).sum() > 10_000
+        # The counters' 280,000 instructions cost nothing; code that is moved may share cache lines otherwise.
+        assert probed.total_instructions > 1.2 * plain.total_instructions
+        assert probed.total_cycles == pytest.approx(plain.total_cycles, rel=1e-3)
+    assert make_plan(*load_campaign(campaign_file, settings), lambda text: None).keys == plan.keys
 
 
 def test_an_explanation_that_fails_does_not_lose_the_report(

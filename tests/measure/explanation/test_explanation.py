@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import load_campaign
@@ -17,6 +19,7 @@ from measure.explanation.explanation_types import Remedy
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
 from measure.explanation.summary import as_json, sentences
+from measure.explanation.terminal import print_explained
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
 
@@ -48,6 +51,25 @@ def test_a_remedy_that_further_runs_do_not_confirm_is_no_remedy() -> None:
     assert text.startswith("No remedy that was tried is shown to make the relations equivalent")
     failed = replace(best, verdict="inconclusive", confirming_pairs=10)
     assert "(inconclusive in 10 further pairs," in sentences(replace(one, remedies=(failed,)))[-1]
+
+
+def test_a_remedy_by_construction_says_so_and_names_the_best_for_any_machine() -> None:
+    one = explanation()
+    alike = replace(
+        one.remedies[0], name="counts from a second run", gives_up="needs a second run of 1 s", confirming_pairs=0,
+        by_construction=True, on_any_machine=False,
+    )  # fmt: skip
+    one = replace(one, remedies=(alike, *one.remedies))
+    text = sentences(one)
+    assert "by construction: the machine counts what it counts in the plain run; it needs a second run" in text[-2]
+    assert text[-1].startswith("Of what a real machine can do, too, the best is b (equivalent in 10 further pairs, ")
+    console = Console(record=True, width=200, quiet=False, file=io.StringIO())
+    print_explained(console, [one], {})
+    printed = console.export_text()
+    assert "equivalent =" in printed
+    assert "(=) by construction: the machine counts in every pair of runs what it counts in the plain one" in printed
+    assert "by construction" in render_page("made up", [one], {})
+    assert as_json([one], {}, "")["variants"]["heavy"]["remedies"][0]["by_construction"] is True
 
 
 def test_json_and_page_hold_the_explanation() -> None:
@@ -83,6 +105,12 @@ def test_remedies_rank_by_verdict_then_by_what_is_left() -> None:
 def test_the_campaign_file_of_a_remedy_is_a_campaign(tmp_path: Path) -> None:
     campaign, _ = load_campaign(QUICKSTART)
     judged = explanation().remedies[0].perturbation
+    again = Remedy(
+        "again", "", "equivalent", judged, 0, 0, "",
+        {"software_metrics": {"slides": {"method": "second_run", "local": None, "sampled": None}}},
+    )  # fmt: skip
+    write_remedy(campaign, "heavy", again, tmp_path / "heavy.yaml")
+    assert load_campaign(tmp_path / "heavy.yaml")[0].software_metrics["slides"].method == "second_run"
     probe = Remedy("probe", "", "equivalent", judged, 0, 0, "", {"software_metrics": {"slides": {"method": "probe"}}})
     write_remedy(campaign, "heavy", probe, tmp_path / "heavy.yaml")
     loaded: Campaign = load_campaign(tmp_path / "heavy.yaml")[0]

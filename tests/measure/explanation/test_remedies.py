@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 from instrumenter.spec.software_metrics import MetricSpec
+from measure.alignment.setting import DEFAULT_ALIGNMENT
 from measure.errors import MeasureError
 from measure.explanation import remedies as tested
 from measure.explanation.explanation_types import Remedy
 from measure.explanation.paired_runs import PLAIN, PairedRuns, ProgramChoice
 from measure.explanation.relations import Relations
-from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, try_remedies
-from measure.explanation.remedy_candidates import Candidate
+from measure.explanation.remedies import CONFIRMING_PAIRS, CONFIRMING_SHARES, HOPELESS, Judge, try_remedies
+from measure.explanation.remedy_candidates import SECOND_RUN, Candidate, candidates
 from measure.perturbation.analysis_types import Verdict
 from measure.targets.program_file import program_of
 from tests.measure.explanation.conftest import Planted
@@ -56,16 +58,27 @@ class JudgedByName:
                 raise MeasureError("does not build")
             verdict = (again if further else first)[candidate.name]
             left = self.left.get(candidate.name, 0.1 + 0.01 * list(first).index(candidate.name))
-            return Remedy(candidate.name, "", verdict, judged, left, 0, "nothing")
+            alike = candidate.name in self.alike
+            return Remedy(
+                candidate.name, "", verdict, judged, left, 0, "nothing", by_construction=alike, on_any_machine=not alike
+            )  # fmt: skip
 
         monkeypatch.setattr(tested, "_tried", tried)
         monkeypatch.setattr(tested, "Judge", lambda paired, relations: None)
         self.left: dict[str, float] = {}
+        self.alike: set[str] = set()  # equivalent by construction
         self.shares: dict[str, float] = {}
 
-    def try_all(self, names: str, against: Mapping[str, tuple[str, ...]] | None = None) -> tested.Tried:
+    def try_all(
+        self, names: str, against: Mapping[str, tuple[str, ...]] | None = None, unless: Mapping[str, str] | None = None
+    ) -> tested.Tried:  # fmt: skip
         """All remedies that ``names`` lists, against mechanisms of the made-up explanation."""
-        wanted = [Candidate(name, "", (CHOICE,), "", against=(against or {}).get(name, ())) for name in names]
+        wanted = [
+            Candidate(
+                name, "", (CHOICE,), "", against=(against or {}).get(name, ()), unless=(unless or {}).get(name, "")
+            )
+            for name in names
+        ]
         pairs, mechanisms = cast(PairedRuns, self._pairs), explanation().mechanisms
         return try_remedies(pairs, cast(Relations, None), CHOICE, wanted, mechanisms)
 
@@ -114,6 +127,61 @@ def test_a_remedy_against_what_is_no_cause_is_not_tried(monkeypatch: pytest.Monk
     found = runs.try_all("abc", {"a": ("layout",), "b": ("their memory accesses",)})
     assert runs.tried == ["a", "c"]  # layout makes a quarter of the change
     assert found.refused == ("b: it is against their memory accesses (0% of the change)",)
+
+
+def test_what_is_equivalent_by_construction_comes_first_and_spares_judging_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first: dict[str, Verdict] = dict.fromkeys("bcdfg", "inconclusive")
+    runs = JudgedByName(monkeypatch, first | {"a": "equivalent", "e": "equivalent"}, {"a": "equivalent"})
+    runs.alike = {"e"}
+    runs.left = {"d": 0.3, "e": 0.0}
+    found = runs.try_all("abcdefg", unless={"f": "e", "g": "a"})
+    assert runs.tried[:2] == ["a", "e"]  # others wait for the verdict on these
+    assert "f" not in runs.tried
+    assert found.refused == ("f: e gives up less",)
+    assert (runs.again, runs.shares["a"]) == (["a"], 1.0)
+    assert [one.name for one in found.remedies[:2]] == ["e", "a"]
+    assert [one.helps for one in found.remedies] == [True, True, False, False, False, False]
+    assert found.remedies[0].confirming_pairs == 0
+    runs = JudgedByName(monkeypatch, {"a": "equivalent", "b": "inconclusive"}, {})
+    runs.alike = {"a"}
+    runs.try_all("ab")
+    assert runs.again == []  # the first pairs leave it open
+    open_ones: dict[str, Verdict] = dict.fromkeys("ab", "inconclusive")
+    runs = JudgedByName(monkeypatch, open_ones, open_ones)
+    assert "b" in [one.name for one in runs.try_all("ab", unless={"b": "a"}).remedies]
+
+
+@pytest.mark.parametrize("layouts", [1, "each run"])
+def test_counts_from_a_second_run_leave_what_the_machine_counts(planted: Planted, layouts: object) -> None:
+    paired = planted(
+        PROGRAM, {"counter": {"event": "loop", "function": "work"}, "works": {"event": "entry", "function": "work"}},
+        pairs=2, noise={"code_layouts": layouts},
+    )  # fmt: skip
+    choice = ProgramChoice(("counter", "works"))
+    wanted = candidates(paired, "all", choice, ["counter"], None)
+    assert [one.name for one in wanted[:3]] == [SECOND_RUN, f"{SECOND_RUN} for counter", "probe for counter"]
+    assert [one.unless for one in wanted[:3]] == ["", SECOND_RUN, SECOND_RUN]
+    assert wanted[1].campaign == {
+        "software_metrics": {"counter": {"method": "second_run", "local": None, "sampled": None}}
+    }
+    a, b = paired.hardware[:2]
+    judge = Judge(paired, Relations([(a, b)], paired.hardware, DEFAULT_ALIGNMENT))
+    remedy = tested._tried(paired, judge, wanted[0], paired.runs([choice])[choice][0])
+    assert (remedy.verdict, remedy.left, remedy.cycles_percent) == ("equivalent", 0, 0)
+    assert remedy.helps
+    assert (remedy.by_construction, remedy.on_any_machine, remedy.confirming_pairs) == (True, False, 0)
+    assert re.search(r"within \d+ instructions of its end \(at most [\d,]+\); a second run of about", remedy.gives_up)
+    assert "counts of" not in remedy.gives_up  # all events are there
+    part = tested._tried(paired, judge, wanted[1])
+    assert (part.by_construction, part.on_any_machine) == (False, False)
+    runs = [paired.runs([one])[one][0] for one in (choice, wanted[0].runs_of[0], wanted[1].runs_of[0])]
+    assert len({run.spec.metrics[4:6] for run in runs}) == 1
+    for metric in choice.metrics:
+        first, second, third = (run.trace.counts((metric,)).sum() for run in runs)
+        assert second == pytest.approx(first, rel=0.02)
+        assert third == pytest.approx(first, rel=0.02)
 
 
 def test_every_pair_has_a_layout_of_its_own_where_runs_of_the_campaign_have(planted: Planted) -> None:

@@ -1,0 +1,165 @@
+"""Counts from a second run: a program with counters is executed without a timing model, and its counters are read where
+its progress is that of the measured run at the boundaries of its records.
+
+The counters are in no program that is timed. Both runs have the same input, seed and environment, and progress is
+counted in instructions that both programs execute equally often (`measure.explanation.shared_code` finds them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emulator.counterfactual.progress_clock import Places, ProgressClock, places_in_other_run, run_targets
+from emulator.linux.loader.elf import ElfImage
+from emulator.linux.loader.process_image import Layout
+from emulator.linux.vfs.files import VirtualFiles
+from emulator.machine import Machine
+from measure.campaign.run_types import RunSpec, SecondRun, ended_with
+from measure.errors import RunError
+from measure.targets.program_file import files_of
+
+_FEWEST_STEPS = 8  # of the clock in a record
+_MOST_DRIFT = 0.1  # of a record's progress, by which the whole runs may differ
+_SAME = "use a counter (leave `method: second_run` out)"
+
+
+class NoCounters:
+    """A performance-monitoring unit where nothing is timed: nothing counts."""
+
+    def read_csr(self, number: int) -> int | None:
+        """Every counter is 0."""
+        return 0
+
+    def write_control(self, value: int) -> None:
+        """Nothing to start or stop."""
+
+
+def clock_of(image: ElfImage, second: SecondRun) -> ProgressClock:
+    """The clock of the measured run, whose program is ``image``, in its own layout. Raises `RunError`."""
+    ticks: list[int] = []
+    for function, size_bytes, offsets, _ in second.clock:
+        symbol = image.find_symbol(function)
+        if symbol is None or symbol.size_bytes != size_bytes:
+            raise RunError(f"the function {function} is not what it was when its program was built; {_SAME}")
+        ticks += [symbol.address + offset for offset in offsets]
+    return ProgressClock(ticks, with_addresses=True)
+
+
+class MeasuredRun:
+    """What the second run is compared with. ``clock``: of the run, with a mark at each boundary of a record;
+    ``output``: standard output and standard error."""
+
+    def __init__(self, machine: Machine, clock: ProgressClock, output: Sequence[bytes]) -> None:
+        self.progress, self.places, self.output = clock.progress, clock.places(), tuple(output)
+        self.instructions = machine.instructions
+        self.has_started_tasks = machine.kernel.scheduler.has_started_tasks
+
+
+def count_in_second_run(
+    spec: RunSpec, layout: Layout, measured: MeasuredRun, threshold: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Events of the second run's metrics in each record of the measured run, (n_records, n_metrics), and the column
+    `PLACE_GAP`, (n_records,).
+
+    ``layout``: of the process; ``threshold``: hotness threshold. Raises `RunError` when the runs are not the same run
+    of one program: where it starts threads or processes, whose turns differ, ends otherwise, prints something else, or
+    does more or less.
+    """
+    second = spec.second_run
+    assert second is not None
+    if measured.has_started_tasks:
+        raise RunError(
+            "the program starts threads or processes, which take turns otherwise in a second run: its counts have no "
+            f"place in the records; {_SAME}"
+        )
+    targets = run_targets(measured.places.progress)
+    clock = ProgressClock([address for code in second.clock for address in code.addresses], targets)
+    files = files_of(spec)
+    with _machine(spec, second, layout, files, [clock], threshold) as machine:
+        machine.run()
+        machine.drain()
+        _check_ending(machine, files, spec, measured)
+        if clock.instructions != machine.instructions:
+            raise RunError(f"a fault interrupts a block of the second run, so that its progress is unknown; {_SAME}")
+    n_records = max(len(measured.places.progress) - 1, 1)
+    if measured.progress < _FEWEST_STEPS * n_records:
+        raise RunError(
+            f"the programs of both runs share code with {measured.progress / n_records:.1f} steps in a record, "
+            f"expected at least {_FEWEST_STEPS} to place counts by; {_SAME}, or sample at a longer interval"
+        )
+    if abs(measured.instructions - second.instructions) > _MOST_DRIFT * measured.instructions / n_records:
+        raise RunError(
+            f"the measured run executes {measured.instructions:,} instructions, one without timing "
+            f"{second.instructions:,}: what the program does depends on time or addresses, so that a second run counts "
+            f"something else; {_SAME}"
+        )
+    drift = abs(clock.progress - measured.progress)
+    if drift > _MOST_DRIFT * measured.progress / n_records:
+        raise RunError(
+            f"the second run makes {clock.progress:,} steps of shared code, the measured one {measured.progress:,}: "
+            f"what the program does depends on time or addresses, so that counts have no place in the records; {_SAME}"
+        )
+    counts = _read_at(spec, second, layout, places_in_other_run(measured.places, clock), threshold)
+    return np.diff(counts, axis=0), _gaps(measured.places, drift, measured.progress)[1:]
+
+
+def _gaps(places: Places, drift: int, progress: int) -> NDArray[np.int64]:
+    """Instructions within which each place is uncertain: between two steps of the clock, and as the runs differ."""
+    whole = int(places.instructions[-1]) if len(places.instructions) else 0
+    return np.asarray(places.gap_instructions + round(drift * whole / max(progress, 1)))
+
+
+def _read_at(
+    spec: RunSpec, second: SecondRun, layout: Layout, instructions: NDArray[np.int64], threshold: int
+) -> NDArray[np.int64]:
+    """The second run's counters at the first block boundary at or after so many ``instructions``, (n, n_metrics)."""
+    with _machine(spec, second, layout, files_of(spec), (), threshold) as machine:
+        addresses = _addresses(machine.image, spec, second)
+        totals = machine.counter_totals([addresses[metric] for metric in second.metrics])
+        found = []
+        for target in instructions.tolist():
+            machine.advance_to_instructions(target)
+            found.append(totals.read())
+        return np.array(found, np.int64).reshape(len(instructions), len(second.metrics))
+
+
+def _addresses(image: ElfImage, spec: RunSpec, second: SecondRun) -> Mapping[str, int]:
+    found = {}
+    for metric, symbol, offset in spec.counters:
+        if metric in second.metrics:
+            place = image.find_symbol(symbol)
+            if place is None:
+                raise RunError(f"the program has no symbol {symbol}: its counters cannot be read")
+            found[metric] = place.address + offset
+    return found
+
+
+def _machine(
+    spec: RunSpec, second: SecondRun, layout: Layout, files: VirtualFiles, consumers: Sequence[ProgressClock],
+    threshold: int,
+) -> Machine:  # fmt: skip
+    return Machine(
+        Path(second.binary).read_bytes(), spec.arguments, files=files, layout=layout, consumers=consumers,
+        counters=NoCounters(), seed=spec.seed, limit_instructions=2 * spec.limit_instructions, background=False,
+        optimise_executions=threshold,
+    )  # fmt: skip
+
+
+def _check_ending(machine: Machine, files: VirtualFiles, spec: RunSpec, measured: MeasuredRun) -> None:
+    """Raises `RunError` when the second run failed, or did something else than the measured one."""
+    ending = machine.ending
+    assert ending is not None
+    if ending.message is not None:
+        raise RunError(f"in the second run, which counts: {ending.message}")
+    if ending.status != spec.exit_status:
+        raise RunError(f"in the second run, which counts, the program {ended_with(ending.status, spec.exit_status)}")
+    for number, name, output in zip((1, 2), ("output", "error"), measured.output, strict=True):
+        if files.output(number) != output:
+            raise RunError(
+                f"the second run, which counts, writes something else to standard {name} than the measured one: what "
+                f"the program does depends on time or addresses; {_SAME}"
+            )
