@@ -73,6 +73,17 @@ def lognormal(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float6
     return np.asarray((skewed - np.exp(0.32)) / np.sqrt((np.exp(0.64) - 1) * np.exp(0.64)))
 
 
+def exponential(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
+    """Exponential, so skewed to one side, some of it common to the pairs of a run."""
+    own, shared = rng.exponential(size=(n, pairs)), rng.exponential(size=(n, 1))
+    return np.asarray(np.sqrt(0.7) * (own - 1) + np.sqrt(0.3) * (shared - 1))
+
+
+def outliers(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
+    """Normal, but one run in twenty scatters five times as much."""
+    return np.asarray(normal(rng, n, pairs) * np.where(rng.random((n, 1)) < 0.05, 5.0, 1.0) / np.sqrt(2.2))
+
+
 def regimes(rng: np.random.Generator, n: int, pairs: int) -> NDArray[np.float64]:
     """A fifth of the runs takes another regime (such as another placement), in which pairs differ by 2.5 deviations."""
     other = (rng.random((n, 1)) < 0.2) * rng.normal(0, 2.5, (1, pairs))

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from measure.stats.intervals import POWER
 from measure.stats.permutation import NO_VARIATION, mean_differences, paired_differences
 
 DRAWS = 1000
+AIM = 0.84
+"""The probability aimed at, for 80% to be reached. The residuals of few runs show less of a skewed distribution's tail than
+there is: where 80% was aimed at, it was 73% with lognormal runs, on which this number was chosen."""
 _FEWEST_FOR_SPREAD = 3
 
 
@@ -47,7 +49,7 @@ def errors_beyond_delta(
     (_, error_now), (chance, error) = campaigns(), campaigns()
     usable = (error_now > 0) & (error > 0)
     needed = (critical * error - chance)[usable] / error_now[usable]
-    return float(np.quantile(needed, POWER)) if len(needed) else float("nan")
+    return float(np.quantile(needed, AIM)) if len(needed) else float("nan")
 
 
 def _residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from measure.perturbation.detectable import errors_beyond_delta
+from measure.perturbation.detectable import AIM, errors_beyond_delta
 
 
 def test_pairs_of_normal_runs_need_what_plain_simulation_says() -> None:
@@ -16,7 +16,7 @@ def test_pairs_of_normal_runs_need_what_plain_simulation_says() -> None:
         now, later = rng.normal(size=(2, 10))
         error_now, error = (one.std(ddof=1) / np.sqrt(10) for one in (now, later))
         needed.append((3.6 * error - later.mean()) / error_now)
-    assert errors_beyond_delta(baseline, runs, True, 3.6) == pytest.approx(np.quantile(needed, 0.8), rel=0.08)
+    assert errors_beyond_delta(baseline, runs, True, 3.6) == pytest.approx(np.quantile(needed, AIM), rel=0.08)
 
 
 def test_heavy_tails_need_more_errors_for_errors_are_mostly_too_small() -> None:
