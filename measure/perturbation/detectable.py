@@ -15,8 +15,8 @@ from measure.stats.permutation import NO_VARIATION, mean_differences, paired_dif
 
 DRAWS = 1000
 AIM = 0.84
-"""The probability aimed at, for 80% to be reached. The residuals of few runs show less of a skewed distribution's tail than
-there is: where 80% was aimed at, it was 73% with lognormal runs, on which this number was chosen."""
+"""The probability aimed at, for 80% to be reached. The residuals of few runs show less of a skewed distribution's tail
+than there is: where 80% was aimed at, it was 73% with lognormal runs, on which this number was chosen."""
 _FEWEST_FOR_SPREAD = 3
 
 
