@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 from instrumenter.errors import InstrumenterError
 
-MAGIC = b"MSRHST1\n"
+MAGIC = b"MSRHST2\n"
 _HEADER_BYTES = len(MAGIC) + 8
-_FIXED = 6
+_FIXED = 7
 
 
 @dataclass(frozen=True)
 class HostRecords:
     """The records of a run, all int64. Of each record, ``(n,)``: ``ticks`` of the time-stamp counter, processor time
     ``time_ns``, number of the ``processor``; totals at its end, ``(n,)``: context ``switches``, ``enabled_ns`` and
-    ``running_ns`` of the counters; ``events`` of each record ``(n, e)``; ``software`` totals ``(n, s)``."""
+    ``running_ns`` of the counters, processes forked ``forks``; ``events`` of each record ``(n, e)``; ``software``
+    totals ``(n, s)``."""
 
     ticks: NDArray[np.int64]
     time_ns: NDArray[np.int64]
@@ -27,6 +28,7 @@ class HostRecords:
     switches: NDArray[np.int64]
     enabled_ns: NDArray[np.int64]
     running_ns: NDArray[np.int64]
+    forks: NDArray[np.int64]
     events: NDArray[np.int64]
     software: NDArray[np.int64]
 
@@ -47,8 +49,9 @@ def read_host_trace(data: bytes) -> HostRecords:
             "the program was ended before it wrote the rest"
         )
     table = np.frombuffer(data, "=u8", offset=_HEADER_BYTES).reshape(-1, n_columns).astype(np.int64)
-    ticks, time_ns, switches, enabled, running, processor = table[:, :_FIXED].T
+    ticks, time_ns, switches, enabled, running, processor, forks = table[:, :_FIXED].T
     last_event = _FIXED + n_events
     return HostRecords(
-        ticks, time_ns, processor, switches, enabled, running, table[:, _FIXED:last_event], table[:, last_event:]
-    )
+        ticks, time_ns, processor, switches, enabled, running, forks,
+        table[:, _FIXED:last_event], table[:, last_event:],
+    )  # fmt: skip

@@ -3,20 +3,22 @@
  * As the guest's sampler (sampler.c; Mytkowicz et al., section 3.1): at the end of each interval the counters stop, a
  * handler reads and resets them and starts them again. Intervals are of the main thread's processor time. The leader of
  * the group of counters is a clock that overflows at the end of an interval, which stops the whole group at once; so what the
- * handler does is not counted. Other threads and child processes are not counted.
+ * handler does is not counted. Other threads and child processes are not counted, but forks are.
  *
  * The environment variable MEASURE_HOST has, separated by spaces:
  *   path of the trace file, length of the first interval and of the others [ns], bytes to move the heap by,
- *   whether to leave out the kernel (0 or 1), then TYPE:CONFIG of each event, for perf_event_open.
+ *   whether to leave out the kernel (0 or 1), process that starts the program, then TYPE:CONFIG of each event, for
+ *   perf_event_open.
  * Compiled with
  *   MEASURE_SOFTWARE_COUNTERS     length of __measure_counters
  *   MEASURE_COUNTER_STRIDE        its stride in 8-byte words
  *   MEASURE_BUFFER_RECORDS        records held in memory before they are written to the file
  *
- * The file, little-endian as the processor: magic "MSRHST1\n", u32 columns, u32 events, then a record of u64 an interval:
+ * The file, little-endian as the processor: magic "MSRHST2\n", u32 columns, u32 events, then a record of u64 an interval:
  *   time-stamp counter [ticks], processor time [ns]: of this interval
  *   context switches of the thread, time for which the group was enabled, and for which it was counting [ns]: totals
  *   number of the processor
+ *   processes that this one has forked: total
  *   events: in this interval
  *   software counters: totals
  */
@@ -24,6 +26,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -36,7 +39,7 @@
 #include <unistd.h>
 
 #define MOST_EVENTS 32
-#define FIXED 6
+#define FIXED 7
 #define COLUMNS (FIXED + n_events + MEASURE_SOFTWARE_COUNTERS)
 #define MOST_COLUMNS (FIXED + MOST_EVENTS + MEASURE_SOFTWARE_COUNTERS)
 #define FIRST_FILE 900 /* the program gets the low numbers, as without the sampler */
@@ -50,6 +53,7 @@ static unsigned records, n_events;
 static int trace = -1, group = -1;
 static uint64_t period, started;
 static pid_t owner;
+static volatile uint64_t forks;
 
 static uint64_t ticks(void)
 {
@@ -110,6 +114,7 @@ static void take_record(void)
     record[3] = read_group.enabled;
     record[4] = read_group.running;
     record[5] = processor;
+    record[6] = forks;
     memcpy(record + FIXED, read_group.values + 1, n_events * sizeof record[0]);
 #if MEASURE_SOFTWARE_COUNTERS > 0
     for (unsigned n = 0; n < MEASURE_SOFTWARE_COUNTERS; n++)
@@ -154,6 +159,11 @@ static void finish(void)
     flush();
     close(trace);
     trace = -1;
+}
+
+static void on_fork(void)
+{
+    forks++;
 }
 
 static int high(int file)
@@ -201,6 +211,7 @@ __attribute__((constructor)) static void start(void)
     char path[256];
     uint64_t first, heap;
     int without_kernel;
+    pid_t starter;
 
     if (!space || (size_t)(space - text) >= sizeof path)
         fail("this program was built for `measure`, which starts it: MEASURE_HOST is missing");
@@ -211,6 +222,9 @@ __attribute__((constructor)) static void start(void)
     period = number(&text);
     heap = number(&text);
     without_kernel = (int)number(&text);
+    starter = (pid_t)number(&text);
+    if (getppid() != starter) /* a child executes the same program: the trace is the first process's */
+        return;
     if (heap) { /* musl's allocator begins at the break, and takes more from below the last mapping */
         syscall(SYS_brk, (uint64_t)syscall(SYS_brk, 0) + heap);
         mmap(0, heap, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -229,7 +243,7 @@ __attribute__((constructor)) static void start(void)
     header[0] = COLUMNS;
     header[1] = n_events;
     trace = high(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (trace < 0 || write(trace, "MSRHST1\n", 8) != 8 || write(trace, header, sizeof header) != sizeof header)
+    if (trace < 0 || write(trace, "MSRHST2\n", 8) != 8 || write(trace, header, sizeof header) != sizeof header)
         fail("the trace file cannot be created");
     memset(&action, 0, sizeof action);
     action.sa_handler = on_overflow;
@@ -238,7 +252,7 @@ __attribute__((constructor)) static void start(void)
     thread.type = F_OWNER_TID;
     thread.pid = (pid_t)syscall(SYS_gettid);
     if (sigaction(SIGPROF, &action, 0) || fcntl(group, F_SETFL, O_ASYNC) || fcntl(group, F_SETSIG, SIGPROF) ||
-        fcntl(group, F_SETOWN_EX, &thread) || atexit(finish))
+        fcntl(group, F_SETOWN_EX, &thread) || pthread_atfork(0, on_fork, 0) || atexit(finish))
         fail("the sampling clock cannot be started");
     resume();
 }

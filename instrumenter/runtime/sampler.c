@@ -8,6 +8,9 @@
  *   MEASURE_COUNTER_STRIDE        its stride in 8-byte words
  *   MEASURE_BUFFER_RECORDS        records held in memory before they are written to the file
  * CSR 0x800 of the machine controls the counters: bit 0 lets them count, writing bit 1 resets them.
+ *
+ * The first process samples, by its own processor time. Processes that it starts take no records: the hardware counters
+ * count in all of them, and __measure_counters of each is its own, so that the machine has to add them up.
  */
 #define _GNU_SOURCE
 #include "sampler.h"
@@ -23,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FIRST_PARENT 1 /* what the emulated kernel calls the parent of the first process */
 #define COLUMNS (2 + MEASURE_HARDWARE_COUNTERS + MEASURE_SOFTWARE_COUNTERS)
 
 #if MEASURE_SOFTWARE_COUNTERS > 0
@@ -32,6 +36,7 @@ extern volatile unsigned long long __measure_counters[];
 static uint64_t buffer[MEASURE_BUFFER_RECORDS][COLUMNS];
 static unsigned records;
 static int trace = -1;
+static pid_t owner;
 
 #define READ_CSR(number, value) __asm__ volatile("csrr %0, " #number : "=r"(value))
 #define CONTROL(bits) __asm__ volatile("csrw 0x800, %0" : : "r"((uint64_t)(bits)))
@@ -121,6 +126,8 @@ static void on_timer(int signal)
 
 static void finish(void)
 {
+    if (getpid() != owner) /* a child after fork has a copy of the records, which are not its own to write */
+        return;
     signal(SIGPROF, SIG_IGN);
     CONTROL(0);
     take_record();
@@ -138,6 +145,9 @@ __attribute__((constructor)) static void start(void)
     struct itimerspec interval;
     uint32_t header[2] = {COLUMNS, MEASURE_HARDWARE_COUNTERS};
 
+    if (getppid() != FIRST_PARENT) /* a child executes the same program: the trace is the first process's */
+        return;
+    owner = getpid();
     trace = open(MEASURE_TRACE_PATH, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (trace < 0 || write(trace, MEASURE_MAGIC, 8) != 8 || write(trace, header, sizeof header) != sizeof header) {
         complain("cannot create " MEASURE_TRACE_PATH);

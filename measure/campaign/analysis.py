@@ -20,7 +20,7 @@ from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
 from measure.errors import MeasureError
 from measure.host.description import identity_of, parse_host
-from measure.host.disturbances import disturbances
+from measure.host.disturbances import disturbances, forks
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.similarity import Aligner, align_in_threads
@@ -204,7 +204,7 @@ def _findings(
     variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome
 ) -> tuple[str, ...]:
     """Sentences, the gravest first, each with the next step."""
-    sentences = []
+    sentences = forks(outcome.runs) if plan.campaign.host is not None else []
     if not plan.campaign.variant_sets():
         file = shown_path(plan.campaign_file)
         sentences.append(

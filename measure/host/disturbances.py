@@ -1,4 +1,4 @@
-"""What disturbed the runs on a host, as sentences for the report."""
+"""What disturbed the runs on a host, or was not counted there, as sentences for the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from measure.campaign.run_types import MIGRATED, MULTIPLEXED, SWITCHES, Run
+from measure.campaign.run_types import FORKS, MIGRATED, MULTIPLEXED, SWITCHES, Run
 
 
 def disturbances(runs: Sequence[Run]) -> list[str]:
@@ -35,3 +35,16 @@ def disturbances(runs: Sequence[Run]) -> list[str]:
             "(kernel.nmi_watchdog) or another perf; their counts are too low there."
         )
     return found
+
+
+def forks(runs: Sequence[Run]) -> list[str]:
+    """A sentence on programs that forked, of which the sampler counts the first process only; none if none did."""
+    forked = [int(most) for run in runs if (most := run.trace.counts((FORKS,)).max(initial=0))]
+    if not forked:
+        return []
+    return [
+        f"The program forked in {len(forked):,} of {len(runs):,} runs (at most {max(forked):,} forks in a run; column "
+        f"{FORKS} of the traces): hardware and software metrics are those of its first process, and what its other "
+        "processes did is in no record. The verdicts hold for the first process only: measure on an emulated machine "
+        "(`machine: FILE`, `sampling: {mode: ideal}`), which counts in all processes, or let the program work in one."
+    ]

@@ -14,6 +14,7 @@ from emulator.counterfactual.progress_clock import ProgressClock
 from emulator.counterfactual.progress_sampling import sample_by_progress
 from emulator.engine.translator import OPTIMISE_EXECUTIONS
 from emulator.errors import EmulatorError
+from emulator.execution.counter_totals import CounterTotals
 from emulator.first_use import compile_ahead
 from emulator.linux.loader.elf import load_image
 from emulator.linux.loader.process_image import Layout
@@ -72,7 +73,7 @@ class EmulatedTarget:
         machine = Machine(
             program, spec.arguments, files=files, layout=layout, core=core,
             consumers=[*probes.consumers, *filter(None, [clock])],
-            counters=probes if signal_mode and (spec.probes or spec.unread) else pmu,
+            counters=probes if signal_mode else pmu,
             clock_hz=config.clock_hz, seed=spec.seed, timer_phase=phase,
             limit_instructions=spec.limit_instructions,
             # The core is the bottleneck; in the foreground every run makes the same translations, which the
@@ -82,7 +83,7 @@ class EmulatedTarget:
         )  # fmt: skip
         with machine:
             if signal_mode:
-                probes.read_counters(machine, spec)
+                probes.follow_counters(machine, spec)
                 self._run_through(machine, core, spec, rng)
             else:
                 between = probes.before(_interrupts(core, spec, rng))
@@ -271,9 +272,9 @@ class _Probes:
         self._pmu = pmu
         self._counter = EventCounter([(probe.instructions, probe.stores) for probe in spec.probes])
         self._totals: list[NDArray[np.int64]] = []
-        self._machine: Machine | None = None
-        self._addresses: list[int] = []
+        self._counters: CounterTotals | None = None
         self._counts: list[list[int]] = []
+        self._n_counters = len(spec.counters)
         self.consumers = [self._counter] if spec.probes else []
 
     def before(self, between: Callable[[int], None] | None) -> Callable[[int], None] | None:
@@ -288,16 +289,18 @@ class _Probes:
 
         return read
 
-    def read_counters(self, machine: Machine, spec: RunSpec) -> None:
-        """Also read the counters of ``spec.unread`` of ``machine`` when the guest stops the counters."""
-        self._machine = machine
+    def follow_counters(self, machine: Machine, spec: RunSpec) -> None:
+        """Also read the counters of ``spec`` of all processes of ``machine`` when the guest stops the counters.
+
+        The guest's sampler reads those of its own process, and those of ``spec.unread`` not at all.
+        """
         addresses = _addresses(machine, spec)
-        self._addresses = [addresses[metric] for metric in spec.unread]
+        self._counters = machine.counter_totals([addresses[counter.metric] for counter in spec.counters])
 
     def counts(self, n_boundaries: int) -> NDArray[np.int64]:
-        """What the counters that `read_counters` reads counted in each record, ``(n_boundaries - 1, n)``."""
-        totals = np.array(self._counts[:n_boundaries], np.int64)
-        return np.diff(totals.reshape(-1, len(self._addresses)), axis=0)
+        """Events that the counters of `follow_counters` counted in each record, ``(n_boundaries - 1, n_counters)``."""
+        totals = self._counts[:n_boundaries]
+        return np.diff(np.array(totals, np.int64).reshape(len(totals), self._n_counters), axis=0)
 
     def read_csr(self, number: int) -> int | None:
         return self._pmu.read_csr(number)
@@ -305,9 +308,8 @@ class _Probes:
     def write_control(self, value: int) -> None:
         if not value & CONTROL_ENABLE:
             self._totals.append(self._counter.totals())
-            if self._machine is not None:
-                memory = self._machine.memory
-                self._counts.append([memory.read_int(address, 8) for address in self._addresses])
+            if self._counters is not None:
+                self._counts.append(self._counters.read())
         self._pmu.write_control(value)
 
     def columns(self, n_boundaries: int) -> NDArray[np.int64]:
@@ -355,22 +357,17 @@ def _trace_of(
 def _trace_of_signal(captured: dict[str, bytes], spec: RunSpec, probes: _Probes) -> Trace:
     """The records that the in-guest sampler took, without the first and the last.
 
-    Those two are no whole intervals: one is shortened by the timer's phase, one by the program's end.
+    Those two are no whole intervals: one is shortened by the timer's phase, one by the program's end. Software metrics
+    are what the machine read of all processes when the sampler stopped the counters; the sampler's own columns have the
+    first process only.
     """
     try:
         _, records = read_sampler_trace(captured.get(TRACE_PATH, b""))
     except InstrumenterError as error:
         raise RunError(str(error)) from error
     records = np.asarray(records[:-1], np.int64)
-    first_software = 2 + len(spec.hardware_metrics)
-    hardware: NDArray[np.int64] = records[1:, 2:first_software].astype(np.int64)
-    read: NDArray[np.int64] = np.diff(records[:, first_software:], axis=0)  # the file has running totals
-    columns = iter(np.concatenate([read, probes.counts(len(records))], axis=1).T if spec.unread else read.T)
-    names = [counter.metric for counter in spec.counters if counter.metric not in spec.unread]
-    by_name = dict(zip([*names, *spec.unread], columns, strict=True))
-    ordered = [by_name[counter.metric] for counter in spec.counters]
-    software = np.array(ordered, np.int64).reshape(len(ordered), len(hardware)).T
+    hardware: NDArray[np.int64] = records[1:, 2 : 2 + len(spec.hardware_metrics)].astype(np.int64)
     return spec.trace(
         np.cumsum(records[:, 0]), np.cumsum(records[:, 1]),
-        hardware=hardware, software=software, probes=probes.columns(len(records)),
+        hardware=hardware, software=probes.counts(len(records)), probes=probes.columns(len(records)),
     )  # fmt: skip

@@ -132,7 +132,9 @@ def _environment(spec: RunSpec, host: HostDescription, trace: Path) -> dict[str,
     )  # fmt: skip
     events = [f"{event.type}:{event.config}" for event in events_of(spec.hardware_metrics)]
     first = max(1, round(spec.interval * (phase if noise.timer_phase else 1.0)))
-    settings = [trace, first, spec.interval, _PAGE_BYTES * heap * noise.heap_offset, int(host.without_kernel), *events]
+    heap_bytes = _PAGE_BYTES * heap * noise.heap_offset
+    starter = f"{os.getpid():#010x}"  # of one length, as that of the environment moves the stack
+    settings = [trace, first, spec.interval, heap_bytes, int(host.without_kernel), starter, *events]
     length = 16 * stack * noise.stack_offset + padding * noise.environment_size
     return {"MEASURE_HOST": " ".join(map(str, settings)), "MEASURE_PADDING": "x" * length}
 
@@ -170,7 +172,7 @@ def _trace_of(records: HostRecords, spec: RunSpec) -> tuple[Trace, int, int]:
     software = np.diff(records.software, axis=0, prepend=0)
     whole = slice(1, max(1, n - 1))
     hardware = np.column_stack([columns[name] for name in spec.hardware_metrics])
-    flags = np.column_stack([switches, migrated, not_running])
+    flags = np.column_stack([switches, migrated, not_running, records.forks])
     trace = spec.trace(
         np.cumsum(records.time_ns)[: max(1, n - 1)], np.cumsum(instructions)[: max(1, n - 1)],
         hardware=hardware[whole], software=software[whole], extra=flags[whole],

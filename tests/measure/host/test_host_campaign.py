@@ -83,6 +83,23 @@ def test_from_file_to_report(tmp_path: Path) -> None:
     assert "agree on 1 of 1 variants" in " ".join(compared.output.split())
 
 
+@pytest.mark.slow
+@needs_perf
+def test_a_program_that_forks_is_the_first_finding(tmp_path: Path) -> None:
+    path = campaign_file(tmp_path, CAMPAIGN.replace(": 6", ": 3") + "controls: false\n")
+    starting = "int main(void)\n{\n    if (fork() == 0) { work(1000); exit(0); }\n"
+    source = "#include <unistd.h>\n" + PROGRAM.replace("int main(void)\n{\n", starting)
+    (tmp_path / "real.c").write_text(source)
+    out = tmp_path / "out"
+    done = CliRunner().invoke(main, ["run", str(path), "--out", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    told = "The program forked in 6 of 6 runs (at most 1 forks in a run;"
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["findings"][len(summary["metric_findings"])].startswith(told)
+    assert f"- {told}" in " ".join(done.output.split())
+    assert told in (out / "report.html").read_text()
+
+
 def project_file(folder: Path, compiler: str = "$(CC)") -> Path:
     """A campaign of the same program as a project with a makefile of its own."""
     (folder / "project").mkdir()

@@ -19,6 +19,7 @@ from instrumenter.host_sampler_format import MAGIC, read_host_trace
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.run_types import (
     BASELINE,
+    FORKS,
     HOST,
     MIGRATED,
     MULTIPLEXED,
@@ -30,7 +31,7 @@ from measure.campaign.run_types import (
 )
 from measure.errors import RunError
 from measure.host.description import host_text, identity_of, parse_host
-from measure.host.disturbances import disturbances
+from measure.host.disturbances import disturbances, forks
 from measure.host.metrics import why_not
 from measure.host.processor import can_fix_addresses
 from measure.targets import host as host_target
@@ -51,6 +52,16 @@ int main(int argc, char **argv)
     if (!strcmp(what, "crash")) *(volatile int *)0 = 1;
     if (!strcmp(what, "child")) { if (fork() == 0) { work(3000000000L); exit(0); } work(500000000); wait(0); return 0; }
     if (!strcmp(what, "read")) { FILE *file = fopen("data/in.txt", "r"); if (!file || fgetc(file) != 'x') return 4; }
+    if (!strcmp(what, "short")) { work(1000); return 0; }
+    if (!strcmp(what, "forks"))
+        for (int child = 0; child < 3; child++) {
+            if (fork() == 0) {
+                work(1000);
+                if (child == 1) execl(argv[0], argv[0], "short", (char *)0);
+                exit(0);
+            }
+            wait(0);
+        }
     int first = dup(0);
     for (int round = 0; round < 40; round++) {
         char *page = malloc(400000);
@@ -174,8 +185,8 @@ def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatc
     """A trace with counters, which this machine may not have: two events, in the campaign's order."""
     n = 40
     records = [
-        # ticks, time, switches so far, enabled, running, processor, instructions, cycles, calls so far
-        [3000, 1_000_000, k // 10, k * 1000, k * 1000 - 300 * (k >= 20), k >= 30, 5000 + k, 2000 - k, 7 * (k + 1)]
+        # ticks, time, switches so far, enabled, running, processor, forks, instructions, cycles, calls so far
+        [3000, 1_000_000, k // 10, k * 1000, k * 1000 - 300 * (k >= 20), k >= 30, 0, 5000 + k, 2000 - k, 7 * (k + 1)]
         for k in range(n)
     ]
 
@@ -201,11 +212,25 @@ def test_a_processor_with_counters(spec: RunSpec, monkeypatch: pytest.MonkeyPatc
     for words in ("in 3 of 38 records", "1 of 38 records ended on another", "In 1 of 38 records the events were"):
         assert words in told
     assert disturbances([]) == []
+    assert forks([run]) == []
+
+
+def test_forks_are_told(spec: RunSpec) -> None:
+    alone, forked = (HostTarget().execute(replace(spec, arguments=given)) for given in ((), ("forks",)))
+    assert set(forked.trace.counts((FORKS,))[:, 0]) <= {0, 1, 2, 3}
+    assert forked.trace.counts((FORKS,))[-1] == 3
+    # Neither a child's end nor a child that executes the program again touches the trace.
+    assert 35 <= forked.trace.counts(("rounds",)).sum() <= 40
+    assert 0.5e6 < np.median(forked.trace.counts(("task-clock",))) < 1.5e6
+    (told,) = forks([alone, forked])
+    assert told.startswith("The program forked in 1 of 2 runs (at most 3 forks in a run; column host:forks of")
+    assert "{mode: ideal}" in told
+    assert forks([alone]) == forks([]) == []
 
 
 @given(st.binary(max_size=80))
 def test_damaged_traces_are_refused(data: bytes) -> None:
-    whole = trace_file([[1] * 8, [2] * 8], 1)
+    whole = trace_file([[1] * 9, [2] * 9], 1)
     for damaged in (data, whole[:-3], MAGIC + data):
         try:
             records = read_host_trace(damaged)

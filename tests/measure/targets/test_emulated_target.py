@@ -7,11 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
-from instrumenter.building.program_build import build_program
+from instrumenter.building.program_build import Recipe, SamplerConfig, build_program, preprocess_all
+from instrumenter.building.toolchain import Toolchain
+from instrumenter.sampler_format import read_sampler_trace
+from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Noise
 from measure.campaign.plan import content_keys
-from measure.campaign.run_types import BASELINE, RunNoise, RunSpec
+from measure.campaign.run_types import BASELINE, CounterPlace, RunNoise, RunSpec
+from measure.targets import emulated
 from measure.targets.emulated import EmulatedTarget, hotness_threshold
 
 MACHINE = Path(__file__).parents[3] / "configs" / "machines" / "desktop.yaml"
@@ -65,3 +71,69 @@ def test_a_program_with_few_runs_is_hardly_compiled_and_has_the_same_trace(tmp_p
     traces = [EmulatedTarget().execute(one).trace for one in (spec, seldom)]
     assert np.array_equal(traces[0].values, traces[1].values)
     assert traces[0].boundaries_cycles.tolist() == traces[1].boundaries_cycles.tolist()
+
+
+FORKING = """
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+volatile unsigned long sink;
+void step(void) { for (int n = 0; n < 200; n++) sink += n; }
+int main(int argc, char **argv) {
+    for (int n = 0; n < 500; n++) step();
+    if (argc > 1) return 0;  /* executed again: 500 */
+    for (int child = 0; child < 4; child++)
+        if (fork() == 0) {
+            if (child == 3) execl(argv[0], argv[0], "again", (char *)0);
+            for (int n = 0; n < 1000; n++) step();
+            exit(0);
+        }
+    for (int n = 0; n < 1500; n++) step();
+    while (wait(0) > 0);
+    for (int n = 0; n < 500; n++) step();
+    return 0;
+}
+"""
+STEPS = 500 + 3 * 1000 + 500 + 1500 + 500
+
+
+def forking(folder: Path, metric: dict[str, str]) -> RunSpec:
+    """The spec of a run of the program above, which samples itself."""
+    source = folder / "forks.c"
+    source.write_text(FORKING)
+    recipe = Recipe(preprocess_all([source], ["-O1"], Toolchain()), ("-O1",), (), SamplerConfig(20_000, 1))
+    build = recipe.build({"steps": MetricSpec.model_validate(metric)})
+    at = build.counters["steps"]
+    return RunSpec(
+        variant="steps", replicate=0, seed=5, build_key=build.key, binary=str(build.elf_path), arguments=(), stdin=None,
+        files=(), machine=MACHINE.read_text("utf-8"), machine_name=str(MACHINE), hardware_metrics=("PAPI_TOT_INS",),
+        counters=(CounterPlace("steps", at.symbol, at.offset_bytes),), sampling_mode="signal", interval=20_000,
+        interval_unit="cycles", unread=("steps",) if "method" in metric else (),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [{}, {"method": "probe"}])
+def test_a_sampler_in_the_guest_counts_in_all_processes(tmp_path: Path, method: dict[str, str]) -> None:
+    trace = EmulatedTarget().execute(forking(tmp_path, {"event": "entry", "function": "step"} | method)).trace
+    instructions, steps = trace.values.T
+    assert (steps >= 0).all()
+    assert STEPS * 0.97 < steps.sum() <= STEPS  # the first and the last record are left out
+    costs = instructions[steps > 3] / steps[steps > 3]
+    assert np.allclose(costs, np.median(costs), rtol=0.5)  # both of all processes
+
+
+def test_the_machine_reads_what_the_sampler_in_a_single_process_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[NDArray[np.uint64]] = []
+
+    def remember(data: bytes) -> tuple[tuple[str, ...], NDArray[np.uint64]]:
+        columns, records = read_sampler_trace(data)
+        read.append(records)
+        return columns, records
+
+    monkeypatch.setattr(emulated, "read_sampler_trace", remember)
+    spec = replace(forking(tmp_path, {"event": "entry", "function": "step"}), arguments=("once",))
+    trace = EmulatedTarget().execute(spec).trace
+    assert trace.n_records > 10
+    assert np.diff(read[0][:-1, -1].astype(np.int64)).tolist() == trace.counts(("steps",))[:, 0].tolist()
