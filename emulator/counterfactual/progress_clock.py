@@ -63,7 +63,7 @@ class ProgressClock:
 
     @property
     def reached(self) -> NDArray[np.int64]:
-        """Instructions at the end of the block in which each target was reached, (n,); -1 for those that were not."""
+        """Instructions at the end of the block in which each target was reached, (n,); -1 for a target that was not."""
         return self._reached
 
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:

@@ -183,7 +183,7 @@ def restore_snapshot(
 
 
 def _pages_with_lines(memory: GuestMemory) -> NDArray[np.int64]:
-    """The pages that may have line timestamps: mapped ones, and those that were mapped once."""
+    """The pages that may have line timestamps: mapped pages, and pages that were unmapped not long ago."""
     return np.flatnonzero((memory.perm | memory.unmapped) & MAPPED)
 
 

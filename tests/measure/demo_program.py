@@ -32,3 +32,14 @@ replicates: 10
 controls: false
 """
 """A campaign of the program `demo.c`; on the fake target, `light` is equivalent and `heavy` perturbed."""
+
+SMALL_CAMPAIGN = f"""\
+name: tried
+program: {{source: p.c}}
+machine: {Path(__file__).parents[2]}/configs/machines/desktop.yaml
+sampling: {{every: 1000 cycles}}
+hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]
+software_metrics: {{work: {{event: entry, function: work}}, loops: {{event: loop, function: work}}}}
+variants: {{light: [work], heavy: [work, loops]}}
+"""
+"""A campaign of the program as `p.c`, with the defaults of everything that may be left out."""

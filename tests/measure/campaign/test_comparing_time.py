@@ -17,24 +17,13 @@ from measure.campaign.plan import make_plan
 from measure.perturbation import outer
 from measure.perturbation.similarity import Comparison, align_in_threads
 from measure.targets.fake import FakeTarget
-from tests.measure.demo_program import PROGRAM
-
-ROOT = Path(__file__).parents[3]
-CAMPAIGN = f"""\
-name: timed
-program: {{source: p.c}}
-machine: {ROOT}/configs/machines/desktop.yaml
-sampling: {{every: 1000 cycles}}
-hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]
-software_metrics: {{work: {{event: entry, function: work}}, loops: {{event: loop, function: work}}}}
-variants: {{light: [work], heavy: [work, loops]}}
-"""
+from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     (tmp_path / "p.c").write_text(PROGRAM)
-    (tmp_path / "c.yaml").write_text(CAMPAIGN)
+    (tmp_path / "c.yaml").write_text(SMALL_CAMPAIGN)
     return tmp_path / "c.yaml"
 
 

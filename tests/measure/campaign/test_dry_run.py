@@ -17,19 +17,9 @@ from measure.campaign.power import assumed_spread, detectable_change
 from measure.cli import main
 from measure.errors import CampaignError, RunError
 from measure.targets.emulated import PartTiming
-from tests.measure.demo_program import PROGRAM
+from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 
-ROOT = Path(__file__).parents[3]
-CAMPAIGN = f"""\
-name: tried
-program: {{source: p.c}}
-machine: {ROOT}/configs/machines/desktop.yaml
-sampling: {{every: 1000 cycles}}
-hardware_metrics: [PAPI_TOT_INS, PAPI_LD_INS, PAPI_L1_DCM]
-software_metrics: {{work: {{event: entry, function: work}}, loops: {{event: loop, function: work}}}}
-variants: {{light: [work], heavy: [work, loops]}}
-variance_runs: 2
-"""
+CAMPAIGN = f"{SMALL_CAMPAIGN}variance_runs: 2\n"
 QUIET = Console(quiet=True)
 
 
