@@ -112,6 +112,7 @@ class Cluster:
                 raise SystemExit("the scheduler did not start")
             time.sleep(0.1)
         self.address: str = json.loads(address.read_text())["address"]
+        environment |= {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}  # as docs/many_machines.md has it
         command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--nthreads", "1"]
         command += ["--no-dashboard", "--nanny" if nannies else "--no-nanny"]
         self.workers = [subprocess.Popen(command, env=environment, **self._quiet) for _ in range(n_workers)]

@@ -45,6 +45,10 @@ class ClusterError(MeasureError):
     """The cluster cannot be reached, has no usable worker, or is gone."""
 
 
+WITHOUT_PROFILER = {"distributed.worker.profile.enabled": False}
+"""A setting of Dask: its profiler interrupts a worker's run a hundred times a second, which takes some 5% of it."""
+
+
 def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text: None) -> DaskWorkers:
     """Workers of the cluster at ``scheduler``: ``tcp://HOST:PORT``, ``local:N`` for N processes on this machine, or a
     client. ``notify`` gets sentences on workers that are not used.
@@ -52,6 +56,7 @@ def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text
     Raises `CampaignError` for text that is neither, `ClusterError` when there is no cluster or no usable worker.
     """
     try:
+        from dask import config as dask_config
         from distributed import Client, LocalCluster
     except ImportError:
         raise CampaignError(
@@ -65,7 +70,7 @@ def connect(scheduler: str | Client, notify: Callable[[str], None] = lambda text
         if kind == LOCAL:
             if not rest.isdecimal() or not int(rest):
                 raise CampaignError(f"got the scheduler {scheduler!r}, expected local:N with N processes, as local:4")
-            with main_module_hidden():
+            with main_module_hidden(), dask_config.set(WITHOUT_PROFILER):
                 cluster: Any = LocalCluster(
                     n_workers=int(rest), threads_per_worker=1, dashboard_address=":0", silence_logs=50
                 )

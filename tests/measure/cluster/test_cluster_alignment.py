@@ -113,12 +113,20 @@ def test_answers_of_workers_are_taken() -> None:
     assert [z[0] for z in found] == list(range(len(PAIRS)))
 
 
+def _is_profiled() -> bool:
+    from dask import config
+
+    return bool(config.get("distributed.worker.profile.enabled"))
+
+
 @pytest.mark.slow
 def test_on_a_real_cluster() -> None:
     with connect("local:1") as cluster:
         done: list[int] = []
         found = cluster.aligner(PAIRS, HOW, done.append)
         remote = cluster._submit_tile(tiles_of(PAIRS)[0], HOW).result(timeout=120)
+        profiled = cluster._client.run(_is_profiled)
+    assert not any(profiled.values())  # the profiler would make runs slower
     assert same(found, here())
     assert sum(done) == len(PAIRS)
     places = tiles_of(PAIRS)[0].places
