@@ -267,6 +267,9 @@ class TraceSelection:
     hook_ranges: Ranges = ()  # guest addresses with hooks; () for everywhere
     inline: tuple[InlineCall | ColumnSet, ...] = ()  # inline functions and column sets
     exact_faults: bool = False  # registers are exact at each access that may fault: for guests that catch faults
+    # Pass on accesses to lines that the L1 caches do not hold: log2 of the line size [bytes] of the data cache and of
+    # the instruction cache, 0 for a cache whose accesses are not looked at.
+    fills: tuple[int, int] = (0, 0)
 
     @cached_property
     def columns(self) -> tuple[ColumnSet, ...]:
@@ -283,6 +286,8 @@ class TraceSelection:
             raise ValueError(
                 f"observers want lines of {1 << self.line_bits} and of {1 << other.line_bits} bytes, expected one size"
             )
+        if any(self.fills) and any(other.fills) and self.fills != other.fills:
+            raise ValueError(f"observers want fills of lines {self.fills} and {other.fills}, expected one core's")
         return TraceSelection(
             self.blocks or other.blocks,
             self.addresses or other.addresses,
@@ -294,6 +299,7 @@ class TraceSelection:
             _union(self.hook_ranges, other.hook_ranges, bool(self.hooks), bool(other.hooks)),
             (*self.inline, *(call for call in other.inline if call not in self.inline)),
             self.exact_faults or other.exact_faults,
+            self.fills if any(self.fills) else other.fills,
         )
 
 

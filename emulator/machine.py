@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import Hart
+from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.oracle import Hooks
 from emulator.engine.translator import OPTIMISE_EXECUTIONS, Translator
 from emulator.errors import EmulatorError
@@ -239,6 +240,11 @@ class Machine:
         lines, in no order; also lines of memory that has been unmapped since, which caches may hold still.
         """
         return self._observers.touched_lines(self.instructions, self.memory, at_most)
+
+    def hold_lines(self, line_bits: tuple[int, int]) -> HeldLines:
+        """Tables of the lines that a core's L1 caches hold, for a selection whose ``fills`` are ``line_bits``; to be
+        connected with what missing lines are passed on to before that is selected."""
+        return self._observers.hold_lines(line_bits)
 
     def counter_totals(self, addresses: Sequence[int]) -> CounterTotals:
         """Totals of 64-bit counters at these guest addresses of the current program, over the current process and all

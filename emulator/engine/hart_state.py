@@ -43,6 +43,15 @@ _FIELDS = (
     ("dispatch_miss", 8),  # the host function for a pc without an entry: returns to Python, or discovers the block
     ("fallback", 8),  # the interpreter, for a block that a region's entry refuses to run
     ("line_timestamps", 8),  # table of u32: when each line was touched last
+    ("held_data", 8),  # table of u8: which lines the L1 data cache holds, as in `emulator.engine.instrument.held_lines`
+    ("held_code", 8),  # the same of the instruction cache
+    ("access_missing", 8),  # the function that is called for an access to a line that is not held
+    ("access_argument", 8),  # its argument
+    ("fetch_missing", 8),  # the same for fetches
+    ("fetch_argument", 8),
+    ("access_gate", 8),  # what translations call: it calls the function
+    ("fetch_gate", 8),
+    ("missing", 16),  # what is missing: address and whether it is a store; begin and end of the code
     ("discover", 8),  # the discovery kernel, 0 while discovery is left to Python
     ("discovery", 8),  # its argument
     ("inline", 8),  # table of functions called by translations: host addresses of their code and of their states
@@ -54,7 +63,8 @@ _FIELDS = (
 # Fields that hold host addresses: they belong to this process, not to the guest.
 HOST_FIELDS = (
     "record", "dispatch_table", "block_index", "blocks", "memory", "memory_start", "memory_end", "dispatch_miss",
-    "fallback", "line_timestamps", "inline", "inline_map", "discover", "discovery",
+    "fallback", "line_timestamps", "inline", "inline_map", "discover", "discovery", "held_data", "held_code",
+    "access_missing", "access_argument", "fetch_missing", "fetch_argument", "access_gate", "fetch_gate",
 )  # fmt: skip
 
 OFFSETS: dict[str, int] = {}
@@ -67,6 +77,8 @@ _PC, _BUDGET, _FRM, _FFLAGS, _REASON, _TOUCH_TIME, _RESERVATION = (
     OFFSETS[name] >> 3 for name in ("pc", "budget", "frm", "fflags", "reason", "touch_time", "reservation")
 )
 _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
+
+HELD_WRITTEN = 3  # in the tables of held lines: a line that was written; 0 is for a line that is not held
 
 # Histogram of reuse times: accesses (u64) by the leading zeros of the 32-bit time since the line's last access; the sum
 # of several copies counts.

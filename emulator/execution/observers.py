@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emulator.engine.hart_state import TOUCH_EPOCH, Hart
+from emulator.engine.instrument.held_lines import HeldLines
 from emulator.engine.instrument.line_timestamps import LineTimestamps
 from emulator.engine.oracle import Hooks
 from emulator.events import NOTHING, BlockFacts, Consumer, TraceSelection
@@ -22,7 +23,7 @@ class Observers:
 
     ``core``: the timing core, a consumer that `observe` does not replace; ``facts``: of the blocks in the record.
     ``selection``: the union of all selections, of whose changes ``listener`` gets a report; ``line_timestamps``: None
-    until they are selected.
+    until they are selected; ``held_lines``: None until `hold_lines`.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Observers:
     ) -> None:  # fmt: skip
         self.record = Record(hart)
         self.line_timestamps: LineTimestamps | None = None
+        self.held_lines: HeldLines | None = None
         self.hooks: Hooks | None = None
         self._listener = listener
         self._hart = hart
@@ -61,6 +63,11 @@ class Observers:
         self.selection = self._consumer_selection | where
         self._listener.selection_changed()
 
+    def hold_lines(self, line_bits: tuple[int, int]) -> HeldLines:
+        """New tables of held lines, for selections whose ``fills`` are ``line_bits``."""
+        self.held_lines = HeldLines(self._hart, line_bits)
+        return self.held_lines
+
     def drain(self) -> None:
         """Pass the record so far to the consumers, who may call `observe` meanwhile."""
         self.record.pass_on(self._facts, self._consumers)
@@ -90,6 +97,9 @@ class Observers:
         self._consumer_selection = selection
         self.selection = selection | self._hook_selection
         self.record.select(self.selection)
+        fills = self.selection.fills
+        if any(fills) and (self.held_lines is None or self.held_lines.line_bits != fills):
+            raise ValueError(f"fills of lines {fills} are selected, but nothing was prepared by hold_lines for them")
         bits = self.selection.line_bits
         if bits and (self.line_timestamps is None or self.line_timestamps.line_bits != bits):
             self.line_timestamps = LineTimestamps(self._hart, bits)

@@ -96,6 +96,9 @@ class OracleRunner:
         record.begin_events()
         time.instructions += len(block.instructions)
         record.instructions += len(block.instructions)
+        held = observers.held_lines if any(selection.fills) else None
+        if held is not None:
+            held.fetch(block.pc, block.end_pc)
         places = timestamped_accesses(block.instructions) if selection.line_bits else []
         facts = space.cache.facts
         first = int(facts.blocks["first_instruction"][block.number])
@@ -110,6 +113,8 @@ class OracleRunner:
                 if selection.blocks and observers.selection.addresses:
                     for address in self._accesses:
                         record.append(address & 0xFFFFFFFF)
+                if held is not None and self._accesses:
+                    held.access(self._accesses[0], bool(instruction.row.access & ACCESS_STORE))
                 if observers.line_timestamps is not None and self._accesses and places and places[place]:
                     is_store = bool(instruction.row.access & ACCESS_STORE)
                     observers.line_timestamps.touch(

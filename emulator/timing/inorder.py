@@ -37,6 +37,7 @@ from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
+from emulator.timing.online_caches import HeldTables, OnlineCaches
 from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
@@ -76,6 +77,8 @@ class InOrderCore:
         self._decoded_blocks = 0
         self._op_capacity = 0
         self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
+        self._online: OnlineCaches | None = None
+        self._is_followed = False  # whether fast execution keeps the online caches up to date
         if sample_every is not None:
             event, interval = sample_every
             if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
@@ -110,6 +113,7 @@ class InOrderCore:
     def consume(self, facts: BlockFacts, stream: NDArray[np.uint32]) -> None:
         """Simulate whole blocks in execution order; the control transfer of the last block is resolved when the next
         block arrives. Raises ValueError for too long a ``stream``."""
+        self._leave()
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
@@ -125,6 +129,24 @@ class InOrderCore:
             samples = self._ledger.samples
             self._ledger = self._ledger._replace(samples=np.concatenate([samples, np.zeros_like(samples)]))
 
+    def go_online(self, held: HeldTables) -> None:
+        """Let fast execution keep caches up to date through ``held``, tables for the `online_line_bits` of the core:
+        after each `follow`, until the core simulates again."""
+        self._online = OnlineCaches(self.config, held)
+
+    def follow(self) -> None:
+        """Go on with caches that fast execution keeps up to date; nothing without `go_online`."""
+        if self._online is not None:
+            self._leave()
+            self._online.follow(self._longs, self._words)
+            self._is_followed = True
+
+    def _leave(self) -> None:
+        """The core's caches are about to change otherwise than by fast execution."""
+        if self._online is not None and self._is_followed:
+            self._online.leave(self._longs, self._words)
+            self._is_followed = False
+
     @property
     def lines_to_warm(self) -> int:
         """How many of the most recently accessed lines `warm_caches` needs for the data caches."""
@@ -138,11 +160,11 @@ class InOrderCore:
         ``data``: the `lines_to_warm` lines accessed last; ``code``: the lines fetched last, empty to leave the
         instruction caches unchanged. ``since``: instructions that the core has not simulated; other lines that it holds
         were accessed before these. ``fills``: fill rates; without it lines are assumed to be filled evenly. Exact for
-        LRU replacement; for random replacement a draw from the caches' generators. An instruction cache with FIFO
-        replacement stays as it is. For the order of the lines in instruction caches see `train`. Takes no time and
-        counts no events.
+        LRU replacement; for random replacement a draw from the caches' generators. Caches that fast execution keeps up
+        to date stay as they are, and so does an instruction cache with FIFO replacement. For the order of the lines in
+        instruction caches see `train`. Takes no time and counts no events.
         """
-        warm_caches(self.config, self._longs, self._words, data, code, since, fills)
+        warm_caches(self.config, self._longs, self._words, data, code, since, fills, self._online)
         self._known_code = np.unique(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
 
     def train(self, facts: BlockFacts, stream: NDArray[np.uint32], skipped_words: int) -> None:
@@ -153,7 +175,8 @@ class InOrderCore:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])
         train_predictors(self._longs, self._words, stream, skipped_words)
-        train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
+        if self._online is None or not self._online.code:
+            train_fetches(self._longs, self._words, stream, skipped_words, self._known_code)
 
     def add_overhead(self, cycles: int) -> None:
         """Add ``cycles`` of work that is modelled and not executed, such as the kernel's."""

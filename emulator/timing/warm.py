@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from emulator.timing import layout
 from emulator.timing.machine_config import MachineConfig
+from emulator.timing.online_caches import OnlineCaches
 from emulator.timing.order_kernel import first_of_each, merge_by_age, youngest_first
 from emulator.timing.warm_kernel import LastAccesses, Scratch, gather_history, to_fills, warm_cache
 
@@ -37,16 +38,17 @@ class Touched:
 
 def warm_caches(
     config: MachineConfig, longs: NDArray[np.int64], words: NDArray[np.uint32], data: Touched, code: Touched,
-    since: int, fills: Fills | None,
+    since: int, fills: Fills | None, online: OnlineCaches | None = None,
 ) -> None:  # fmt: skip
-    """`InOrderCore.warm_caches` on the core's arrays."""
+    """`InOrderCore.warm_caches` on the core's arrays; ``online``: what is kept up to date and stays as it is."""
     line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
     order = youngest_first(data.ages)
     l1d = _History.of([data], order[: _most_lines(config)], since)  # the others are for the L2 cache alone
     if config.l1d.write_policy != "write_back":
         l1d = l1d.without_writes()
-    _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
+    if online is None or not online.data:
+        _warm_one(longs, words, layout.L1D, l1d.addresses >> l1d_shift, l1d.in_fills(fills, "l1d"))
     if config.dtlb is not None:
         _warm_one(longs, words, layout.DTLB, l1d.addresses >> page_shift, l1d.without_writes())
     if len(code.addresses):
@@ -58,7 +60,7 @@ def warm_caches(
             _warm_one(longs, words, layout.L1I, l1i.addresses >> l1i_shift, l1i)
         if config.itlb is not None:
             _warm_one(longs, words, layout.ITLB, l1i.addresses >> page_shift, l1i)
-    if config.l2 is not None:
+    if config.l2 is not None and not (online is not None and online.below):
         fetched = _fetched_from_l2(longs, code)
         both_order = merge_by_age(data.ages, order, fetched.ages, youngest_first(fetched.ages))
         both = _History.of([data, fetched], both_order, since)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,24 +13,29 @@ from emulator.timing.inorder import InOrderCore
 from emulator.timing.warm import Touched
 from measure.cycle_close.code_lines import KEPT_INTERVALS, CodeLines
 from measure.cycle_close.reuse import WaitModel
-from measure.cycle_close.tracer import CoreObserver, Settings
+from measure.cycle_close.tracer import CoreObserver, Settings, keep_caches_online
 from measure.errors import MeasureError
 
 _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an interval to instructions
 
 
 class DetailedRun:
-    """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them."""
+    """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them;
+    ``goes_back``: whether the machine is restored to earlier states meanwhile, which its caches are not."""
 
-    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
+    def __init__(
+        self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel, *, goes_back: bool = False
+    ) -> None:
         self.machine = machine
         self._waits = waits
         self._core = core
         self._detail = CoreObserver(core)
         self._exact_lines = settings.warm_up == "lines"
         line_bits = waits.line_bits
-        self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
-        self._counting = TraceSelection(line_bits=line_bits, counts=True)
+        self._simulating = self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
+        if self._exact_lines and not goes_back:
+            self._fast = keep_caches_online(machine, core, self._fast)
+        self._counting = replace(self._fast, counts=True)
         self._code = CodeLines(core.config)
         self._shortest = settings.interval_instructions
         self._simulated_until = 0  # [instructions]
@@ -55,13 +62,14 @@ class DetailedRun:
                 core.warm_caches(touched, code, since, self._waits.fills_before(now))
             else:
                 self.advance(begin - self._window)
-        machine.observe(self._fast, [self._detail])
+        machine.observe(self._simulating, [self._detail])
         machine.advance_to_instructions(begin)
         machine.drain()
         before = core.snapshot()
         machine.advance_to_instructions(end)
         machine.drain()
         self._simulated_until = machine.instructions
+        core.follow()
         if machine.instructions != end:
             raise MeasureError(
                 f"the program did not do the same again: the interval from {begin} ends after {machine.instructions} "

@@ -46,7 +46,7 @@ class RollBackTracer:
         self._static = StaticEventCounter()
         self._waits = WaitModel(core.config)
         self._profile_selection = profile_selection(settings, self._waits)
-        self._run = DetailedRun(machine, core, settings, self._waits)
+        self._run = DetailedRun(machine, core, settings, self._waits, goes_back=True)
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()

@@ -8,7 +8,7 @@ interval gets the events of its phase's sample, or is *unsampled* when there is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal
 
@@ -20,6 +20,7 @@ from emulator.execution.intervals import Intervals
 from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_events import Event
+from emulator.timing.online_caches import online_line_bits
 from emulator.timing.warm import Touched
 from measure.cycle_close.classifier import Base, SignatureTable, Update, WhenFull
 from measure.cycle_close.code_lines import CodeLines
@@ -153,7 +154,9 @@ class Tracer:
         self._kept = RecordBuffer()
         self._detail: CoreObserver | RecordBuffer = CoreObserver(core)
         self._before = core.snapshot()
-        self._profile_selection = profile_selection(settings, self._waits)
+        self._detail_selection = self._profile_selection = profile_selection(settings, self._waits)
+        if settings.warm_up == "lines" and not settings.everything:
+            self._profile_selection = keep_caches_online(machine, core, self._detail_selection)
         has_queues = settings.warm_references > 0 or settings.warm_branches > 0
         self._queue = (
             RecordQueue(settings.warm_references, settings.warm_branches)
@@ -202,7 +205,7 @@ class Tracer:
             code = self._code.before(now, self.machine.facts)
             self.core.warm_caches(touched, code, now - self._simulated_until, self._waits.fills_before(now))
             self._detail = self._kept
-        self.machine.observe(self._profile_selection, [self._detail, *watching])
+        self.machine.observe(self._detail_selection, [self._detail, *watching])
         self._before = self.core.snapshot()
 
     def _simulate(self) -> NDArray[np.float64]:
@@ -216,6 +219,7 @@ class Tracer:
             self._before = core.snapshot()
             core.consume(facts, record)
         self._simulated_until = self.machine.instructions
+        core.follow()
         return (core.snapshot() - self._before).astype(np.float64)
 
     def _classified(
@@ -374,6 +378,16 @@ def samples_for(settings: Settings) -> Samples:
 def shares_of(signatures: NDArray[np.int64]) -> NDArray[np.float64]:
     """Signatures, (..., d), scaled so that they sum to 1."""
     return np.asarray(signatures / np.maximum(signatures.sum(axis=-1, keepdims=True), 1))
+
+
+def keep_caches_online(machine: Machine, core: InOrderCore, selection: TraceSelection) -> TraceSelection:
+    """Let fast execution keep those caches of ``core`` up to date that can be; the core has to `follow` again after it
+    has simulated. Returns ``selection`` with what that needs."""
+    fills = online_line_bits(core.config)
+    if any(fills):
+        core.go_online(machine.hold_lines(fills))
+        core.follow()
+    return replace(selection, fills=fills)
 
 
 def profile_selection(settings: Settings, waits: WaitModel) -> TraceSelection:

@@ -19,7 +19,9 @@ import threading
 
 from emulator.engine.codegen.compiler import Compiler
 from emulator.engine.emit.entry_emitter import (
+    ACCESS_GATE,
     ENTER,
+    FETCH_GATE,
     HOOK,
     MAX_MACHINES,
     MISS,
@@ -31,6 +33,7 @@ from emulator.engine.emit.entry_emitter import (
 from emulator.errors import EmulatorError
 
 _SIGNALS = (SIGSEGV, SIGBUS)
+_NAMES = ENTER, ON_FAULT, MISS, HOOK, ACCESS_GATE, FETCH_GATE
 _SA_SIGINFO, _SA_ONSTACK, _SA_NODEFER = 4, 0x08000000, 0x40000000
 
 
@@ -64,8 +67,9 @@ class Entry:
         self.compiler = Compiler()
         self._machines, self._previous = (ctypes.c_void_p * MAX_MACHINES)(), (ctypes.c_void_p * 4)()
         known = {"machines": ctypes.addressof(self._machines), "previous": ctypes.addressof(self._previous)}
-        addresses = self.compiler.compile(EntryEmitter().emit(), [ENTER, ON_FAULT, MISS, HOOK], known=known)
+        addresses = self.compiler.compile(EntryEmitter().emit(), _NAMES, known=known)
         self.dispatch_miss, self.hook = addresses[MISS], addresses[HOOK]
+        self.access_gate, self.fetch_gate = addresses[ACCESS_GATE], addresses[FETCH_GATE]
         # A CFUNCTYPE call releases the GIL, so background compilation goes on meanwhile.
         self.enter_address = addresses[ENTER]
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.enter_address)

@@ -131,7 +131,7 @@ class BlockTable:
         self.count = number
         self._descriptors[number] = (
             operations.ctypes.data, 0, len(block.instructions), block.number, hotness_threshold, block.pc,
-            len(operations)
+            len(operations), block.end_pc, 0
         )  # fmt: skip
         self._index[block.pc >> 1] = number
         if block.call_target is not None:

@@ -146,7 +146,7 @@ def discover(jobs, guest, tables, isa, interned, shadow):  # type: ignore[no-unt
         block.target_known = 0 if target < 0 else 1
         block.target_pc = 0 if target < 0 else target
         job.n_blocks, job.n_instructions = number + 1, first + n
-    enter(job, tables, number, n, n_operations)
+    enter(job, tables, number, n, n_operations, end)
     return n
 
 
@@ -368,14 +368,15 @@ def interned_number(tables, interned, start, first, n):  # type: ignore[no-untyp
     return number
 
 
-def enter(job, tables, number, n, n_operations):  # type: ignore[no-untyped-def]
-    """Add the descriptor of a block, and enter the fallback in the dispatch table where that is empty."""
+def enter(job, tables, number, n, n_operations, end):  # type: ignore[no-untyped-def]
+    """Add the descriptor of a block, which ends before ``end``, and enter the fallback in the dispatch table where that
+    is empty."""
     start = job.pc
     descriptor = tables.descriptors[job.n_descriptors]
     descriptor.operations = job.operations_at + job.n_operations * tables.operations.itemsize
     descriptor.count, descriptor.n_instructions, descriptor.number = 0, n, number
     descriptor.threshold, descriptor.pc = job.threshold, start
-    descriptor.n_operations = n_operations - job.n_operations
+    descriptor.n_operations, descriptor.end_pc = n_operations - job.n_operations, end
     tables.block_index[start >> 1] = job.n_descriptors
     if tables.dispatch_table[start >> 1] == 0:
         tables.dispatch_table[start >> 1] = job.fallback

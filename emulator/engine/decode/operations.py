@@ -24,7 +24,7 @@ DESCRIPTOR_DTYPE = np.dtype(
     [
         ("operations", "u8"), ("count", "u4"), ("n_instructions", "u4"), ("number", "u4"),
         ("threshold", "u4"),  # executions at which the interpreter reports the block
-        ("pc", "u4"), ("n_operations", "u4"),
+        ("pc", "u4"), ("n_operations", "u4"), ("end_pc", "u4"), ("pad", "u4"),
     ]
 )  # fmt: skip
 SCRATCH_REGISTER = 64  # x0 as a destination

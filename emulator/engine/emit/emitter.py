@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
+from emulator.engine.hart_state import HELD_WRITTEN, OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
 from emulator.engine.instrument.line_timestamps import writes_offset
 from emulator.events import TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
@@ -252,6 +252,49 @@ class Emitter:
         histogram = self.let(f"getelementptr i8, ptr %st, i64 {offset}")
         self.count_at(self.let(f"getelementptr i64, ptr {histogram}, i64 {self.let(f'zext i32 {zeros} to i64')}"))
 
+    def pass_on_access(self, address: V, is_store: bool, selection: TraceSelection) -> None:
+        """Call the function for missing data if the data cache does not hold the line at ``address``; else mark the
+        line as written if ``is_store``."""
+        low = address & 0xFFFFFFFF if isinstance(address, int) else self.let(f"trunc i64 {address} to i32")
+        line = self.let(f"zext i32 {self.let(f'lshr i32 {low}, {selection.fills[0]}')} to i64")
+        place, absent = self._held("held_data", line)
+        missing, held, on = (self.fresh_label(stem) for stem in ("missing", "held", "on"))
+        self.say(f"br i1 {absent}, label %{missing}, label %{held if is_store else on}, {RARELY}")
+        self.start(missing)
+        self.call_missing("access", self.let(f"zext i32 {low} to i64"), int(is_store))
+        self.say(f"br label %{on}")
+        if is_store:
+            self.start(held)
+            self.say(f"store i8 {HELD_WRITTEN}, ptr {place}")
+            self.say(f"br label %{on}")
+        self.start(on)
+
+    def pass_on_fetch(self, begin: int, end: int, selection: TraceSelection) -> None:
+        """Call the function for missing code for each line from ``begin`` to before ``end`` that the instruction cache
+        does not hold."""
+        bits = selection.fills[1]
+        for line in range(begin >> bits, (end - 1 >> bits) + 1):
+            _, absent = self._held("held_code", line)
+            missing, on = self.fresh_label("missing"), self.fresh_label("on")
+            self.say(f"br i1 {absent}, label %{missing}, label %{on}, {RARELY}")
+            self.start(missing)
+            self.call_missing("fetch", line << bits, (line << bits) + 1)
+            self.say(f"br label %{on}")
+            self.start(on)
+
+    def _held(self, table: str, line: V) -> tuple[V, V]:
+        """The place of ``line`` in a table of held lines, and whether the line is not held."""
+        base = self.let(f"load ptr, ptr {self.state_pointer(table)}, {INVARIANT}")
+        place = self.let(f"getelementptr i8, ptr {base}, i64 {line}")
+        return place, self.let(f"icmp eq i8 {self.let(f'load i8, ptr {place}')}, 0")
+
+    def call_missing(self, what: str, first: V, second: V) -> None:
+        """Call the function for missing data ("access") or code ("fetch")."""
+        place = self.state_pointer("missing")
+        self.say(f"store i64 {first}, ptr {place}")
+        self.say(f"store i64 {second}, ptr {self.let(f'getelementptr i8, ptr {place}, i64 8')}")
+        self.say(f"call preserve_mostcc void {self.state_load(f'{what}_gate', 'ptr')}(ptr %st)")
+
     def time_before(self, budget: V) -> str:
         """The time (an i32) of the instruction at which ``budget`` instructions may still run."""
         end = self.let(f"load i64, ptr {self.state_pointer('touch_time')}, {INVARIANT}")
@@ -272,7 +315,8 @@ class Emitter:
             self.fault_if(self.let(f"icmp ne i64 {low}, 0"), address)
 
     def record_access(self, address: V) -> None:
-        """Put the effective address in the dynamic record and the line timestamps, if they are selected."""
+        """Put the effective address in the dynamic record and the line timestamps, and pass on an access to a line that
+        is not held, as far as they are selected."""
         raise NotImplementedError
 
     def load(self, base: V, offset: V, size_bytes: int, signed: bool) -> V:

@@ -11,6 +11,7 @@ from emulator.engine.hart_state import Exit
 
 MAX_MACHINES = 64
 ENTER, ON_FAULT, MISS, HOOK = "enter", "on_fault", "miss", "hook"  # symbols
+ACCESS_GATE, FETCH_GATE = "access_gate", "fetch_gate"
 SIGSEGV, SIGBUS = 11, 7
 
 # ucontext_t on x86-64 Linux: gregs begin at byte 40; REG_RBP = 10, REG_RSP = 15, REG_RIP = 16.
@@ -40,6 +41,8 @@ class EntryEmitter(Emitter):
         self._enter()
         self._return_to_python(MISS, Exit.MISS)
         self._return_to_python(HOOK, Exit.HOOK)
+        self._call_missing(ACCESS_GATE, "access")
+        self._call_missing(FETCH_GATE, "fetch")
         self._on_fault()
         return _DECLARATIONS + "\n".join(self.lines) + "\n"
 
@@ -79,6 +82,14 @@ class EntryEmitter(Emitter):
         self.say(f"call {CONVENTION} void @gate({arguments(budget, record, pinned)})")
         self.say(f"call void @llvm.x86.sse.stmxcsr(ptr {guest})")
         self.say(f"call void @llvm.x86.sse.ldmxcsr(ptr {host})")
+        self._end()
+
+    def _call_missing(self, name: str, what: str) -> None:
+        """Emit ``@name(state)``, which calls a function of held lines and preserves nearly all host registers: what
+        translations keep there need not be saved where nothing is missing."""
+        self._begin(f"preserve_mostcc void @{name}(ptr %st)")
+        function, argument = (self.state_load(f"{what}_{part}", "ptr") for part in ("missing", "argument"))
+        self.say(f"call void {function}(ptr {argument})")
         self._end()
 
     def _return_to_python(self, name: str, reason: Exit) -> None:

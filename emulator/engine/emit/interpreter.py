@@ -154,6 +154,10 @@ class InterpreterEmitter(FloatEmitter):
             self.count_at(self.let(f"getelementptr i8, ptr {place}, i64 {COUNTS_OFFSET}"))
         if self.selection.line_bits:
             self.say(f"store i32 {self.time_before(budget)}, ptr %vt")
+        if self.selection.fills[1]:  # without looking the lines up: hot blocks are in regions
+            places = [self.let(f"getelementptr i8, ptr {descriptor}, i64 {fields[n][1]}") for n in ("pc", "end_pc")]
+            bounds = [self.let(f"load i32, ptr {place}") for place in places]
+            self.call_missing("fetch", *(self.let(f"zext i32 {bound} to i64") for bound in bounds))
         emit_begin(self, self._columns)
 
     def _length(self, descriptor: str) -> V:
@@ -429,6 +433,8 @@ class InterpreterEmitter(FloatEmitter):
             self.touch(address, self.let(f"sub i32 {later}, 1"), is_store, self.selection)
             self.say(f"br label %{on}")
             self.start(on)
+        if self.selection.fills[0]:
+            self.pass_on_access(address, bool(self._row.access & ACCESS_STORE), self.selection)
         if self.selection.addresses:
             record = self.let("load ptr, ptr %vr")
             self.say(f"store i32 {self.let(f'trunc i64 {address} to i32')}, ptr {record}")

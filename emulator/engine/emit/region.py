@@ -212,6 +212,8 @@ class RegionEmitter(InlineCallEmitter):
         if self.selection.counts and not self._counters:
             place = self._number("counter", block)
             self.count_at(self.let(f"getelementptr i8, ptr %st, i64 ptrtoint (ptr {place} to i64)"))
+        if self.selection.fills[1]:
+            self.pass_on_fetch(block.pc, block.end_pc, self.selection)
         self._accesses = 0
         self._timestamped = timestamped_accesses(block.instructions) if self.selection.line_bits else []
         if any(self._timestamped):
@@ -294,6 +296,8 @@ class RegionEmitter(InlineCallEmitter):
             time = self.let(f"add i32 {self._time}, {self._place_in_block}")
             is_store = bool(self.instruction.row.access & ACCESS_STORE)
             self.touch(address, time, is_store, self.selection)
+        if self.selection.fills[0]:
+            self.pass_on_access(address, bool(self.instruction.row.access & ACCESS_STORE), self.selection)
         self._accesses += 1
         if not (self._recorded and self.selection.addresses):
             return

@@ -179,6 +179,20 @@ def test_what_is_simulated_is_not_biased(
     assert events @ energy == pytest.approx(truth @ energy, rel=0.012)
 
 
+@pytest.mark.parametrize("way", ["predicting, lines", "two runs, lines"])
+def test_fifo_caches_miss_what_they_miss_in_full_simulation(program: Path, way: str) -> None:
+    """They are kept up to date while nothing is simulated, so that there is nothing to warm up."""
+    config = small_caches("fifo")
+    full = traced(program, "full", replace(CODE, everything=True), config)
+    settings = replace(WAYS[way], warm_branches=1_000, wait_step=0.02)
+    found = [one for one in traced(program, way, settings, config) if one.category is Category.SIMULATED]
+    assert 20 < len(found) < len(full) / 2
+    for event in (Event.L1D_MISSES, Event.L1I_MISSES, Event.L2_MISSES, Event.L1D_WRITEBACKS, Event.L2_WRITEBACKS):
+        misses, truth = (np.array([one.events[event] for one in of]) for of in (found, [full[n.number] for n in found]))
+        assert misses == pytest.approx(truth, abs=1e-6)
+        assert truth.any() or event not in (Event.L1D_MISSES, Event.L2_MISSES)
+
+
 def test_samples_that_come_later_count(program: Path) -> None:
     """An interval before the first sample of its kind has an estimate from it at the end."""
     with Machine(program.read_bytes(), background=False) as machine:
