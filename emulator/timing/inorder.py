@@ -142,9 +142,9 @@ class InOrderCore:
             self._is_followed = True
 
     def _leave(self) -> None:
-        """The core's caches are about to change otherwise than by fast execution."""
+        """The core's caches are about to change otherwise than by fast execution, or to move to larger arrays."""
         if self._online is not None and self._is_followed:
-            self._online.leave(self._longs, self._words)
+            self._online.leave()
             self._is_followed = False
 
     @property
@@ -164,6 +164,7 @@ class InOrderCore:
         to date stay as they are, and so does an instruction cache with FIFO replacement. For the order of the lines in
         instruction caches see `train`. Takes no time and counts no events.
         """
+        self._leave()
         warm_caches(self.config, self._longs, self._words, data, code, since, fills, self._online)
         self._known_code = np.unique(code.addresses.astype(np.int64) >> int(self._longs[layout.P_L1I_SHIFT]))
 
@@ -171,6 +172,7 @@ class InOrderCore:
         """Train the branch predictor on whole blocks in execution order, as in `consume`, without those in the first
         ``skipped_words`` words. The instruction cache fetches their lines, too, but none that it has not and that
         `warm_caches` was not told of last. Takes no time; mispredictions are counted."""
+        self._leave()
         if facts.n_blocks > self._decoded_blocks:
             self._decode(facts)
         stream = np.require(stream, np.uint32, ["C", "A", "W"])

@@ -8,7 +8,6 @@ order in which its lines were filled, and a loop may keep missing, or not, becau
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 
 from emulator.kernels.jit import BoundKernel
 from emulator.timing import layout
-from emulator.timing.machine_config import MachineConfig
-from emulator.timing.online_kernel import access_missing, drop_all, fetch_missing, hold_all
+from emulator.timing.machine_config import CacheConfig, MachineConfig
+from emulator.timing.online_kernel import Arrays, access_missing, drop_all, fetch_missing, hold_all
 
 
 class HeldTables(Protocol):
@@ -32,57 +31,84 @@ class HeldTables(Protocol):
 
 def online_line_bits(config: MachineConfig) -> tuple[int, int]:
     """The ``fills`` of a selection for a core of ``config``: log2 of the line sizes of the L1 data cache and of the L1
-    instruction cache, 0 for one that is warmed up instead.
+    instruction cache, 0 for one whose misses are not followed.
 
-    Without FIFO replacement all are warmed up, which is faster and good enough. With it those with random replacement
-    are kept up to date, too, for the sake of an L2 cache with FIFO replacement.
+    Without FIFO replacement none are: warm-up is faster and good enough. With it those with random replacement are
+    followed, too, and in front of an L2 cache with FIFO replacement also those with LRU.
     """
-    first_level = config.l1d, config.l1i
-    has_fifo = any(cache is not None and cache.replacement == "fifo" for cache in (*first_level, config.l2))
-    data, code = (
-        cache.line_bytes.bit_length() - 1 if has_fifo and cache.replacement != "lru" else 0 for cache in first_level
-    )
+    data, code = (_line_bits(cache, config) for cache in (config.l1d, config.l1i))
     return data, code
+
+
+def _line_bits(cache: CacheConfig, config: MachineConfig) -> int:
+    all_ = [one.replacement for one in (config.l1d, config.l1i, config.l2) if one is not None]
+    is_followed = "fifo" in all_ if cache.replacement != "lru" else _is_for_second_level(config)
+    return cache.line_bytes.bit_length() - 1 if is_followed else 0
+
+
+def _is_for_second_level(config: MachineConfig) -> bool:
+    return config.l2 is not None and config.l2.replacement == "fifo"
 
 
 class OnlineCaches:
     """Keeps the caches of a core up to date by ``held``, the tables of a machine's held lines.
 
     ``data``, ``code``: whether the L1 data cache and the L1 instruction cache are kept up to date; ``below``: whether
-    the L2 cache is, which sees nothing but the misses of both.
+    the L2 cache is, which sees nothing but the misses of both. An L1 cache with LRU replacement has a stand-in with
+    FIFO replacement, which begins with the lines of the cache at every `follow`: it misses a little more often, and
+    what it misses more is mostly in the L2 cache, where a hit changes nothing.
     """
 
     def __init__(self, config: MachineConfig, held: HeldTables) -> None:
-        self.data, self.code = (bits > 0 for bits in online_line_bits(config))
-        self.below = self.data and self.code
+        fills = online_line_bits(config)
+        self.data, self.code = (
+            bits > 0 and cache.replacement != "lru" for bits, cache in zip(fills, (config.l1d, config.l1i), strict=True)
+        )
+        self.below = all(fills)
         self._held = held
+        self._arrays: dict[int, Arrays] = {}  # by L1 cache that is followed: the core's, or its stand-in's
         self._calls: tuple[BoundKernel, BoundKernel] | None = None  # translations call them by address
 
     def follow(self, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> None:
         """Go on from what the caches in the core's arrays hold."""
-        held = self._held
-        for cache, table in self._followed():
-            hold_all(longs, words, cache, table)
+        held, core, below = self._held, Arrays(longs, words), int(self.below)
+        for cache, is_exact, table in ((layout.L1D, self.data, held.data), (layout.L1I, self.code, held.code)):
+            self._arrays[cache] = core if is_exact else _stand_in(core, cache)
+            if len(table):
+                hold_all(*self._arrays[cache], cache, table)
+        data, code = self._arrays[layout.L1D], self._arrays[layout.L1I]
         self._calls = (
-            access_missing.bound(held.missing, longs, words, held.data, _next_ways(longs, layout.L1D), int(self.below)),
-            fetch_missing.bound(held.missing, longs, words, held.code, _next_ways(longs, layout.L1I), int(self.below)),
+            access_missing.bound(held.missing, data, core, held.data, _next_ways(data, layout.L1D), below),
+            fetch_missing.bound(held.missing, code, core, held.code, _next_ways(code, layout.L1I), below),
         )
         held.connect(*self._calls)
 
-    def leave(self, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> None:
+    def leave(self) -> None:
         """Let the core go on with its caches itself."""
-        for cache, table in self._followed():
-            drop_all(longs, words, cache, table)
-
-    def _followed(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """The L1 caches that are kept up to date, with their tables."""
         for cache, table in ((layout.L1D, self._held.data), (layout.L1I, self._held.code)):
             if len(table):
-                yield cache, table
+                drop_all(*self._arrays[cache], cache, table)
 
 
-def _next_ways(longs: NDArray[np.int64], cache: int) -> NDArray[np.int64]:
-    """The way of each set that is filled next: the one filled longest ago, (sets,)."""
+def _places(arrays: Arrays, cache: int) -> NDArray[np.int64]:
+    """The places of a cache's lines among ``words``, (sets, ways); those of their stamps are `layout.STAMPS` more."""
+    longs = arrays.longs
     ways, sets = int(longs[cache + layout.M_WAYS]), int(longs[cache + layout.M_SET_MASK]) + 1
-    first = layout.STAMPS + int(longs[cache + layout.M_BASE])
-    return longs[first : first + sets * ways].reshape(sets, ways).argmin(axis=1).astype(np.int64)
+    return int(longs[cache + layout.M_BASE]) + np.arange(sets * ways).reshape(sets, ways)
+
+
+def _next_ways(arrays: Arrays, cache: int) -> NDArray[np.int64]:
+    """The way of each set that is filled next: the one filled longest ago, (sets,)."""
+    return arrays.longs[layout.STAMPS + _places(arrays, cache)].argmin(axis=1).astype(np.int64)
+
+
+def _stand_in(core: Arrays, cache: int) -> Arrays:
+    """Arrays with the same lines in ``cache``, filled in the order in which they were used last."""
+    found = Arrays(core.longs.copy(), core.words[: int(core.longs[layout.L1I + layout.M_HINTS])].copy())
+    places = _places(core, cache)
+    stamps = core.longs[layout.STAMPS + places]
+    order = np.argsort(stamps, axis=1)
+    found.longs[layout.STAMPS + places] = np.take_along_axis(stamps, order, axis=1)
+    found.words[places] = np.take_along_axis(core.words[places], order, axis=1)
+    found.longs[cache + layout.M_POLICY] = layout.POLICY_FIFO
+    return found

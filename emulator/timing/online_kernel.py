@@ -3,9 +3,12 @@
 They do what the record would do to the caches, block for block, and nothing to time; counters of events are not kept.
 ``held``: the table of lines that the L1 cache holds, by line number: `HELD`, `HELD_WRITTEN` for a line that was written
 since it came in, 0 for a line that is not held. ``next_ways``: (sets,) the way of each set that is filled next.
+``first``, ``core``: the arrays with the L1 cache and those with the L2 cache, mostly the same.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +39,16 @@ Words = NDArray[np.uint32]
 Held = NDArray[np.uint8]
 
 
+class Arrays(NamedTuple):
+    """The arrays of a core: ``longs``, ``words``."""
+
+    longs: Longs
+    words: Words
+
+
 @kernel
 def access_missing(
-    missing: Longs, longs: Longs, words: Words, held: Held, next_ways: Longs, below: Integer
+    missing: Longs, first: Arrays, core: Arrays, held: Held, next_ways: Longs, below: Integer
 ) -> None:  # fmt: skip
     """Access the data cache at address ``missing[0]``, whose line it does not hold, for a store if ``missing[1]`` is 1;
     also the L2 cache if ``below`` is not 0. Addresses outside of the address space, where the guest is about to fault,
@@ -46,6 +56,7 @@ def access_missing(
     address, is_store = missing[0], missing[1]
     if address >> 31 != 0:
         return
+    longs, words = core
     if is_store and longs[P_WRITE_ALLOCATE] == 0:
         if below:
             write_below(longs, words, address)
@@ -53,7 +64,7 @@ def access_missing(
     if below:
         read_below(longs, words, address, 1)
     line = address >> longs[P_L1D_SHIFT]
-    victim = fill(longs, words, L1D, next_ways, line)
+    victim = fill(first.longs, first.words, L1D, next_ways, line)
     if victim < len(held):  # neither an empty way nor a line of another program
         if held[victim] == HELD_WRITTEN and below:
             write_below(longs, words, victim << longs[P_L1D_SHIFT])
@@ -63,17 +74,18 @@ def access_missing(
 
 @kernel
 def fetch_missing(
-    missing: Longs, longs: Longs, words: Words, held: Held, next_ways: Longs, below: Integer
+    missing: Longs, first: Arrays, core: Arrays, held: Held, next_ways: Longs, below: Integer
 ) -> None:  # fmt: skip
     """Fetch the lines of the code from ``missing[0]`` to before ``missing[1]`` that the instruction cache does not
     hold; also from the L2 cache if ``below`` is not 0."""
+    longs, words = core
     shift = longs[P_L1I_SHIFT]
     for line in range(missing[0] >> shift, (missing[1] - 1 >> shift) + 1):
         if held[line] != 0:
             continue
         if below:
             read_below(longs, words, line << shift, 0)
-        victim = fill(longs, words, L1I, next_ways, line)
+        victim = fill(first.longs, first.words, L1I, next_ways, line)
         if victim < len(held):
             held[victim] = 0
         held[line] = HELD

@@ -8,7 +8,7 @@ random   Each fill of a set with associativity w evicts a given other line with 
          ``age`` fills ago is still there with probability exp(-rate * age) (StatCache, Berg and Hagersten, ISPASS 2004,
          uses the same model for whole caches). A full set holds w lines, so the rate solves sum(exp(-rate * age)) = w.
 FIFO     As LRU: as if each line had been filled by its last access. Lines that were filled earlier are evicted sooner,
-         but last accesses do not tell which ones; to draw the right number of them at random is worse.
+         but last accesses do not tell which ones: `emulator.timing.online_caches` follows them where it can.
 
 A line is dirty if it has not left the cache since it was written; the probability of that follows in the same way.
 Ages may be in any unit in which fills are evenly spaced.

@@ -137,7 +137,7 @@ def test_the_core_simulates_in_between(program: Path, tier: str) -> None:
 def test_one_cache_alone_is_kept_up_to_date(program: Path, followed: str) -> None:
     """The other one replaces by use and is warmed up; the L2 cache, which sees the misses of both, too."""
     other = {"l1d": "l1i", "l1i": "l1d"}[followed]
-    config = desktop(**{other: {"replacement": "lru"}})
+    config = desktop(**{other: {"replacement": "lru"}, "l2": {"replacement": "lru"}})
     found, expected = online(program, config, [400_000], TIERS["optimised"]), in_full(program, config, 400_000)
     cache, idle = (layout.L1D, layout.L1I) if followed == "l1d" else (layout.L1I, layout.L1D)
     tags, truth = (contents(core, cache) for core in (found, expected))
@@ -145,6 +145,20 @@ def test_one_cache_alone_is_kept_up_to_date(program: Path, followed: str) -> Non
     assert tags == truth
     for untouched in (idle, layout.L2):
         assert all(tag == layout.INVALID_TAG for one in contents(found, untouched) for tag in one)
+
+
+@pytest.mark.parametrize("by_use", [["l1d"], ["l1i"], ["l1d", "l1i"]])
+def test_a_fifo_cache_behind_caches_that_replace_by_use_has_nearly_the_right_lines(
+    program: Path, by_use: list[str]
+) -> None:
+    """These have stand-ins, which begin with their lines; they themselves are left to be warmed up."""
+    config = desktop(**{level: {"replacement": "lru"} for level in by_use})
+    stops = [20_000 * n for n in range(1, 20)]
+    found, expected = online(program, config, stops, TIERS["optimised"], 7_000), in_full(program, config, stops[-1])
+    lines, truth = ({tag >> 1 for tags in contents(core, layout.L2) for tag in tags} for core in (found, expected))
+    assert len(lines & truth) > 0.9 * len(truth)
+    for level, cache in (("l1d", layout.L1D), ("l1i", layout.L1I)):
+        assert (contents(found, cache) == contents(expected, cache)) == (level not in by_use)
 
 
 def test_a_written_through_store_is_counted_dirty_below_when_its_line_leaves(program: Path) -> None:
@@ -190,5 +204,7 @@ def test_fills_need_tables_of_their_lines(program: Path) -> None:
 def test_replacement_by_use_is_not_followed() -> None:
     assert online_line_bits(load_machine(MACHINES / "strongarm.yaml")) == (0, 0)
     assert online_line_bits(load_machine(MACHINES / "desktop.yaml")) == (0, 0)  # without FIFO caches not necessary
-    assert online_line_bits(desktop(l1d={"replacement": "lru"}, l1i={"replacement": "random"})) == (0, 6)
+    behind = {"l1d": {"replacement": "lru"}, "l1i": {"replacement": "random"}}
+    assert online_line_bits(desktop(**behind)) == (6, 6)
+    assert online_line_bits(desktop(**behind, l2={"replacement": "lru"})) == (0, 0)
     assert online_line_bits(CONFIGS["short lines"]) == (5, 4)
