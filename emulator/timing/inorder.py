@@ -37,7 +37,7 @@ from emulator.timing.issue_kernel import elapse
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_events import N_EVENTS, N_STATIC, Event, static_events
 from emulator.timing.memory_kernel import pollute
-from emulator.timing.online_caches import HeldTables, OnlineCaches
+from emulator.timing.online_caches import CacheContents, HeldTables, OnlineCaches
 from emulator.timing.warm import WARM_UP_FACTOR, Fills, Touched, warm_caches
 
 _FOREIGN_LINES = 1 << 27  # number of different lines in the other address spaces
@@ -140,6 +140,20 @@ class InOrderCore:
             self._leave()
             self._online.follow(self._longs, self._words)
             self._is_followed = True
+
+    def cache_contents(self) -> CacheContents:
+        """What caches and TLBs hold now, to go back to by `restore_caches`."""
+        is_followed = self._is_followed
+        self._leave()
+        found = CacheContents.of(self._longs, self._words)
+        if is_followed:
+            self.follow()
+        return found
+
+    def restore_caches(self, saved: CacheContents) -> None:
+        """Let caches and TLBs hold again what they held; fast execution does not go on with them before `follow`."""
+        self._leave()
+        saved.put(self._longs, self._words)
 
     def _leave(self) -> None:
         """The core's caches are about to change otherwise than by fast execution, or to move to larger arrays."""

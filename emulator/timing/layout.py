@@ -112,7 +112,8 @@ SCALARS = 32
     M_HINTS,  # index in ``words`` of its hints: the index in ``words`` where a line was last found
     M_HINT_MASK,
 ) = range(9)
-L1I, L1D, L2, ITLB, DTLB = range(64, 64 + 5 * 12, 12)
+SECTION = 12  # scalars of one cache or TLB
+L1I, L1D, L2, ITLB, DTLB = range(64, 64 + 5 * SECTION, SECTION)
 POLICY_LRU, POLICY_FIFO, POLICY_RANDOM = range(3)
 INVALID_TAG = 0xFFFFFFFE  # clean, and a line number that no address has
 FOREIGN_LINE = 1 << 29  # line numbers from here on belong to no page of the guest

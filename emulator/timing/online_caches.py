@@ -8,6 +8,7 @@ order in which its lines were filled, and a loop may keep missing, or not, becau
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -90,6 +91,34 @@ class OnlineCaches:
                 drop_all(*self._arrays[cache], cache, table)
 
 
+@dataclass(frozen=True)
+class CacheContents:
+    """What the caches and TLBs of a core hold, to go back to: the tags and stamps of their lines, and their sections
+    of ``longs``."""
+
+    tags: NDArray[np.uint32]
+    stamps: NDArray[np.int64]
+    sections: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> CacheContents:
+        """A copy of what is in a core's arrays."""
+        tags, stamps, sections = _views(longs, words)
+        return cls(tags.copy(), stamps.copy(), sections.copy())
+
+    def put(self, longs: NDArray[np.int64], words: NDArray[np.uint32]) -> None:
+        """Write it into the arrays of the same core."""
+        for view, saved in zip(_views(longs, words), (self.tags, self.stamps, self.sections), strict=True):
+            view[:] = saved
+
+
+def _views(longs: NDArray[np.int64], words: NDArray[np.uint32]) -> tuple[NDArray[Any], ...]:
+    """The tags and stamps of all caches and TLBs, and their sections."""
+    n_lines = int(longs[layout.L1I + layout.M_HINTS])  # the first cache's hints lie behind all lines
+    sections = longs[layout.L1I : layout.DTLB + layout.SECTION]
+    return words[:n_lines], longs[layout.STAMPS : layout.STAMPS + n_lines], sections
+
+
 def _places(arrays: Arrays, cache: int) -> NDArray[np.int64]:
     """The places of a cache's lines among ``words``, (sets, ways); those of their stamps are `layout.STAMPS` more."""
     longs = arrays.longs
@@ -104,7 +133,7 @@ def _next_ways(arrays: Arrays, cache: int) -> NDArray[np.int64]:
 
 def _stand_in(core: Arrays, cache: int) -> Arrays:
     """Arrays with the same lines in ``cache``, filled in the order in which they were used last."""
-    found = Arrays(core.longs.copy(), core.words[: int(core.longs[layout.L1I + layout.M_HINTS])].copy())
+    found = Arrays(core.longs.copy(), _views(*core)[0].copy())
     places = _places(core, cache)
     stamps = core.longs[layout.STAMPS + places]
     order = np.argsort(stamps, axis=1)

@@ -20,12 +20,13 @@ _INSTRUCTIONS_A_REFERENCE = 3  # roughly; converts the warm-up window before an 
 
 
 class DetailedRun:
-    """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them;
-    ``goes_back``: whether the machine is restored to earlier states meanwhile, which its caches are not."""
+    """Runs ``machine`` forward, from one chosen interval to the next. ``waits``: model of the intervals before them.
 
-    def __init__(
-        self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel, *, goes_back: bool = False
-    ) -> None:
+    ``fills``: the `emulator.events.TraceSelection.fills` that keep the core's caches up to date between these; none if
+    they are warmed up.
+    """
+
+    def __init__(self, machine: Machine, core: InOrderCore, settings: Settings, waits: WaitModel) -> None:
         self.machine = machine
         self._waits = waits
         self._core = core
@@ -33,8 +34,9 @@ class DetailedRun:
         self._exact_lines = settings.warm_up == "lines"
         line_bits = waits.line_bits
         self._simulating = self._fast = TraceSelection(line_bits=line_bits if self._exact_lines else 0)
-        if self._exact_lines and not goes_back:
+        if self._exact_lines:
             self._fast = keep_caches_online(machine, core, self._fast)
+        self.fills = self._fast.fills
         self._counting = replace(self._fast, counts=True)
         self._code = CodeLines(core.config)
         self._shortest = settings.interval_instructions

@@ -9,6 +9,7 @@ program runs once and its trace grows as it runs, but samples are chosen before 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,8 +46,9 @@ class RollBackTracer:
         self._signatures = SignatureMaker(settings.dimensions)
         self._static = StaticEventCounter()
         self._waits = WaitModel(core.config)
-        self._profile_selection = profile_selection(settings, self._waits)
-        self._run = DetailedRun(machine, core, settings, self._waits, goes_back=True)
+        self._core = core
+        self._run = DetailedRun(machine, core, settings, self._waits)
+        self._profile_selection = replace(profile_selection(settings, self._waits), fills=self._run.fills)
         self._samples = samples_for(settings)
         self._of_phase: dict[int, Sample] = {}  # the last sample of each phase
         self._features = IntervalFeatures()
@@ -62,7 +64,7 @@ class RollBackTracer:
         at_most = max(1, _PART_INSTRUCTIONS // length)
         number = 0
         while machine.ending is None:
-            saved = machine.snapshot()
+            saved, caches = machine.snapshot(), self._core.cache_contents()
             machine.observe(self._profile_selection)
             machine.count_from_here()
             ran = machine.run_intervals(length, at_most)
@@ -72,6 +74,9 @@ class RollBackTracer:
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
+                if any(self._run.fills):
+                    self._core.restore_caches(caches)
+                    self._core.follow()
                 for place in wanted:
                     match, signature, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))

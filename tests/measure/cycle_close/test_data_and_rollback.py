@@ -179,7 +179,7 @@ def test_what_is_simulated_is_not_biased(
     assert events @ energy == pytest.approx(truth @ energy, rel=0.012)
 
 
-@pytest.mark.parametrize("way", ["predicting, lines", "two runs, lines"])
+@pytest.mark.parametrize("way", ["predicting, lines", "rolling back, lines", "two runs, lines"])
 def test_fifo_caches_miss_what_they_miss_in_full_simulation(program: Path, way: str) -> None:
     """They are kept up to date while nothing is simulated, so that there is nothing to warm up."""
     config = small_caches("fifo")
@@ -189,7 +189,7 @@ def test_fifo_caches_miss_what_they_miss_in_full_simulation(program: Path, way: 
     assert 20 < len(found) < len(full) / 2
     for event in (Event.L1D_MISSES, Event.L1I_MISSES, Event.L2_MISSES, Event.L1D_WRITEBACKS, Event.L2_WRITEBACKS):
         misses, truth = (np.array([one.events[event] for one in of]) for of in (found, [full[n.number] for n in found]))
-        assert misses == pytest.approx(truth, abs=1e-6)
+        assert misses == pytest.approx(truth, abs=1e-6), event
         assert truth.any() or event not in (Event.L1D_MISSES, Event.L2_MISSES)
 
 
