@@ -65,7 +65,7 @@ class Twin:
         assert space.cache.facts.blocks.tolist() == other.cache.facts.blocks.tolist()
         assert space.cache.facts.instructions.tolist() == other.cache.facts.instructions.tolist()
         assert descriptors[1].tolist() == (
-            operations.ctypes.data, 0, len(block.instructions), 0, 77, at, len(operations)
+            operations.ctypes.data, 0, len(block.instructions), 0, 77, at, len(operations), block.end_pc, 0
         )  # fmt: skip
         assert self.index.view("u4")[at >> 1] == 1
         assert self.dispatch_table.view("u8")[at >> 1] == FALLBACK

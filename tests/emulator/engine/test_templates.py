@@ -55,7 +55,8 @@ class Laid:
         rows = np.array(operations, OPERATION_DTYPE)
         self.blocks.append(rows)
         number, place = len(self.blocks), int(rows["pc"][0]) >> 1
-        self.descriptors[number] = (rows.ctypes.data, 0, len(rows), number, 0, int(rows["pc"][0]), len(rows))
+        pc, end_pc = int(rows["pc"][0]), int(rows["next_pc"][-1])
+        self.descriptors[number] = (rows.ctypes.data, 0, len(rows), number, 0, pc, len(rows), end_pc, 0)
         self.index.view("u4")[place] = number
         self.dispatch_table.view("u8")[place] = FALLBACK if published else 0x1234
 
