@@ -162,7 +162,26 @@ def test_a_program_that_fails_is_said_to(traced: Path, tmp_path: Path) -> None:
     result = measure("--interval", "20k", "--out", tmp_path, traced / "two.c", "argument")
     assert result.exit_code == 1
     assert "exit status 3" in result.output
+    assert "no file of yours" not in result.output
     assert (tmp_path / "two.simpoints").exists()
+
+
+def test_a_program_that_misses_its_file_is_told_how_to_get_it(tmp_path: Path) -> None:
+    source = tmp_path / "reads.c"
+    source.write_text(
+        "#include <stdio.h>\nint main(int n, char **names) {\n"
+        "    for (volatile int k = 0; k < 100000; k++) {}\n"
+        '    FILE *file = fopen(names[1], "r");\n    if (!file) perror(names[1]);\n    return file ? 0 : 2;\n}\n'
+    )
+    (tmp_path / "in.txt").write_text("1")
+    out = ("--interval", "20k", "--out", tmp_path / "out")
+    missing = measure(*out, source, "in.txt")
+    assert missing.exit_code == 1
+    assert (
+        "reads.c: exit status 2: in.txt: No such file or directory; the program sees no file of yours: expected "
+        "`--map /GUEST=HOST` for each that it reads, before PROGRAM"
+    ) in " ".join(missing.output.split())
+    assert measure(*out, "--map", f"/in.txt={tmp_path / 'in.txt'}", source, "in.txt").exit_code == 0
 
 
 def vectors_file(folder: Path, n: int = 120) -> Path:
