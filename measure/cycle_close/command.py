@@ -242,6 +242,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "arguments": list(job.arguments),
         "machine": str(job.machine),
         "machine_settings": list(job.settings),
+        "options": job.options,
         "seed": job.seed,
         "samples_per_phase": job.samples or None,
         "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},

@@ -34,6 +34,20 @@ class Job:
     guest: Guest = field(default_factory=Guest)
     settings: tuple[str, ...] = ()
 
+    @property
+    def options(self) -> list[str]:
+        """The options of a command line that show the program of the host what it sees here."""
+        guest = self.guest
+        words = [] if self.stdin is None else ["--stdin", str(self.stdin)]
+        words += [] if guest.root is None else ["--root", str(guest.root)]
+        for path, host in guest.mapped.items():
+            words += ["--map", f"{path}={host}"]
+        for path in guest.writable:
+            words += ["--writable", path]
+        for name, value in guest.environment.items():
+            words += ["--env", f"{name}={value}"]
+        return words
+
     def check_input(self) -> None:
         """Raises `CampaignError` if ``stdin`` cannot be read; a device such as /dev/null can."""
         if self.stdin is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -270,7 +272,12 @@ def test_a_program_reads_what_is_mapped_for_it(tmp_path: Path) -> None:
     (tmp_path / "data" / "file").write_text("7")
     guest = ["--map", f"/in={tmp_path / 'data'}", "--env", "WANTED=/in/file", "--stdin", "/dev/null"]
     common = ["--interval", "20k", "--out", tmp_path / "out", tmp_path / "reads.c"]
-    assert measure(*guest, *common).exit_code == 0
+    assert measure(*guest, "--seed", "3", *common).exit_code == 0
+    page = html.unescape((tmp_path / "out" / "phases.html").read_text())
+    seen = shlex.join(["--seed", "3", *guest[4:], *guest[:4], str(tmp_path / "reads.c")])
+    shipped = [f"configs/machines/{name}.yaml" for name in ("strongarm", "desktop")]  # of the checkout of these tests
+    for command in (f"measure phases --interval 20000 --machine {shipped[0]}", f" --machine {shipped[1]}"):
+        assert f"{command} {seen}<" in page
     assert measure(*guest[2:], *common).exit_code == 1
     missing = measure("--stdin", tmp_path / "none", *common)
     assert missing.exit_code == 2
