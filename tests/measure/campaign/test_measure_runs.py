@@ -345,7 +345,10 @@ def test_programs_are_listed(tmp_path: Path) -> None:
     assert "lupa 2.8" in listed
     missing = measure("programs", tmp_path / "none.yaml")
     assert missing.exit_code == 2
-    assert "none.yaml: cannot be read: No such file or directory" in missing.output
+    assert (
+        "none.yaml: no such file; expected a catalogue of programs, which a checkout has as configs/pro"
+        in missing.output
+    )
 
 
 def test_shipped_campaigns_are_valid() -> None:
