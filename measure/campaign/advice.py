@@ -54,11 +54,15 @@ def advice(
             "cycles): if they perturb there, too, `measure explain` says why and tries remedies."
         )
         return sentences
-    if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
+    if all_perturbed:
+        split = (
+            f"; `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
+            "perturb nothing"
+        )
+        several = any(len(variant.software_metrics) > 1 for variant in all_perturbed)
         sentences.append(
-            "Next: `measure explain`, given the directory of these results, says why and tries remedies; "
-            f"`measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that perturb "
-            "nothing."
+            "Next: `measure explain`, given the directory of these results, says why and tries remedies"
+            f"{split if several else ''}."
         )
     for variant in perturbed:
         if len(variant.software_metrics) == 1:

@@ -295,7 +295,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     instructions = traced.instructions
     console.print(
         f"{instructions / 1e6:,.1f} M instructions in {len(traced.columns['phase']):,} intervals, "
-        f"{traced.phases} phases: {shares}; {traced.seconds:.2f} s, "
+        f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
     if traced.sampled_again:
@@ -331,8 +331,8 @@ def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
         )
     else:
         console.print(
-            f"{len(off)} intervals were simulated although there was an estimate: it was {100 * mean:.1f}% of CPI off "
-            "on average.", style="dim",
+            f"{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an estimate: it "
+            f"was {100 * mean:.1f}% of CPI off on average.", style="dim",
         )  # fmt: skip
 
 

@@ -103,6 +103,14 @@ def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypa
     assert not any(sentence in both for sentence in given)
 
 
+def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
+    found = told([variant("x", "a", "perturbed")], a=1)
+    assert found[1] == (
+        "Next: `measure explain`, given the directory of these results, says why and tries remedies."
+    )  # fmt: skip
+    assert found[2].startswith("x collects one metric only, which cannot be split: ")
+
+
 def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
     campaign = Campaign.model_validate(
         {
