@@ -115,7 +115,7 @@ class Machine:
         self._time = time = VirtualTime(core, clock_hz, self._observers.drain)
         kernel = LinuxKernel(
             memory, process, self.files, time.nanoseconds, seed=seed, timer_phase=timer_phase,
-            instructions=lambda: time.instructions,
+            instructions=lambda: time.timed_instructions,
         )  # fmt: skip
         self._guest = Guest(self.hart, space, kernel, events)
         self._deadlines = Deadlines(self._guest, time, self._observers, limit_instructions)
@@ -263,6 +263,11 @@ class Machine:
     @instructions.setter
     def instructions(self, value: int) -> None:
         self._time.instructions = value
+
+    @property
+    def timed_instructions(self) -> int:
+        """Instructions so far that took time: all, but for those that a counterfactual core does not see."""
+        return self._time.timed_instructions
 
     @property
     def cycles(self) -> int:

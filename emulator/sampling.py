@@ -58,7 +58,7 @@ def sample_ideal(
         rows.append(pmu.read())
         counts.append(software_totals.read())
         cycles.append(machine.cycles)
-        instructions.append(machine.instructions)
+        instructions.append(machine.timed_instructions)
 
     target = int(phase * every)
     tolerance = max(1, every // TOLERANCE)

@@ -61,8 +61,8 @@ with file, line and what was expected; 3 a verdict that --fail-on names; 130 int
 def main() -> None:
     """Measure a program, and find out what the measurement itself changed.
 
-    A campaign runs a C program many times on an emulated machine, with and without software counters, and decides
-    whether the counters changed how the machine's metrics relate to one another.
+    A campaign runs a C or C++ program many times on an emulated machine or on this one, with and without software
+    counters, and decides whether the counters changed how the machine's metrics relate to one another.
     """
 
 
@@ -214,6 +214,11 @@ def programs(catalogue: Path) -> None:
     from measure.errors import CampaignError
     from measure.programs.catalogue import ProgramError, load_catalogue
 
+    if not catalogue.exists():
+        raise CampaignError(
+            f"{catalogue}: no such file; expected a catalogue of programs, which a checkout has as "
+            "configs/programs.yaml"
+        )
     try:
         entries = load_catalogue(catalogue)
     except ProgramError as error:

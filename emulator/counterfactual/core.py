@@ -64,9 +64,10 @@ class CounterfactualCore:
         self._n_known = 0
         self._n_accesses = np.zeros(0, np.int64)  # of each block, in the record as it comes
         self._own_length = np.zeros(0, np.int64)  # progress of each block
+        self._timed_length = np.zeros(0, np.int64)  # instructions of each block that take time
         self._first_kept = np.zeros(1, np.int64)  # by block: its first place in `_kept`; and the end
         self._kept = np.zeros(0, np.int64)  # places of accesses that the core sees, among those of their block
-        self._progress = np.zeros(1, np.int64)
+        self._totals = np.zeros(2, np.int64)  # progress, and instructions that took time
 
     @property
     def cycles(self) -> int:
@@ -81,13 +82,12 @@ class CounterfactualCore:
     @property
     def progress(self) -> int:
         """Executions so far of the instructions of ``progress_at``, or of all that were not chosen, free or not."""
-        return int(self._progress[0])
+        return int(self._totals[0])
 
     @property
-    def timed_instructions(self) -> int | None:
-        """Instructions so far that the core saw; None where that was not counted, or where it sees all."""
-        counted = self._settings.free and not len(self._progress_at)
-        return int(self._progress[0]) if counted else None
+    def timed_instructions(self) -> int:
+        """Instructions so far that took time: all but the free ones."""
+        return int(self._totals[1])
 
     def disturb(self, seed: int, lines: int) -> None:
         """See `InOrderCore.disturb`."""
@@ -100,7 +100,7 @@ class CounterfactualCore:
         edited = np.empty(len(stream), np.uint32)
         length = edit_record(
             np.ascontiguousarray(stream, np.uint32), self._n_accesses, self._first_kept, self._kept, self._own_length,
-            self._data.begins, self._data.distances, edited, self._progress,
+            self._timed_length, self._data.begins, self._data.distances, edited, self._totals,
         )  # fmt: skip
         self._core.consume(self._facts, edited[:length])
 
@@ -129,6 +129,8 @@ class CounterfactualCore:
         counted = np.isin(rows["pc"], self._progress_at) if len(self._progress_at) else ~chosen
         own = np.bincount(block[counted], minlength=len(blocks))
         self._own_length = np.concatenate([self._own_length, own])
+        timed = np.bincount(block[~chosen], minlength=len(blocks)) if self._settings.free else counts
+        self._timed_length = np.concatenate([self._timed_length, timed])
         blocks["n_accesses"] = seen_per_block
         kept = np.ones(len(rows), np.bool_)
         if self._settings.free:

@@ -45,7 +45,7 @@ def sample_by_progress(
         rows.append(pmu.read())
         counts.append(software_totals.read())
         cycles.append(machine.cycles)
-        instructions.append(machine.instructions)
+        instructions.append(machine.timed_instructions)
         if between is not None:
             between(len(rows) - 1)
     machine.run()

@@ -13,23 +13,25 @@ INSIDE, OUTSIDE = 1, 2
 
 @kernel
 def edit_record(
-    stream: Any, n_accesses: Any, first_kept: Any, kept: Any, own_length: Any, begins: Any, distances: Any,
-    edited: Any, progress: Any,
+    stream: Any, n_accesses: Any, first_kept: Any, kept: Any, own_length: Any, timed_length: Any,
+    begins: Any, distances: Any, edited: Any, totals: Any,
 ) -> Integer:  # fmt: skip
     """Copy the record ``stream`` to ``edited`` with the kept accesses only, moved; returns the words written.
 
     Block b has ``n_accesses[b]`` accesses, of which those at ``kept[first_kept[b]:first_kept[b + 1]]`` are copied.
-    ``begins``, ``distances``: moves of addresses, the first begin 0. ``progress[0]`` grows by ``own_length[b]``.
+    ``begins``, ``distances``: moves of addresses, the first begin 0. ``totals[0]`` grows by ``own_length[b]``,
+    ``totals[1]`` by ``timed_length[b]``.
     """
     n_moves = len(begins)
     position = 0
     written = 0
-    own = np.int64(0)
+    own, timed = np.int64(0), np.int64(0)
     while position < len(stream):
         block = np.int64(stream[position])
         edited[written] = stream[position]
         written += 1
         own += own_length[block]
+        timed += timed_length[block]
         for slot in range(first_kept[block], first_kept[block + 1]):
             address = np.int64(stream[position + 1 + kept[slot]])
             if n_moves > 1:
@@ -44,7 +46,8 @@ def edit_record(
             edited[written] = address
             written += 1
         position += 1 + n_accesses[block]
-    progress[0] += own
+    totals[0] += own
+    totals[1] += timed
     return written
 
 

@@ -28,6 +28,7 @@ class VirtualTime:
         self.clock_hz = clock_hz
         self.instructions = 0
         self._catch_up = catch_up
+        self._core_hides = hasattr(core, "timed_instructions")
 
     @property
     def cycles(self) -> int:
@@ -40,7 +41,7 @@ class VirtualTime:
     @property
     def timed_instructions(self) -> int:
         """Instructions so far that take time: all, but for those that a counterfactual core does not see."""
-        if getattr(self.core, "timed_instructions", None) is None:
+        if not self._core_hides:
             return self.instructions
         self._catch_up()
         return int(getattr(self.core, "timed_instructions"))  # noqa: B009 - only counterfactual cores have it

@@ -1,4 +1,5 @@
-"""Advises on a variant that perturbs: which of its software metrics cause it, and the command to run next.
+"""Advises on a variant that perturbs: which of its software metrics cause it, and the command to run next; and on one
+that more runs would settle.
 
 Sentences state only what the runs show: that a smaller set changes nothing, and which metrics' counters add most of
 the instructions. Neither proves a cause: counters also move code and data.
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from measure.campaign.campaign_model import Campaign
 from measure.perturbation.analysis_types import BROKEN
 from measure.report.model import VariantReport
 
@@ -52,11 +54,15 @@ def advice(
             "cycles): if they perturb there, too, `measure explain` says why and tries remedies."
         )
         return sentences
-    if any(len(variant.software_metrics) > 1 for variant in all_perturbed):
+    if all_perturbed:
+        split = (
+            f"; `measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that "
+            "perturb nothing"
+        )
+        several = any(len(variant.software_metrics) > 1 for variant in all_perturbed)
         sentences.append(
-            "Next: `measure explain`, given the directory of these results, says why and tries remedies; "
-            f"`measure partition {shown_path(campaign_file)}` looks for the fewest sets of these metrics that perturb "
-            "nothing."
+            "Next: `measure explain`, given the directory of these results, says why and tries remedies"
+            f"{split if several else ''}."
         )
     for variant in perturbed:
         if len(variant.software_metrics) == 1:
@@ -66,6 +72,34 @@ def advice(
                 "shows how often each happens."
             )
     return sentences
+
+
+def more_runs(
+    variants: Sequence[VariantReport], campaign: Campaign, campaign_file: str, looks: int, missing: bool = False
+) -> list[str]:
+    """The command that would probably settle the inconclusive variants, in a sentence; empty without one.
+
+    ``campaign_file``: its path, empty if unknown; ``looks``: at the results so far. While fewer than planned, runs are
+    added to those that there are; else they make a new campaign, with another seed, as no chance of a false alarm is
+    left for these. ``missing``: some runs of the plan are still to be made, which comes before any other.
+    """
+    needed: dict[str, int] = {}
+    for variant in variants:
+        opened = [one for one in (variant.inner, variant.outer_held_out) if one and one.verdict == "inconclusive"]
+        if variant.verdict == "inconclusive" and all(one.extra_runs_needed is not None for one in opened):
+            needed[variant.name] = max(one.extra_runs_needed or 0 for one in opened)
+    if not needed or missing:
+        return []
+    more = max(needed.values())
+    settings = f"--set baselines={campaign.baselines + more} --set replicates={campaign.replicates + more}"
+    command = f"measure run {shown_path(campaign_file)} {settings}"
+    if looks < campaign.looks:
+        how = f"`{command}` adds them to these runs, as look {looks + 1} of {campaign.looks} that are planned"
+    else:
+        seed = campaign.seed + 1
+        command += f" --set seed={seed} --out {shlex.quote(f'results/{campaign.name}-seed{seed}')}"
+        how = f"`{command}` makes a new campaign of so many, since no further look at this one is planned"
+    return [f"Next: more runs would probably settle {', '.join(needed)}: {how}."]
 
 
 def _smallest(variants: Sequence[VariantReport]) -> list[VariantReport]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from measure.campaign.advice import Counted, advice, shown_path
+from measure.campaign.advice import Counted, advice, more_runs, shown_path
 from measure.campaign.campaign_model import EACH_RUN
 from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
@@ -78,7 +78,7 @@ def analyse(
         progress("controls")
         controls = judge_controls(comparison, runs_of(outcome.runs, NULL_CONTROL))
     counts = f"{len(baselines)} baselines"
-    counts += f", {campaign.replicates} runs of each variant" if variants else ""
+    counts += f", {_numbers_of_runs(variants)} of each variant" if variants else ""
     records = int(np.median([run.trace.n_records for run in outcome.runs]))
     return ReportData(
         title=campaign.name,
@@ -196,6 +196,12 @@ def _code_percent(plan: Plan, variant: str) -> float:
     return 100 * (plan.builds[variant][0].static_instructions / before - 1) if before else float("nan")
 
 
+def _numbers_of_runs(variants: Sequence[VariantReport]) -> str:
+    """How many runs each variant has: ``8 runs``, or ``5 to 8 runs`` where some are missing."""
+    numbers = sorted({len(variant.cycles_percent) for variant in variants})
+    return f"{f'{numbers[0]} to ' if len(numbers) > 1 else ''}{numbers[-1]} run{'' if numbers == [1] else 's'}"
+
+
 def _signals(label: str, run: Run) -> Signals:
     return Signals(label, run.trace.metrics, run.trace.values.astype(np.float64))
 
@@ -226,6 +232,9 @@ def _findings(
         if verdict == "changed":
             on_host = plan.campaign.host is not None
             sentences += advice(variants, _counted(plan, outcome), plan.campaign_file, on_host=on_host)
+            looks = len(plan.history.looks) if plan.history else 1
+            is_partial = len(outcome.runs) < len(plan.specs)
+            sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, is_partial)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
     missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
     sentences += [f"A counter may miss events: {warning}" for warning in missed]

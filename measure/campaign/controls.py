@@ -81,7 +81,9 @@ class Controls:
     @property
     def text(self) -> str:
         """Both results in a sentence."""
-        null = ", ".join(f"{one.kind} {one.verdict}" for one in self.null)
+        null = ", ".join(
+            f"{one.verdict} {'within a run' if one.kind == 'inner' else 'across runs'}" for one in self.null
+        )
         if self.injection is None:
             return f"null control: {null}; no positive control"
         found = "found" if self.found else "not found"

@@ -116,6 +116,11 @@ def plan_text(campaign: Campaign, alpha: float, spread: Spread, variants: Sequen
     runs += f", {extra} of the null control" if extra else ""
     runs += f", {noise} for the sources of noise" if noise else ""
     how = f"in {campaign.pairs} pairs" if campaign.pairs else "unpaired"
+    if campaign.pairs and (alone := campaign.replicates - campaign.baselines) > 0:
+        how += (
+            f" (replicates without a baseline to be paired with, {alone} of each variant, are in no verdict: "
+            f"`baselines: {campaign.replicates}` pairs them)"
+        )
     if not variants:
         return f"{runs}, compared with nothing: the campaign has no software metrics."
     change = detectable_change(campaign, alpha, spread, len(variants))

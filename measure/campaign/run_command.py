@@ -81,7 +81,7 @@ def _failure_text(failures: Sequence[Failure]) -> str:
     """A sentence on the runs that failed; empty when none did."""
     if not failures:
         return ""
-    return f"{len(failures)} runs failed, the first of {failures[0].spec.variant}: {failures[0].reason}"
+    return f"{len(failures)} runs failed, the first of variant '{failures[0].spec.variant}': {failures[0].reason}"
 
 
 def run_campaign(

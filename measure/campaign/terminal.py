@@ -16,6 +16,10 @@ from measure.report.next_steps import with_directory
 from measure.report.style import VERDICT_STYLES
 
 _WORST = 5
+_FEWEST_WORDS = 26
+"""Characters that the words on a verdict have in a line at least."""
+_RULES = 13
+"""Characters of the rules of a table of four columns, with the space beside them."""
 
 
 def print_result(console: Console, data: ReportData, results: str = "") -> None:
@@ -23,7 +27,7 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
     if data.variants:
-        console.print(_verdicts(data))
+        console.print(_verdicts(data, console.width))
     else:
         console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
     if data.controls:
@@ -37,23 +41,26 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
         console.print(f"- {escape(text)}", highlight=False)
 
 
-def _verdicts(data: ReportData) -> Table:
-    """The table of variants with their verdicts and costs."""
+def _verdicts(data: ReportData, width: int) -> Table:
+    """The table of variants with their verdicts and costs, ``width`` characters wide. Names of variants are folded
+    where the words on their verdicts would else have less room than they need, and lines would be cut off."""
+    verdicts = [f"{variant.verdict}{', but' if variant.caveat else ''}" for variant in data.variants]
+    costs = f"instructions,\n{data.time_name}"
+    taken = _RULES + _FEWEST_WORDS + max(map(len, verdicts)) + max(map(len, costs.splitlines()))
     table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
-    table.add_column("variant", overflow="fold", min_width=7)
+    table.add_column("variant", overflow="fold", min_width=7, max_width=max(7, width - taken))
     table.add_column("verdict", no_wrap=True)
-    table.add_column(f"instructions,\n{data.time_name}", justify="right", no_wrap=True)
-    table.add_column("within a run, and\nacross aligned runs", min_width=26)
-    for variant in data.variants:
+    table.add_column(costs, justify="right", no_wrap=True)
+    table.add_column("within a run, and\nacross aligned runs", min_width=_FEWEST_WORDS)
+    for variant, told in zip(data.variants, verdicts, strict=True):
         compared = [f"within: {in_words(variant.inner)}"]
         if variant.outer_held_out is not None:
             compared.append(f"across: {in_words(variant.outer_held_out)}")
-        verdict = _styled(variant.verdict, variant.verdict)
+        verdict = told.replace(variant.verdict, _styled(variant.verdict, variant.verdict))
         if variant.caveat:
-            verdict += ", but"
             compared.insert(0, variant.caveat)
-        costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
-        table.add_row(escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared)))
+        added = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
+        table.add_row(escape(variant.name), verdict, "\n".join(added), escape(";\n".join(compared)))
     return table
 
 

@@ -186,7 +186,7 @@ def check_sampling(
     if outcome.failures:
         first = outcome.failures[0]
         console.print(
-            f"{len(outcome.failures)} runs failed, the first of {first.spec.variant}: {first.reason}",
+            f"{len(outcome.failures)} runs failed, the first of variant '{first.spec.variant}': {first.reason}",
             style="red",
         )
     with Status(console, "comparing runs") as status:

@@ -16,7 +16,6 @@ import numpy as np
 from common.atomic_files import remove_leftovers
 from emulator.errors import EmulatorError
 from emulator.gdb.killed import Killed
-from emulator.machine import Machine
 from emulator.timing.inorder import InOrderCore
 from emulator.timing.machine_config import MachineConfig
 from emulator.timing.machine_file import load_machine
@@ -24,7 +23,7 @@ from measure.campaign.store import write_text_atomically
 from measure.console.interrupts import INTERRUPTED, exit_status
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close import results, trace_page
-from measure.cycle_close.job import Job, check_length, machine_for, program_file
+from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rates import Columns, columns_of, deviations
 from measure.cycle_close.rerun import profile, trace_second_run
 from measure.cycle_close.rollback import RollBackTracer
@@ -105,7 +104,7 @@ def trace_job(
                 watch.detach_gdb()
         seconds = time.perf_counter() - started
         machine.save_translations()
-        problem = _bad_ending(machine)
+        problem = bad_ending(machine)
     if not intervals:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'interrupted'})")
     columns = _columns(tracer.reestimated(intervals), config)
@@ -118,22 +117,13 @@ def _trace_twice(job: Job, elf: Path, core: InOrderCore, settings: Settings) -> 
     with machine_for(job, elf) as machine:
         first_run = profile(machine, core.config, settings)
         machine.save_translations()
-        problem = _bad_ending(machine)
+        problem = bad_ending(machine)
     with machine_for(job, elf) as machine:
         intervals = list(trace_second_run(machine, core, settings, first_run, job.samples))
         machine.save_translations()  # they differ from those of the first run: only lines and counts are recorded
     seconds = time.perf_counter() - started
     columns = _columns(intervals, core.config)
     return Traced(columns, len(np.unique(first_run.phases)), seconds, 0, problem)
-
-
-def _bad_ending(machine: Machine) -> str | None:
-    """Why the guest failed; None if it succeeded or is still running."""
-    ending = machine.ending
-    if ending is None or ending.status == 0:
-        return None
-    words = machine.files.output(2)[-400:].decode("utf-8", "replace").strip()
-    return ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
 
 
 def _columns(intervals: list[Interval], config: MachineConfig) -> Columns:
@@ -252,6 +242,7 @@ def summary_of(job: Job, settings: Settings, traced: Traced, full: Traced | None
         "arguments": list(job.arguments),
         "machine": str(job.machine),
         "machine_settings": list(job.settings),
+        "options": job.options,
         "seed": job.seed,
         "samples_per_phase": job.samples or None,
         "settings": {name: value for name, value in asdict(settings).items() if name != "everything"},
@@ -304,7 +295,7 @@ def _print(console: Console, directory: Path, traced: Traced, full: Traced | Non
     instructions = traced.instructions
     console.print(
         f"{instructions / 1e6:,.1f} M instructions in {len(traced.columns['phase']):,} intervals, "
-        f"{traced.phases} phases: {shares}; {traced.seconds:.2f} s, "
+        f"{traced.phases} phase{'' if traced.phases == 1 else 's'}: {shares}; {traced.seconds:.2f} s, "
         f"{instructions / traced.seconds / 1e6:,.0f} M instructions/s"
     )
     if traced.sampled_again:
@@ -340,8 +331,8 @@ def _print_sampled_again(console: Console, off: Sequence[float]) -> None:
         )
     else:
         console.print(
-            f"{len(off)} intervals were simulated although there was an estimate: it was {100 * mean:.1f}% of CPI off "
-            "on average.", style="dim",
+            f"{len(off)} interval{' was' if len(off) == 1 else 's were'} simulated although there was an estimate: it "
+            f"was {100 * mean:.1f}% of CPI off on average.", style="dim",
         )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emulator.machine import Machine
+
+_LAST_BYTES = 400  # of a failed program's words on standard error
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,20 @@ class Job:
     samples: int = 0
     guest: Guest = field(default_factory=Guest)
     settings: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command line that show the program of the host what it sees here."""
+        guest = self.guest
+        words = [] if self.stdin is None else ["--stdin", str(self.stdin)]
+        words += [] if guest.root is None else ["--root", str(guest.root)]
+        for path, host in guest.mapped.items():
+            words += ["--map", f"{path}={host}"]
+        for path in guest.writable:
+            words += ["--writable", path]
+        for name, value in guest.environment.items():
+            words += ["--env", f"{name}={value}"]
+        return words
 
     def check_input(self) -> None:
         """Raises `CampaignError` if ``stdin`` cannot be read; a device such as /dev/null can."""
@@ -69,6 +87,17 @@ def machine_for(job: Job, elf: Path) -> Machine:
     return Machine(
         program, job.arguments, environment=guest.environment, files=files, seed=job.seed, keep_translations=True
     )
+
+
+def bad_ending(machine: Machine) -> str | None:
+    """Why the guest failed, with its last words; None if it succeeded or is still running."""
+    ending = machine.ending
+    if ending is None or ending.status == 0:
+        return None
+    words = machine.files.output(2)[-_LAST_BYTES:].decode("utf-8", "replace").strip()
+    reason = ending.message or f"exit status {ending.status}" + (f": {words}" if words else "")
+    seen = "; the program sees no file of yours: expected `--map /GUEST=HOST` for each that it reads, before PROGRAM"
+    return reason + (seen if os.strerror(errno.ENOENT) in words else "")
 
 
 def check_length(job: Job, interval_instructions: int, executed: int) -> None:

@@ -136,7 +136,7 @@ def _command(about: Mapping[str, Any], *more: str, **changed: object) -> str:
         words += ["--twice", str(about["samples_per_phase"])]
     if about["seed"] != 1:
         words += ["--seed", str(about["seed"])]
-    return shlex.join([*words, *more, about["program"], *about["arguments"]])
+    return shlex.join([*words, *more, *about["options"], about["program"], *about["arguments"]])
 
 
 def _figures(estimated: Columns, actual: Columns | None) -> tuple[TraceFigure, ...]:

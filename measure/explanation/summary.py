@@ -95,8 +95,8 @@ def share_text(estimate: Estimate) -> str:
     if not math.isfinite(estimate.mean):
         return "unknown"
     if not math.isfinite(estimate.low):
-        return f"{100 * estimate.mean:.0f}%"
-    return f"{100 * estimate.mean:.0f}% ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
+        return f"{100 * estimate.mean:z.0f}%"
+    return f"{100 * estimate.mean:z.0f}% ({100 * estimate.low:z.0f} to {100 * estimate.high:z.0f})"
 
 
 def pairs_text(remedy: Remedy) -> str:

@@ -99,7 +99,8 @@ def _sampling(trial: Trial) -> list[str]:
 
 def _hardware(trial: Trial) -> list[str]:
     width = max(len(metric.name) for metric in trial.metrics)
-    lines = ["# Their relations, pair by pair, are what counters may perturb. `measure metrics` lists others.",
+    lines = ["# Their relations, pair by pair, are what counters may perturb. `measure metrics`, given this file,",
+             "# lists others.",
              "hardware_metrics:"]  # fmt: skip
     lines += [f"  - {one.name:<{width}}  # {one.description}: {one.events:,} in a run" for one in trial.metrics]
     lines += [f"  # taken for want of others: {one.brief}" for one in trial.steady]

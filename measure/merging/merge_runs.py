@@ -133,11 +133,12 @@ class Merged:
         with np.errstate(divide="ignore"):  # a baseline record made of no record is the worst
             worst = int(flagged[np.argmax(np.abs(np.log(aligned.records[flagged])))])
         cycles = self.baseline.trace.boundaries_cycles
+        made_of = f"{aligned.records[worst]:.2g}" if aligned.records[worst] else "none"
         return (
             f"{self._metrics_of(number)} from {aligned.name}: the alignment stretches "
             f"{100 * aligned.stretched_fraction:.2g}% of the baseline's records, "
             f"worst at record {worst} (cycles {cycles[worst]:,} to {cycles[worst + 1]:,}), made of "
-            f"{aligned.records[worst]:.2g} of the run's; counts there are placed only roughly"
+            f"{made_of} of the run's records; counts there are placed only roughly"
         )
 
     def table(self) -> pd.DataFrame:

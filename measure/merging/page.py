@@ -100,8 +100,8 @@ def _steps(merged: Merged, directories: Sequence[Path], merged_file: Path) -> li
     if "inconclusive" in verdicts:
         steps.append(
             Step(
-                "A verdict is open. Raise `baselines:` and `replicates:` in the campaign file as its report says, run "
-                "it again, and merge again."
+                "A verdict is open: the campaign's report says which command settles it with more runs. Merge its "
+                "results then."
             )
         )
     if any(one.stretched_fraction > MUCH_STRETCHED for one in merged.runs) and all(

@@ -45,8 +45,8 @@ class OpenVerdict:
 def extra_runs(verdict: OpenVerdict) -> int | None:
     """Baselines, and as many instrumented runs, that settle ``verdict`` with 80% probability.
 
-    Settled: all pairs equivalent, or a pair significantly changed (perturbed, if only the size is open). None if more
-    than 1000 would be needed or if a pair has no interval.
+    Settled: all pairs equivalent, or another one significantly changed (perturbed, if only the size is open). None if
+    more than 1000 would be needed or if a pair has no interval.
     """
     estimates = verdict.estimates
     if not estimates or not all(np.isfinite(one.low) for one in estimates):
@@ -69,10 +69,10 @@ def extra_runs(verdict: OpenVerdict) -> int | None:
         step = now * np.sqrt((1 - old) ** 2 * kept + old * (1 - old))
         room = verdict.delta - t_quantile(degrees, 1 - verdict.alpha) * error
         far = np.where(possible, critical * error + (verdict.delta if verdict.size_open else 0.0), np.inf)
-        near = np.minimum(room, far)  # both: within, and no change found
-        inside, found = _above(centre + near, step), _above(-centre - far, step)
+        far = np.maximum(far, room)  # a change that is significant and within delta is equivalent, and settles nothing
+        inside, found = _above(centre + room, step), _above(-centre - far, step)
         if not verdict.losses_only:
-            inside += _above(near - centre, step) - 1.0
+            inside += _above(room - centre, step) - 1.0
             found += _above(centre - far, step)
         within *= np.clip(inside, 0.0, 1.0)
         unfound *= 1.0 - np.clip(found, 0.0, 1.0)

@@ -60,14 +60,20 @@ class MetricFinding:
         if self.problem == "constant":
             return f"{what} is constant {where}: it correlates with nothing, and no verdict says anything about it."
         return (
-            f"{what} holds one value in {self.share:.0%} of the records {where} (tied: more than {TIED:.0%}): its "
+            f"{what} holds one value in {self._percent} of the records {where} (tied: more than {TIED:.0%}): its "
             "correlations rest on the others."
         )
 
     @property
     def brief(self) -> str:
         """The finding in a few words, to stand beside a verdict."""
-        return f"{self.metric} ({f'{self.share:.0%} tied' if self.problem == 'tied' else self.problem})"
+        return f"{self.metric} ({f'{self._percent} tied' if self.problem == 'tied' else self.problem})"
+
+    @property
+    def _percent(self) -> str:
+        """The share in percent, with decimals where it would else read as the limit, or as all records."""
+        rounded = f"{self.share:.0%}"
+        return f"{self.share:.2%}" if rounded in (f"{TIED:.0%}", "100%") and self.share < 1 else rounded
 
 
 def metric_findings(

@@ -39,7 +39,8 @@ def in_words(perturbation: Perturbation) -> str:
     """The meaning of a verdict, with the p-value of a change of any size.
 
     A p-value answers whether there is any change, a verdict whether the change matters: an equivalent run may have
-    changed measurably. Both questions are answered in turn.
+    changed measurably. Both questions are answered in turn. Of an inconclusive comparison, what changed measurably is
+    known to have changed by less than delta, or the verdict would be *changed*; other pairs are open.
     """
     p = perturbation.p_value
     if perturbation.verdict == "not assessable":
@@ -53,7 +54,7 @@ def in_words(perturbation: Perturbation) -> str:
         "equivalent": "changed measurably, by less than delta"
         if measurable
         else "no measurable change, less than delta",
-        "inconclusive": "changed measurably, perhaps by more than delta"
+        "inconclusive": "changed measurably, by less than delta; elsewhere delta is not excluded"
         if measurable
         else "no measurable change, but delta is not excluded",
     }[perturbation.verdict]

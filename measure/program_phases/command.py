@@ -209,6 +209,9 @@ def _described(job: Job, interval_instructions: int, points: SimulationPoints) -
         "format": SUMMARY_FORMAT,
         "program": str(job.program),
         "arguments": list(job.arguments),
+        "machine_settings": list(job.settings),
+        "options": job.options,
+        "seed": job.seed,
         "interval_instructions": interval_instructions,
         "simulation_points": [
             {"phase": phase, "interval": interval, "weight": weight} for phase, interval, weight in listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +113,9 @@ def _steps(shown: Shown) -> list[Step]:
     """What to do next, with commands."""
     about, length = shown.about, shown.about["interval_instructions"]
     place = f"{shown.directory}/{shown.name}"
-    program = [about["program"], *about["arguments"]]
+    seed = [] if about["seed"] == 1 else ["--seed", str(about["seed"])]
+    program = [*seed, *about["options"], about["program"], *about["arguments"]]
+    settings = [word for one in about["machine_settings"] for word in ("--set", one)]
     is_program = "bb" not in str(about["program"]).rsplit("/", 1)[-1].split(".")
     steps = []
     if shown.machine is None and is_program:
@@ -120,7 +123,7 @@ def _steps(shown: Shown) -> list[Step]:
             Step(
                 "Simulate everything once on a machine, to see how far estimates from the points are off:",
                 (shlex.join(["measure", "phases", "--interval", str(length), "--machine",
-                             "configs/machines/strongarm.yaml", *program]),),
+                             _machine_file("strongarm"), *program]),),
             )
         )  # fmt: skip
     errors = [error for error in _realistic(about).values() if error is not None]
@@ -130,7 +133,7 @@ def _steps(shown: Shown) -> list[Step]:
                 "The points are far off with every warm-up. Shorter intervals have more phases, and points that are "
                 "more alike to what they stand for:",
                 (shlex.join(["measure", "phases", "--interval", str(length // 2), "--machine", str(shown.machine),
-                             *program]),),
+                             *settings, *program]),),
             )
         )  # fmt: skip
     if shown.found is not None:
@@ -151,10 +154,16 @@ def _steps(shown: Shown) -> list[Step]:
                     "Try the same points on another machine:",
                     (shlex.join(["measure", "phases", "--points", f"{place}.simpoints", "--weights",
                                  f"{place}.weights", "--interval", str(length), "--machine",
-                                 "configs/machines/desktop.yaml", *program]),),
+                                 _machine_file("desktop"), *program]),),
                 )
             )  # fmt: skip
     return steps
+
+
+def _machine_file(name: str) -> str:
+    """The shipped description of a machine, or where there is none, as outside of a checkout, the place for one."""
+    shipped = Path("configs/machines", f"{name}.yaml")
+    return str(shipped) if shipped.exists() else "MACHINE.yaml"
 
 
 def _figures(shown: Shown) -> tuple[TraceFigure, ...]:

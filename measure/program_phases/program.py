@@ -14,7 +14,7 @@ from emulator.timing.machine_file import load_machine
 from measure.console.interrupts import TERMINATED, Terminated
 from measure.console.progress import Status, WorkBar
 from measure.cycle_close.command import trace_job
-from measure.cycle_close.job import Job, check_length, machine_for, program_file
+from measure.cycle_close.job import Job, bad_ending, check_length, machine_for, program_file
 from measure.cycle_close.rates import ENERGY, RATES, table_of
 from measure.cycle_close.reuse import WaitModel
 from measure.cycle_close.tracer import Category, Interval, Settings
@@ -42,12 +42,9 @@ def profile(
         with Status(console, "finding basic block vectors"), machine_for(job, elf) as emulated:
             found = profile_blocks(emulated, interval_instructions, model)
             emulated.save_translations()
-            ending = emulated.ending
+            problem = bad_ending(emulated)
     except EmulatorError as error:
         raise CampaignError(str(error)) from None
-    problem = None
-    if ending is not None and ending.status != 0:
-        problem = ending.message or f"exit status {ending.status}"
     if found.vectors.n_intervals == 0:
         raise MeasureError(f"{job.program}: nothing was executed ({problem or 'it ended at once'})")
     if problem is None:

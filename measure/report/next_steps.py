@@ -10,6 +10,8 @@ from measure.report import elements
 from measure.report.model import ReportData
 
 _COMMAND = re.compile("`((?:measure|instrument|emulate) [^`]+)`")
+_NEXT = "Next: "
+"""Begins a finding that only names a command."""
 _REMEDY = ": Best remedy that was tried: "
 """Stands in the finding of an explanation that names what helps; see `measure.explanation.summary`."""
 _CAMPAIGN = re.compile(r"(explain/\S+\.yaml) is the campaign with it")
@@ -34,7 +36,10 @@ def next_steps(data: ReportData, results: str = "") -> tuple[Step, ...]:
         text = with_directory(finding, results) if results else finding
         commands = tuple(dict.fromkeys(_COMMAND.findall(text)))
         if commands or _REMEDY in finding:
-            steps.append(Step(text.removeprefix("Next: "), commands, finding))
+            if text.startswith(_NEXT):
+                text = text[len(_NEXT) :]
+                text = text[:1].upper() + text[1:]
+            steps.append(Step(text, commands, finding))
     if results and data.variants and all(variant.verdict == "equivalent" for variant in data.variants):
         blind = [variant.name for variant in data.variants if variant.inner.verdict == "not assessable"]
         commands = () if blind else (f"measure merge {results} --out merged.parquet",)

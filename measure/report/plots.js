@@ -48,13 +48,16 @@ function quantile(sorted, fraction) {
   return sorted[Math.min(sorted.length - 1, Math.round(fraction * (sorted.length - 1)))];
 }
 
-// Limits that show the bulk of the values: a start-up phase or a single spike may run out of the picture.
+// Limits that show the bulk of the values: a start-up phase or a single spike may run out of the picture. All values
+// where the bulk is one value, as of events that only happen now and then: they would all be cut off.
 function bulk(values) {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   if (!sorted.length) return [0, 1];
   const low = quantile(sorted, 0.1), high = quantile(sorted, 0.9);
+  const least = sorted[0], most = sorted[sorted.length - 1];
+  if (high === low && most > least) return [least, most + 0.05 * (most - least)];
   const margin = 0.8 * (high - low) || Math.max(1, 0.1 * Math.abs(high));
-  return [sorted[0] >= 0 ? Math.max(0, low - margin) : low - margin, high + margin];
+  return [least >= 0 ? Math.max(0, low - margin) : low - margin, high + margin];
 }
 
 function movingMedian(values, width) {

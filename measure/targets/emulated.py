@@ -91,7 +91,7 @@ class EmulatedTarget:
             tail = files.output(1)[-_TAIL_BYTES:].decode("utf-8", "replace")
             check_ending(machine, files, spec.exit_status)
             captured = files.captured() if signal_mode else {}
-            totals = machine.instructions, core.cycles
+            totals = machine.timed_instructions, core.cycles
             outputs = files.output(1), files.output(2)
             measured = MeasuredRun(machine, clock, outputs) if clock is not None else None
         second = None

@@ -86,6 +86,13 @@ def compare_changes(
     return found
 
 
+def smallest_p(n_before: int, n_after: int, *, paired: bool) -> float:
+    """The smallest p-value that `compare_changes` can find for so many runs."""
+    if paired:
+        return sign_flips(n_before, DEFAULT_PERMUTATIONS, 0).smallest_p
+    return labellings(n_before, n_after, DEFAULT_PERMUTATIONS, 0).smallest_p
+
+
 def _max_t(
     before: NDArray[np.float64], after: NDArray[np.float64], paired: bool, delta: float, level: float,
     n_permutations: int, seed: int,

@@ -81,7 +81,7 @@ def _variant_json(one: VariantChange) -> dict[str, Any]:
         **sides,
         "difference": {
             "verdict": one.verdict, "p_value": _number(one.p_value), "runs": [one.n_before, one.n_after],
-            "paired": one.paired,
+            "paired": one.paired, "level": one.level,
         },
         "pairs": [_pair_json(pair) for pair in one.pairs if not pair.is_across],
         "across_runs": [_pair_json(pair) for pair in one.pairs if pair.is_across],

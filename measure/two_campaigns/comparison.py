@@ -21,11 +21,11 @@ from measure.errors import CampaignError
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Verdict, gravest
 from measure.perturbation.outer import Memo
 from measure.perturbation.verdict import overall_verdict
-from measure.perturbation.wording import p_text
+from measure.perturbation.wording import p_number, p_text
 from measure.report.style import short
 from measure.stats.correlation import fisher_z, spearman
 from measure.two_campaigns.across import AcrossRuns, common_duplicates
-from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes
+from measure.two_campaigns.change_test import FEWEST_RUNS, ChangeTest, compare_changes, smallest_p
 from measure.two_campaigns.design_facts import DesignFact, differing_facts
 
 NULL_HYPOTHESIS = (
@@ -79,7 +79,8 @@ class PairChange:
 @dataclass(frozen=True)
 class VariantChange:
     """One variant in both campaigns. ``verdict``: on the difference of its changes; ``pairs``: the gravest first;
-    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired."""
+    ``n_before``, ``n_after``: runs tested; ``paired``: replicates with the same seed were paired; ``level``: up to
+    which p-value a difference is significant, its share of alpha; ``smallest_p``: that so many runs allow."""
 
     name: str
     before: SideVerdicts
@@ -90,6 +91,8 @@ class VariantChange:
     n_before: int
     n_after: int
     paired: bool
+    level: float
+    smallest_p: float
 
     @property
     def text(self) -> str:
@@ -110,9 +113,12 @@ class VariantChange:
             what = "that the changes are the same cannot be shown"
         else:
             what = "no difference of the changes is shown, nor its absence"
-            if self.before.verdict != self.after.verdict:
+            if self.before.verdict != self.after.verdict and self.smallest_p <= self.level:
                 what += ": the verdicts may differ by chance"
-        return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)})."
+        if self.smallest_p > self.level:
+            runs = f"{self.n_before} pairs" if self.paired else f"{self.n_before} and {self.n_after} runs"
+            what += f": {runs} allow no p-value below {p_number(self.smallest_p)}, so give both campaigns more"
+        return f"{self.name}: {verdicts}; {what} ({p_text(self.p_value)}, at a level of {self.level:.3g})."
 
 
 @dataclass(frozen=True)
@@ -280,9 +286,11 @@ def _variant(
     tested = [one.test.p_adjusted for one in pairs if np.isfinite(one.test.p_adjusted)]
     enough = min(map(len, rows)) >= FEWEST_RUNS
     verdict: Verdict = gravest(found_verdicts) if enough else "inconclusive"
+    n_before, n_after = map(len, rows)
     return VariantChange(
         name, verdicts[0], verdicts[1], verdict, min(tested, default=float("nan")), tuple(pairs),
-        len(rows[0]), len(rows[1]), paired,
+        n_before, n_after, paired, alpha / (n_variants * len(scopes)),
+        smallest_p(n_before, n_after, paired=paired) if enough else 1.0,
     )  # fmt: skip
 
 

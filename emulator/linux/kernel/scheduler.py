@@ -31,7 +31,8 @@ _MAX_WAKEUPS = 1000
 
 
 class Scheduler:
-    """All threads of a guest. ``current`` has the hart; ``instructions`` returns the number executed so far.
+    """All threads of a guest. ``current`` has the hart; ``instructions`` returns how many took time so
+    far: a time slice has as many of these, whatever else is executed that the machine does not see.
 
     ``stops_waiting``: takes the stop signals of a waiting thread and returns whether its process is stopped.
     """

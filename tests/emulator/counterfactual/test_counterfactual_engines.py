@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emulator.counterfactual.core import CounterfactualCore, CounterfactualSettings
 from emulator.counterfactual.progress_sampling import sample_by_progress
 from emulator.counterfactual.range_accesses import RangeAccesses
 from emulator.counterfactual.served_instructions import served_instructions
+from emulator.linux.kernel import scheduler
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.pmu import Pmu
@@ -25,6 +27,31 @@ static unsigned table[512];
 static unsigned step(unsigned x) { for (int k = 0; k < 9; k++) { table[x % 512] += k; x = x * 5 + 1; } return x; }
 int main(void) { unsigned x = 1; for (int n = 0; n < 150; n++) x = step(x); return x == 77; }
 """
+THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+static volatile long last;
+static long log_[64];
+static volatile int entries;
+static unsigned step(unsigned x) { return x * 5 + 1; }
+static void *turn(void *who) {
+    unsigned x = 1;
+    for (long n = 0; n < 20000; n++) {
+        x = step(x);
+        if (last != (long)who && entries < 64) { last = (long)who; log_[entries] = n; entries = entries + 1; }
+    }
+    return (void *)(long)(x == 77);
+}
+int main(void) {
+    pthread_t one, two;
+    pthread_create(&one, 0, turn, (void *)1);
+    pthread_create(&two, 0, turn, (void *)2);
+    pthread_join(one, 0);
+    pthread_join(two, 0);
+    for (int n = 0; n < entries; n++) printf("%ld ", log_[n]);
+}
+"""
+"""Prints in which turn of its loop each of two threads was after each switch."""
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +135,30 @@ def test_records_are_cut_at_the_first_block_with_the_progress(build: Build) -> N
     assert len(samples.hardware) == 3
     for got, expected in zip(samples.hardware[:, 0], (3000, 100, 4900), strict=True):
         assert abs(got - expected) < 64
+    assert np.diff(samples.boundaries_instructions).tolist() == samples.hardware[:, 0].tolist()
+
+
+def test_counters_that_are_not_seen_leave_the_turns_of_threads_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TIME_SLICE_INSTRUCTIONS", 9000)
+    source = tmp_path / "threads.c"
+    source.write_text(THREADS)
+    plain = build_program([source])
+    counted = build_program([source], metrics={"steps": MetricSpec(event="entry", function="step")})
+    free = CounterfactualSettings(counter_instructions(counted), free=True, uncached=True)
+
+    def turns(build: Build, settings: CounterfactualSettings, engine: str = "translated") -> tuple[str, int, int]:
+        core = CounterfactualCore(InOrderCore(load_machine(DESKTOP), seed=4), settings)
+        files = VirtualFiles()
+        with Machine(build.elf_path, files=files, core=core, engine=engine, background=False) as machine:
+            machine.run()
+            return files.output(1).decode(), machine.timed_instructions, machine.instructions
+
+    seen, unseen = turns(counted, CounterfactualSettings()), turns(counted, free)
+    expected = turns(plain, CounterfactualSettings())
+    assert len(expected[0].split()) > 20
+    assert unseen[:2] == expected[:2]
+    assert seen[0] != expected[0]
+    assert unseen[2] - unseen[1] >= 2 * 20_000
+    assert turns(counted, free, "oracle") == unseen

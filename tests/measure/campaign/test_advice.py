@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from measure.campaign import analysis
-from measure.campaign.advice import Counted, advice
+from measure.campaign.advice import Counted, advice, more_runs
+from measure.campaign.campaign_model import Campaign
 from measure.perturbation.analysis_types import Perturbation, Verdict
 from measure.report.model import ReportData, Signals, VariantReport
 
@@ -21,6 +23,11 @@ def variant(name: str, metrics: str, verdict: Verdict) -> VariantReport:
         name, tuple(metrics), (), np.zeros((2, 2, 2)), more, more, 0.0, inner, None, None,
         Signals(name, (), np.zeros((4, 0))),
     )  # fmt: skip
+
+
+def opened(name: str, verdict: Verdict, extra: int | None) -> VariantReport:
+    made = variant(name, "ab", verdict)
+    return replace(made, inner=replace(made.inner, extra_runs_needed=extra))
 
 
 def told(variants: list[VariantReport], added: float = 300.0, **events: float) -> list[str]:
@@ -94,3 +101,33 @@ def test_an_explanation_of_one_variant_leaves_the_advice_for_the_others(monkeypa
     assert told[4:] == ("second: its metrics.", "Next: `measure explain`.")
     both = analysis.with_explanation(data, plan, outcome, {"first": ["it is a."], "second": ["it is c."]}).findings
     assert not any(sentence in both for sentence in given)
+
+
+def test_one_metric_that_perturbs_is_explained_and_cannot_be_split() -> None:
+    found = told([variant("x", "a", "perturbed")], a=1)
+    assert found[1] == (
+        "Next: `measure explain`, given the directory of these results, says why and tries remedies."
+    )  # fmt: skip
+    assert found[2].startswith("x collects one metric only, which cannot be split: ")
+
+
+def test_the_command_for_more_runs_settles_what_is_inconclusive() -> None:
+    campaign = Campaign.model_validate(
+        {
+            "name": "mine", "program": {"source": "mine.c"}, "machine": "m.yaml", "sampling": {"every": "4000 cycles"},
+            "hardware_metrics": ["PAPI_TOT_INS", "PAPI_LD_INS"], "baselines": 8, "replicates": 8, "seed": 3,
+        }
+    )  # fmt: skip
+    variants = [opened("x", "inconclusive", 5), opened("y", "inconclusive", 21), opened("z", "equivalent", None)]
+    assert more_runs(variants, campaign, "", looks=1) == [
+        "Next: more runs would probably settle x, y: `measure run CAMPAIGN.yaml --set baselines=29 --set replicates=29 "
+        "--set seed=4 --out results/mine-seed4` makes a new campaign of so many, since no further look at this one is "
+        "planned."
+    ]
+    planned = campaign.model_copy(update={"looks": 2})
+    assert more_runs(variants[:1], planned, "", looks=1) == [
+        "Next: more runs would probably settle x: `measure run CAMPAIGN.yaml --set baselines=13 --set replicates=13` "
+        "adds them to these runs, as look 2 of 2 that are planned."
+    ]
+    assert more_runs(variants, campaign, "", looks=1, missing=True) == []
+    assert more_runs([opened("x", "inconclusive", None), opened("y", "perturbed", 4)], campaign, "", looks=1) == []

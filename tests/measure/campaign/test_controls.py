@@ -87,7 +87,10 @@ def test_controls_that_fail_are_told_with_their_reason() -> None:
     injection = Injection("a", "b", False, 0.5, -0.4)
     good = Controls((same,), injection, True, 0.002)
     assert good.failures == ()
-    assert good.text.endswith("positive control: a change of z of -0.40 injected into a - b found (p = 0.002)")
+    assert good.text == (
+        f"null control: {same.verdict} within a run; positive control: a change of z of -0.40 injected into a - b "
+        "found (p = 0.002)"
+    )
     assert [text[:31] for text in Controls((perturbed,), injection, False, 0.4).failures] == [
         "The null control is perturbed: ", "The positive control was not fo",
     ]  # fmt: skip

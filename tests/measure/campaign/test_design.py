@@ -225,6 +225,12 @@ def test_pairs_that_are_alike_find_less_change_and_few_runs_find_none(tmp_path: 
     text = plan_text(campaign, 0.05, Spread(0.1, 40), ["light", "heavy"])
     assert "40 runs: 10 baselines, 10 of each of 2 variants, 10 of the null control, compared in 10 pairs" in text
     assert "spread by 0.10 (measured in 40 runs)" in text
+    assert "in no verdict" not in text
+    more = campaign.model_copy(update={"replicates": 13})
+    assert (
+        "compared in 10 pairs (replicates without a baseline to be paired with, 3 of each variant, are in no verdict: "
+        "`baselines: 13` pairs them). "
+    ) in plan_text(more, 0.05, Spread(0.1, 40), ["light", "heavy"])
 
 
 def test_a_plan_without_variants_compares_nothing(tmp_path: Path) -> None:

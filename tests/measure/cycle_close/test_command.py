@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -266,6 +268,9 @@ def test_the_guest_sees_what_is_mapped_and_a_device_is_an_input(tmp_path: Path) 
     guest = ["--map", f"/in={tmp_path / 'file'}", "--env", "WANTED=/in"]
     common = ["--machine", STRONGARM, "--interval", "20k", "--out", tmp_path / "out", "--stdin", "/dev/null"]
     assert cycleclose(*guest, *common, tmp_path / "reads.c").exit_code == 0
+    page = html.unescape((tmp_path / "out" / "trace.html").read_text())
+    seen = shlex.join(["--validate", "--stdin", "/dev/null", *guest, str(tmp_path / "reads.c")])
+    assert f" {seen}<" in page  # a command without them would fail
     assert cycleclose(*guest[2:], *common, tmp_path / "reads.c").exit_code == 1
 
 

@@ -124,8 +124,8 @@ def test_probes_of_a_campaign_are_unseen_in_the_layout_of_each_run(campaign_file
             for name in (BASELINE, "all")
         )
         assert probed.trace.counts(("pulses",)).sum() > 10_000
-        # The counters' 280,000 instructions cost nothing; code that is moved may share cache lines otherwise.
-        assert probed.total_instructions > 1.2 * plain.total_instructions
+        # The counters' 280,000 instructions cost and count as nothing; moved code may share cache lines otherwise.
+        assert probed.total_instructions == pytest.approx(plain.total_instructions, rel=1e-3)
         assert probed.total_cycles == pytest.approx(plain.total_cycles, rel=1e-3)
     assert make_plan(*load_campaign(campaign_file, settings), lambda text: None).keys == plan.keys
 

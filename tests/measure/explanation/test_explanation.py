@@ -15,10 +15,10 @@ from rich.console import Console
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.campaign_model import Campaign
-from measure.explanation.explanation_types import Remedy
+from measure.explanation.explanation_types import Estimate, Remedy
 from measure.explanation.page import render_page
 from measure.explanation.remedy_file import remedy_campaign, write_remedy
-from measure.explanation.summary import as_json, sentences
+from measure.explanation.summary import as_json, sentences, share_text
 from measure.explanation.terminal import print_explained
 from tests.measure.explanation.made_up import explanation
 from tests.measure.report.page_structure import csv_in, problems
@@ -120,3 +120,9 @@ def test_the_campaign_file_of_a_remedy_is_a_campaign(tmp_path: Path) -> None:
     assert loaded.hardware_metrics == campaign.hardware_metrics
     split = Remedy("split", "", "equivalent", judged, 0, 0, "", {"variants": {"rest": ["nodes"], "own": ["slides"]}})
     assert remedy_campaign(campaign, "heavy", split)["variants"] == {"rest": ["nodes"], "own": ["slides"]}
+
+
+def test_a_share_of_nothing_has_no_sign() -> None:
+    assert share_text(Estimate(-0.001, -0.012, 0.004)) == "0% (-1 to 0)"
+    assert share_text(Estimate(-0.001, float("nan"), float("nan"))) == "0%"
+    assert share_text(Estimate(0.86, 0.8, 0.92)) == "86% (80 to 92)"

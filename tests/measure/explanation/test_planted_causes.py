@@ -125,6 +125,8 @@ def test_the_sampler_in_the_guest_does_not_read_unseen_counters(planted: Planted
         assert probed.trace.columns(("pulses",)).min() >= 0
         assert counted.total_cycles > 1.001 * plain.total_cycles
         assert probed.total_cycles == pytest.approx(plain.total_cycles, rel=1e-4)
+        assert probed.total_instructions == pytest.approx(plain.total_instructions, rel=1e-4)
+        assert counted.total_instructions > 1.001 * plain.total_instructions
 
 
 @pytest.mark.slow

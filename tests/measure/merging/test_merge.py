@@ -139,7 +139,9 @@ def test_a_stretched_run_is_put_back_and_warned_of() -> None:
     assert merged.runs[0].stretched_fraction == pytest.approx(2 / 60)
     (warning,) = merged.warnings
     assert warning.startswith("work from variant/0: the alignment stretches 3.3% of the baseline's records")
-    assert "worst at record 41 (cycles 41,000 to 42,000), made of 6 of the run's" in warning
+    assert "worst at record 41 (cycles 41,000 to 42,000), made of 6 of the run's records;" in warning
+    emptied = replace(merged.runs[0], records=np.where(np.arange(60) == 41, 0.0, merged.runs[0].records))
+    assert "made of none of the run's records;" in replace(merged, runs=(emptied,)).warnings[0]
 
 
 @pytest.mark.parametrize("align", ["dtw", "progress"])

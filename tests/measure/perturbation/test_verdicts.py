@@ -221,18 +221,28 @@ def test_a_flag_of_being_undefined_does_not_make_a_small_effect_significant() ->
     assert result.verdict == "inconclusive"
 
 
-@pytest.mark.parametrize(("sizes", "sd"), [((20, 5), 0.15), ((20, 5), 0.2), ((10, 3), 0.1), ((20, 1), 0.12)])
-def test_the_number_of_missing_runs_settles_the_verdict_in_most_cases(sizes: tuple[int, int], sd: float) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "sd", "small"),
+    [((20, 5), 0.15, 0.0), ((20, 5), 0.2, 0.0), ((10, 3), 0.1, 0.0), ((20, 1), 0.12, 0.0), ((20, 5), 0.2, 0.1)],
+)
+def test_the_number_of_missing_runs_settles_the_verdict_in_most_cases(
+    sizes: tuple[int, int], sd: float, small: float
+) -> None:
+    """``small``: a change within delta of the first pair, which hardly scatters: it is found, and settles nothing."""
     settled = asked = 0
     for seed in range(80):
         rng = np.random.default_rng((seed, 77))
         z = 0.4 + sd * rng.normal(size=(1200, 3))
+        if small:
+            z[:, 0] = 0.4 + 0.02 * rng.normal(size=1200)
         b, r = sizes
+        z[b : b + r, 0] += small
         runs = correlations(z[: b + r], 3)
         first = inner_perturbation(runs[:b], runs[b:], n_permutations=499, seed=seed)
         if first.verdict != "inconclusive" or first.extra_runs_needed is None or first.extra_runs_needed > 550:
             continue
         n = first.extra_runs_needed
+        z[b + r + n :, 0] += small
         more = correlations(z[b + r : b + r + 2 * n], 3)
         baseline, instrumented = runs[:b] + more[:n], runs[b:] + more[n:]
         asked += 1
@@ -257,6 +267,8 @@ def test_missing_runs_are_counted_without_overflow_and_end() -> None:
     far = replace(verdict, estimates=[replace(estimate, delta=0.05)], n_baseline=20, n_runs=5)
     near = replace(far, delta=0.5)
     few, many = extra_runs(near), extra_runs(far)
+    small = Difference(0.1, 0.08, 0.12, 0.02, 0.02, False)  # significant, and within delta: it settles nothing
+    assert extra_runs(replace(far, estimates=[small, *far.estimates])) == many
     assert few is not None
     assert many is not None
     assert few < many

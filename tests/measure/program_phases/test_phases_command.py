@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -162,7 +164,26 @@ def test_a_program_that_fails_is_said_to(traced: Path, tmp_path: Path) -> None:
     result = measure("--interval", "20k", "--out", tmp_path, traced / "two.c", "argument")
     assert result.exit_code == 1
     assert "exit status 3" in result.output
+    assert "no file of yours" not in result.output
     assert (tmp_path / "two.simpoints").exists()
+
+
+def test_a_program_that_misses_its_file_is_told_how_to_get_it(tmp_path: Path) -> None:
+    source = tmp_path / "reads.c"
+    source.write_text(
+        "#include <stdio.h>\nint main(int n, char **names) {\n"
+        "    for (volatile int k = 0; k < 100000; k++) {}\n"
+        '    FILE *file = fopen(names[1], "r");\n    if (!file) perror(names[1]);\n    return file ? 0 : 2;\n}\n'
+    )
+    (tmp_path / "in.txt").write_text("1")
+    out = ("--interval", "20k", "--out", tmp_path / "out")
+    missing = measure(*out, source, "in.txt")
+    assert missing.exit_code == 1
+    assert (
+        "reads.c: exit status 2: in.txt: No such file or directory; the program sees no file of yours: expected "
+        "`--map /GUEST=HOST` for each that it reads, before PROGRAM"
+    ) in " ".join(missing.output.split())
+    assert measure(*out, "--map", f"/in.txt={tmp_path / 'in.txt'}", source, "in.txt").exit_code == 0
 
 
 def vectors_file(folder: Path, n: int = 120) -> Path:
@@ -251,7 +272,12 @@ def test_a_program_reads_what_is_mapped_for_it(tmp_path: Path) -> None:
     (tmp_path / "data" / "file").write_text("7")
     guest = ["--map", f"/in={tmp_path / 'data'}", "--env", "WANTED=/in/file", "--stdin", "/dev/null"]
     common = ["--interval", "20k", "--out", tmp_path / "out", tmp_path / "reads.c"]
-    assert measure(*guest, *common).exit_code == 0
+    assert measure(*guest, "--seed", "3", *common).exit_code == 0
+    page = html.unescape((tmp_path / "out" / "phases.html").read_text())
+    seen = shlex.join(["--seed", "3", *guest[4:], *guest[:4], str(tmp_path / "reads.c")])
+    shipped = [f"configs/machines/{name}.yaml" for name in ("strongarm", "desktop")]  # of the checkout of these tests
+    for command in (f"measure phases --interval 20000 --machine {shipped[0]}", f" --machine {shipped[1]}"):
+        assert f"{command} {seen}<" in page
     assert measure(*guest[2:], *common).exit_code == 1
     missing = measure("--stdin", tmp_path / "none", *common)
     assert missing.exit_code == 2

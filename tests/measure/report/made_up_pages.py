@@ -39,6 +39,7 @@ INTERVALS = 240
 NAN = float("nan")
 CYCLE_CLOSE: dict[str, Any] = {
     "program": "dir/made<up>.c", "arguments": ["a b"], "machine": "m.yaml", "machine_settings": ["l1d.size=4k"],
+    "options": [],
     "seed": 7, "samples_per_phase": None, "complete": True, "intervals": INTERVALS, "instructions": 1000 * INTERVALS,
     "phases": 4, "share": {"simulated": 0.1, "matched": 0.8, "unsampled": 0.1}, "seconds": 0.5,
     "estimate": {"cycles": 2e5, "cpi": 1.5}, "sampled_again": {"intervals": 9, "cpi_off_percent": 30.0},
@@ -91,6 +92,7 @@ def phases_shown(simulated: bool = True) -> Shown:
     metrics = pd.DataFrame({"cpi": cpi, "l1d_hit_rate": 1 - cpi / 10})
     about: dict[str, Any] = {
         "program": "dir/made<up>.c", "arguments": ["medium"], "interval_instructions": 1000,
+        "options": [], "seed": 1, "machine_settings": [],
         "simulation_points": [
             {"phase": int(phase), "interval": int(interval), "weight": float(weight)}
             for phase, interval, weight in zip(points.phases, points.intervals, points.weights, strict=True)
@@ -135,7 +137,7 @@ def comparison() -> str:
                    ChangeTest(NAN, NAN, NAN, (NAN, NAN), (NAN, NAN), NAN, "not assessable")),
     )  # fmt: skip
     variant = VariantChange(
-        "light & <b>", side("perturbed"), side("equivalent"), "perturbed", 0.001, pairs, 10, 10, True
+        "light & <b>", side("perturbed"), side("equivalent"), "perturbed", 0.001, pairs, 10, 10, True, 0.025, 0.002
     )
     return comparison_page(
         CampaignsCompared(

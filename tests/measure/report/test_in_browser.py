@@ -81,6 +81,18 @@ def page() -> str:
     return render(synthetic_report(5), "results/drawn")
 
 
+def test_events_that_happen_now_and_then_are_not_cut_off(page: str, tmp_path: Path) -> None:
+    script = """
+      const rare = [...Array(95).fill(0), ...Array(5).fill(2000)], spike = [...Array(99).keys(), 5000];
+      return { rare: bulk(rare), spike: bulk(spike), constant: bulk([7, 7, 7]), zero: bulk([0, 0]) };
+    """
+    found = run_in(page, script, tmp_path)
+    assert found["rare"] == [0, 2100]
+    assert found["spike"][1] < 300  # a single spike runs out of the picture
+    assert found["constant"] == [6, 8]
+    assert found["zero"] == [0, 1]
+
+
 def test_one_can_work_in_it(page: str, tmp_path: Path) -> None:
     found: dict[str, Any] = run_in(page, WORK, tmp_path)
     assert found["errors"] == []

@@ -93,6 +93,8 @@ def test_a_remedy_that_helped_is_something_to_do(data: ReportData) -> None:
     helped = "variant 1: Best remedy that was tried: sampled (every 8th event); the relations are equivalent with it."
     told = replace(data, findings=("variant 1: all of the change comes from calls.", helped))
     assert [(step.text, step.commands) for step in next_steps(told)] == [(helped, ())]
+    more = replace(data, findings=("Next: more runs would settle it: `measure run c.yaml` makes them.",))
+    assert [step.text for step in next_steps(more)] == ["More runs would settle it: `measure run c.yaml` makes them."]
     helped = "variant 1: Best remedy that was tried: sampled; explain/variant 1.yaml is the campaign with it."
     (step,) = next_steps(replace(data, findings=(helped.replace("variant 1.yaml", "v.yaml"),)), "results/mine")
     assert step.commands == ("measure run results/mine/explain/v.yaml",)

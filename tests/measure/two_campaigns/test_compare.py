@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from measure.cli import main
-from measure.two_campaigns.change_test import ChangeTest, compare_changes
+from measure.two_campaigns.change_test import ChangeTest, compare_changes, smallest_p
+from measure.two_campaigns.comparison import SideVerdicts, VariantChange
 from tests.measure.demo_program import CAMPAIGN, PROGRAM
 from tests.measure.report.page_structure import csv_in
 
@@ -85,6 +87,30 @@ def test_exchanging_the_campaigns_changes_the_sign_only(seed: int, paired: bool)
         assert one.difference == pytest.approx(-other.difference)
         assert one.p_adjusted == pytest.approx(other.p_adjusted)
         assert one.simultaneous == pytest.approx(tuple(-end for end in reversed(other.simultaneous)))
+
+
+@pytest.mark.parametrize(("runs", "paired"), [((6, 6), True), ((4, 5), False)])
+def test_the_smallest_p_is_that_of_a_difference_of_any_size(runs: tuple[int, int], paired: bool) -> None:
+    rng = np.random.default_rng(4)
+    before, after = (rng.normal(change, 0.01, (n, 1)) for n, change in zip(runs, (0.0, 9.0), strict=True))
+    found = compare_changes(
+        before, after, paired=paired, delta=0.2, alpha=0.05, comparisons=1, assessable=[True], seed=1
+    )
+    assert found[0].p_adjusted == pytest.approx(smallest_p(*runs, paired=paired))
+
+
+def test_a_p_value_stands_beside_its_level_and_too_few_runs_are_said() -> None:
+    side = SideVerdicts("perturbed", "perturbed", None, {})
+    enough = VariantChange("v", side, side, "inconclusive", 0.031, (), 9, 9, True, 0.0125, 0.0039)
+    assert enough.text == (
+        "v: perturbed before and after; no difference of the changes is shown, nor its absence (p = 0.031, at a level "
+        "of 0.0125)."
+    )
+    few = replace(enough, n_before=6, n_after=6, smallest_p=0.03125)
+    assert few.text == (
+        "v: perturbed before and after; no difference of the changes is shown, nor its absence: 6 pairs allow no "
+        "p-value below 0.031, so give both campaigns more (p = 0.031, at a level of 0.0125)."
+    )
 
 
 # --- the command
