@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
-_FIRST_ERROR = re.compile(r"(?<![\w-])error: |^CMake Error|^(?:\S*/)?ld: (?!warning)|: undefined reference to ", re.I)
-_ERROR_LINES = 3  # the compiler shows the line below its message, cmake and the linker say there what they miss
+# What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
+_ERROR = re.compile(
+    r"^(?:\S+: )?(?:fatal )?error: |^CMake Error|^(?:\S*/)?ld: (?!warning)|: undefined reference to ", re.I | re.M
+)
+_FAILED_COMMAND = re.compile(r"^make(?:\[\d+\])?: \*\*\* ", re.M)
+_LINES_BEFORE, _LINES_OF_ERROR = 2, 3
+"""Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
 
 _ADVICE = (
@@ -15,9 +20,10 @@ _ADVICE = (
         "`{make} LD=$CC AR=$AR`, or as the makefile calls them",
     ),
     (
-        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
-        "It seems to run a program that it has just made, which is for another machine than this one. Name a target "
-        "that only builds: `{make} TARGET`",
+        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
+                   r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
+        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this one. "
+        "Name a target that only builds: `{make} TARGET`",
     ),
     (
         re.compile(r"using shared libraries requires dynamic linking"),
@@ -36,6 +42,15 @@ _ADVICE = (
         "the program that includes it, or put a header of that name into a copy of the project",
     ),
 )  # fmt: skip
+_MISSING = (
+    re.compile(r"error: '(?P<missing>[^'\n]+\.h(?:pp)?)' file not found"),
+    re.compile(r"unable to find (?:dynamic system )?(?P<missing>library [\"']?[\w.+-]+[\"']?)"),
+)
+_MISSING_ADVICE = (
+    "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. Build "
+    "without the library that it belongs to (by an option of configure or cmake, or a variable of the makefile), or "
+    "with the library's sources in a copy of the project"
+)
 _DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
 _MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
 
@@ -46,10 +61,13 @@ def failed_build(command: str, how: str, output: str, log: str, target: str) -> 
     lines = output.strip().splitlines() or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
-    error = next((number for number, line in enumerate(lines) if _FIRST_ERROR.search(line)), None)
-    if error is not None:
-        after = error + _ERROR_LINES
-        parts += ["Its first error:", *_indented(lines[error:after])]
+    first = _number_of_first(_ERROR, lines)
+    if first is None:
+        failed = _number_of_first(_FAILED_COMMAND, lines)
+        first = None if failed is None else max(0, failed - _LINES_BEFORE)
+    if first is not None:
+        after = first + _LINES_OF_ERROR
+        parts += ["Its first error:", *_indented(lines[first:after])]
         tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
     parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
     return "\n".join([*parts, _advice_on(output, target, command)])
@@ -69,6 +87,9 @@ def _advice_on(output: str, target: str, command: str) -> str:
         for found in [symptom.search(output)]
         if found
     ]
+    missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
+    if missing and not known:
+        known = [_MISSING_ADVICE.format(**missing.groupdict())]
     if known:
         return "\n".join(known)
     return (
@@ -84,6 +105,10 @@ def _with_flags(command: str, flags: str) -> str:
     if re.search(r"(?<!\S)cmake (?!--)", command):
         return re.sub(r"(?<!\S)cmake (?!--)", lambda _: f'cmake -DCMAKE_C_FLAGS="{flags}" ', command, count=1)
     return f'export CC="$CC {flags}"; {command}'
+
+
+def _number_of_first(pattern: re.Pattern[str], lines: list[str]) -> int | None:
+    return next((number for number, line in enumerate(lines) if pattern.search(line)), None)
 
 
 def _indented(lines: list[str]) -> list[str]:

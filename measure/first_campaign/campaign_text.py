@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from measure.first_campaign.software_choice import Choice
 from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
 from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 
+_WIDTH = 110  # of a line
 _CYCLES_OF_A_COUNT = 4  # load, add, store and address of a counter
 
 
@@ -109,7 +111,10 @@ def _hardware(trial: Trial) -> list[str]:
 def _about_steady(taken: Sequence[MetricFinding], left_out: Sequence[MetricFinding]) -> list[str]:
     """Comments on metrics that vary too little from record to record."""
     lines = [f"  # taken for want of others: {one.brief}" for one in taken]
-    lines += [f"  # left out: {one.brief}" for one in left_out]
+    lines += textwrap.wrap(
+        f"left out: {', '.join(one.brief for one in left_out)}", _WIDTH, initial_indent="  # ",
+        subsequent_indent="  #   ", break_on_hyphens=False,
+    ) if left_out else []  # fmt: skip
     if any(one.problem == "tied" for one in (*taken, *left_out)):
         lines.append(f"  # (tied: one value fills so much of the records, more than {TIED:.0%})")
     return lines
@@ -154,7 +159,7 @@ def _no_software() -> list[str]:
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=110).rstrip()
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=_WIDTH).rstrip()
 
 
 def _flow(value: Any) -> str:

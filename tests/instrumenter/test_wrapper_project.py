@@ -260,7 +260,7 @@ def test_the_signal_sampler_is_linked_in(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "binary", "problem"),
     [
-        ("make fail", "build/app", "the build command failed with exit status 2: make fail\nIts last lines"),
+        ("make fail", "build/app", "the build command failed with exit status 2: make fail\nIts first error"),
         ("make fail", "build/app", "\n  what went wrong\n"),
         ("kill -9 $$", "build/app", "the build command was ended by signal 9"),
         ("make nothing", "build/app", "left no file 'build/app'; it linked nothing with $CC"),
@@ -303,9 +303,12 @@ def test_programs_of_a_build_in_other_directories_are_named_from_the_project(dir
         ("/usr/bin/ld: aes.o: error adding symbols: file in wrong format", "`make CC=$CC LD=$CC AR=$AR`"),
         ('./smoke: 2: Syntax error: "(" unexpected', "`make CC=$CC TARGET`"),
         ("bash: ./tests: cannot execute binary file: Exec format error", "`make CC=$CC TARGET`"),
+        ("make[2]: *** [Makefile:11: test] Error 2", "`make CC=$CC TARGET`"),
         ("error: using shared libraries requires dynamic linking", "`./configure --disable-shared`"),
         ("a.h:3:1: error: unknown type name '__BEGIN_DECLS'", '`export CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="; cat '),
         ("a.c:3:10: fatal error: 'sys/queue.h' file not found", "<sys/queue.h> belongs to glibc; the C library here"),
+        ("a.c:3:10: fatal error: 'readline/readline.h' file not found", "It needs readline/readline.h, which is not"),
+        ('error: unable to find dynamic system library "z" using strategy', 'It needs library "z", which is not there'),
     ],
 )
 def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
@@ -328,9 +331,13 @@ def test_a_build_that_fails_shows_its_first_error_then_its_end(directory: Path) 
         + "".join(f"more {number}\n" for number in range(30))
     )
     (directory / "short").write_text("gcc -o app x.o\nld: x.o: file in wrong format\n")
+    (directory / "tests").write_text(
+        "-parse error: premature end\nFAILURE\n0 of 58\nmake[1]: *** [test] Error 1\nmake: *** [all] Error 2\n"
+    )
     for words, shown in (
         ("words", "  x.c:3:7: error: no such thing\n      3 | int a = b;\n        |         ^\nIts last lines "),
         ("short", "  ld: x.o: file in wrong format\nAll that it printed: "),
+        ("tests", "  FAILURE\n  0 of 58\n  make[1]: *** [test] Error 1\nIts last lines "),
     ):
         with pytest.raises(SourceError) as caught:
             linked_programs(directory, f"cat {words}; false", lambda text: None)
