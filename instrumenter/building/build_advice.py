@@ -17,13 +17,13 @@ _ADVICE = (
     (
         re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf"),
         "It links with another command than $CC. Set the makefile's variables for the linker and the archiver, too: "
-        "`{make} LD=$CC AR=$AR`, or as the makefile calls them",
+        "`{make_tools}`, or as the makefile calls them",
     ),
     (
         re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
                    r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
-        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this one. "
-        "Name a target that only builds: `{make} TARGET`",
+        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this "
+        "one. Name a target that only builds: `{make_target}`",
     ),
     (
         re.compile(r"using shared libraries requires dynamic linking"),
@@ -76,9 +76,9 @@ def failed_build(command: str, how: str, output: str, log: str, target: str) -> 
 def _advice_on(output: str, target: str, command: str) -> str:
     """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``:
     what it compiled for."""
-    make = _MAKE.search(command)
     words = {
-        "make": make[0] if make else "make CC=$CC",
+        "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
+        "make_target": _with_make_words(command, "TARGET"),
         "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
     }
     known = [
@@ -96,6 +96,12 @@ def _advice_on(output: str, target: str, command: str) -> str:
         f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
         f"--host={target}, and libraries that are not part of the project are not there"
     )
+
+
+def _with_make_words(command: str, words: str) -> str:
+    """The build command with more arguments for make."""
+    make = _MAKE.search(command)
+    return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
 
 
 def _with_flags(command: str, flags: str) -> str:

@@ -348,22 +348,26 @@ def test_a_build_that_fails_shows_its_first_error_then_its_end(directory: Path) 
 
 
 @pytest.mark.parametrize(
-    ("command", "proposed", "make"),
+    ("command", "proposed", "linked"),
     [
-        ("make -j2 CC=$CC X=1", 'make -j2 CC="$CC -D__BEGIN_DECLS= -D__END_DECLS=" X=1', "make -j2 CC=$CC X=1"),
+        ("make -j2 CC=$CC", 'make -j2 CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="', "make -j2 CC=$CC LD=$CC AR=$AR"),
         (
             "cmake -S . -B b && cmake --build b",
             'cmake -DCMAKE_C_FLAGS="-D__BEGIN_DECLS= -D__END_DECLS=" -S . -B b && cmake --build b',
-            "make CC=$CC",
+            "make CC=$CC LD=$CC AR=$AR",
         ),
-        ("./configure CC=$CC && make", './configure CC="$CC -D__BEGIN_DECLS= -D__END_DECLS=" && make', "make"),
+        (
+            "./configure CC=$CC && make && cp a b",
+            './configure CC="$CC -D__BEGIN_DECLS= -D__END_DECLS=" && make && cp a b',
+            "./configure CC=$CC && make LD=$CC AR=$AR && cp a b",
+        ),
     ],
 )
-def test_advice_is_a_build_command_that_can_be_taken(command: str, proposed: str, make: str) -> None:
+def test_advice_is_a_build_command_that_can_be_taken(command: str, proposed: str, linked: str) -> None:
     declarations = "a.h:1:1: error: unknown type name '__BEGIN_DECLS'"
     assert f"`{proposed}`" in failed_build(command, "failed", declarations, "log", "target")
     linker = "/usr/bin/ld: x.o: error adding symbols: file in wrong format"
-    assert f"`{make} LD=$CC AR=$AR`" in failed_build(command, "failed", linker, "log", "target")
+    assert f"`{linked}`" in failed_build(command, "failed", linker, "log", "target")
 
 
 @pytest.mark.parametrize(
