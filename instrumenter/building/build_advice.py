@@ -8,7 +8,7 @@ import re
 _ERROR = re.compile(
     r"^(?:\S+: )?(?:fatal )?error: |^CMake Error|^(?:\S*/)?ld: (?!warning)|: undefined reference to ", re.I | re.M
 )
-_FAILED_COMMAND = re.compile(r"^make(?:\[\d+\])?: \*\*\* ", re.M)
+_FAILED_COMMAND = re.compile(r"^\S+: \*\*\* ", re.M)  # of make, or of a line of a makefile
 _LINES_BEFORE, _LINES_OF_ERROR = 2, 3
 """Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
 _LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
@@ -58,7 +58,7 @@ _MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;
 def failed_build(command: str, how: str, output: str, log: str, target: str) -> str:
     """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
     is in the file ``log``; ``target``: what it compiled for."""
-    lines = output.strip().splitlines() or ["(nothing)"]
+    lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
     tail = lines[-_LAST_LINES:]
     parts = [f"the build command {how}: {command}"]
     first = _number_of_first(_ERROR, lines)
