@@ -225,11 +225,11 @@ def _only_program(directory: Path, command: str, notify: Callable[[str], None]) 
     whole = directory.resolve().name
     alike = [name for name in made if Path(name).name in (whole, _VERSION.sub("", whole))]
     if len(made) != 1 and len(alike) != 1:
-        got = f"links {len(made)} programs ({', '.join(made)})" if made else "links no program with $CC"
+        got = f"{directory}: the build `{command}` links"
         raise CampaignError(
-            f"{directory}: the build `{command}` {got}: say which one to measure with --binary PATH"
+            f"{got} {len(made)} programs ({', '.join(made)}): say which one to measure with --binary PATH"
             if made
-            else f"{directory}: the build `{command}` {got}: say how it is built with --build COMMAND, "
-            "such as `make CC=$CC`"
+            else f"{got} no program with $CC: if it calls another compiler, say how it is built with --build COMMAND, "
+            "such as `make CC=$CC`; if it makes a library only, measure a program that uses it"
         )
     return (alike or list(made))[0]

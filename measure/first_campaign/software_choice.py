@@ -21,7 +21,6 @@ MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100
 _SMALLEST_SHARE = 0.01
 _CANDIDATES = 8
-_FOR_WANT_OF_OTHERS = 2
 _OPERATOR = re.compile(r"^operator(\W+)$")
 _OPERATORS = {
     "()": "call", "[]": "index", "->": "arrow", "+": "plus", "-": "minus", "*": "times", "/": "divide", "%": "modulo",
@@ -89,7 +88,7 @@ def choose_counters(
         if chosen:
             return Choice(tuple(chosen), left_out)
         if not otherwise.counters:
-            least_tied = _hottest(sorted(found, key=lambda one: poor[one.name].share)[:_FOR_WANT_OF_OTHERS])
+            least_tied = _hottest(sorted(found, key=lambda one: poor[one.name].share))
             otherwise = Choice(tuple(least_tied), steady=tuple(poor[one.name] for one in least_tied))
     return replace(otherwise, left_out=tuple(one for one in left_out if one not in otherwise.steady))
 

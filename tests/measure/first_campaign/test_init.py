@@ -96,7 +96,7 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
         "src/other.c: src/main.c\n\tcp $< $@\nCFLAGS = -O2\n"
     )
     told = failed("demo/src", "--build", "true")
-    assert "links no program with $CC" in told
+    assert "links no program with $CC: if it calls another compiler, say how it is built with --build COMMAND" in told
     assert "would be inside demo" in failed("demo", "--out", "demo/c.yaml")
     result = measure("init", "demo")  # of two programs, the one with the directory's name
     assert result.exit_code == 0, result.output
