@@ -1,35 +1,121 @@
-"""What to do about a build command that failed, judged by what it printed."""
+"""What to say of a build command that failed, judged by what it printed: its first error, its end, and what to do."""
 
 from __future__ import annotations
 
 import re
 
+# What compilers, linkers and cmake print; not "parse error: " of a program that is tested, nor -Werror.
+_ERROR = re.compile(
+    r"^(?:\S+: )?(?:fatal )?error: |^CMake Error|^(?:\S*/)?ld: (?!warning)|: undefined reference to ", re.I | re.M
+)
+_FAILED_COMMAND = re.compile(r"^\S+: \*\*\* ", re.M)  # of make, or of a line of a makefile
+_LINES_BEFORE, _LINES_OF_ERROR = 2, 3
+"""Lines shown: compilers and cmake explain a message in the lines after it, make's follows what a command printed."""
+_LAST_LINES, _LAST_LINES_AFTER_ERROR = 15, 6
+
 _ADVICE = (
     (
         re.compile(r"file in wrong format|Relocations in generic ELF|is incompatible with elf"),
         "It links with another command than $CC. Set the makefile's variables for the linker and the archiver, too: "
-        "`make CC=$CC LD=$CC AR=$AR`",
+        "`{make_tools}`, or as the makefile calls them",
     ),
     (
-        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"),
-        "It seems to run a program that it has just made, which is for another machine than this one. Name a target "
-        "that only builds: `make CC=$CC TARGET`",
+        re.compile(r"Exec format error|cannot execute binary file|Syntax error: .*unexpected"
+                   r"|\*\*\* \[(?:[^\]\n]*[ /])?(?:tests?|check)\] Error"),
+        "It seems to run a program that it has just made, perhaps a test, but that is for another machine than this "
+        "one. Name a target that only builds: `{make_target}`",
     ),
     (
         re.compile(r"using shared libraries requires dynamic linking"),
         "It links a program to a shared library, but programs are linked statically. Let it make static libraries: "
         "`./configure --disable-shared`, or a target or variable of the makefile",
     ),
+    (
+        re.compile(r"error: [^\n]*__(BEGIN|END)_DECLS"),
+        "Its C sources take the names __BEGIN_DECLS and __END_DECLS from glibc's headers; the C library here is musl. "
+        "Let the build command define them: {with_declarations}",
+    ),
+    (
+        re.compile(r"error: '(?P<header>(?:argp|error|execinfo|fpu_control|fts|gnu/[\w-]+|obstack|printf"
+                   r"|sys/(?:cdefs|queue|sysctl|tree))\.h)' file not found"),
+        "<{header}> belongs to glibc; the C library here is musl, which has no such header. Build without the part of "
+        "the program that includes it, or put a header of that name into a copy of the project",
+    ),
+)  # fmt: skip
+_MISSING = (
+    re.compile(r"error: '(?P<missing>[^'\n]+\.h(?:pp)?)' file not found"),
+    re.compile(r"unable to find (?:dynamic system )?(?P<missing>library [\"']?[\w.+-]+[\"']?)"),
 )
+_MISSING_ADVICE = (
+    "It needs {missing}, which is not there: only the C and C++ libraries and the project's own files are. Build "
+    "without the library that it belongs to (by an option of configure or cmake, or a variable of the makefile), or "
+    "with the library's sources in a copy of the project"
+)
+_DECLARATIONS = "-D__BEGIN_DECLS= -D__END_DECLS="
+_MAKE = re.compile(r"(?<![\w./-])make\b(?: +(?:-\S+|\w+=(?:\"[^\"]*\"|[^\s\"'&|;]*)))*")
 
 
-def build_advice(output: str, target: str) -> str:
-    """Sentences on ``output``, what the command printed: a remedy for each known problem, or general ones. ``target``:
+def failed_build(command: str, how: str, output: str, log: str, target: str) -> str:
+    """The message about ``command``, which ``how`` says what it ended with. ``output``: what it printed, all of which
+    is in the file ``log``; ``target``: what it compiled for."""
+    lines = [line for line in output.splitlines() if line.strip()] or ["(nothing)"]
+    tail = lines[-_LAST_LINES:]
+    parts = [f"the build command {how}: {command}"]
+    first = _number_of_first(_ERROR, lines)
+    if first is None:
+        failed = _number_of_first(_FAILED_COMMAND, lines)
+        first = None if failed is None else max(0, failed - _LINES_BEFORE)
+    if first is not None:
+        after = first + _LINES_OF_ERROR
+        parts += ["Its first error:", *_indented(lines[first:after])]
+        tail = lines[after:][-_LAST_LINES_AFTER_ERROR:]
+    parts += [f"Its last lines (all of them: {log}):", *_indented(tail)] if tail else [f"All that it printed: {log}"]
+    return "\n".join([*parts, _advice_on(output, target, command)])
+
+
+def _advice_on(output: str, target: str, command: str) -> str:
+    """Sentences on ``output``, what ``command`` printed: a remedy for each known problem, or general ones. ``target``:
     what it compiled for."""
-    known = [advice for symptom, advice in _ADVICE if symptom.search(output)]
+    words = {
+        "make_tools": _with_make_words(command, "LD=$CC AR=$AR"),
+        "make_target": _with_make_words(command, "TARGET"),
+        "with_declarations": f"`{_with_flags(command, _DECLARATIONS)}`",
+    }
+    known = [
+        advice.format(**words, **found.groupdict())
+        for symptom, advice in _ADVICE
+        for found in [symptom.search(output)]
+        if found
+    ]
+    missing = next(filter(None, (symptom.search(output) for symptom in _MISSING)), None)
+    if missing and not known:
+        known = [_MISSING_ADVICE.format(**missing.groupdict())]
     if known:
         return "\n".join(known)
     return (
         f"It ran in a copy of the project, with CC=instrument-cc in the environment; a configure script needs "
         f"--host={target}, and libraries that are not part of the project are not there"
     )
+
+
+def _with_make_words(command: str, words: str) -> str:
+    """The build command with more arguments for make."""
+    make = _MAKE.search(command)
+    return f"{command[: make.end()]} {words}{command[make.end() :]}" if make else f"make CC=$CC {words}"
+
+
+def _with_flags(command: str, flags: str) -> str:
+    """The build command with more flags for the C compiler, whatever the makefile calls its own flags."""
+    if re.search(r"(?<!\S)CC=\$CC(?!\S)", command):
+        return re.sub(r"(?<!\S)CC=\$CC(?!\S)", lambda _: f'CC="$CC {flags}"', command)
+    if re.search(r"(?<!\S)cmake (?!--)", command):
+        return re.sub(r"(?<!\S)cmake (?!--)", lambda _: f'cmake -DCMAKE_C_FLAGS="{flags}" ', command, count=1)
+    return f'export CC="$CC {flags}"; {command}'
+
+
+def _number_of_first(pattern: re.Pattern[str], lines: list[str]) -> int | None:
+    return next((number for number, line in enumerate(lines) if pattern.search(line)), None)
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

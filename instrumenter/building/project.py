@@ -62,6 +62,7 @@ from instrumenter.wrapper.environment_spec import (
 )
 
 _KEPT_SECONDS = 24 * 3600
+_CMAKE_OWN = "CMakeFiles"  # a directory of cmake's own beside what is built
 _ELF_MACHINES = {"riscv64": "EM_RISCV", "x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 
 
@@ -261,10 +262,12 @@ class _Tree:
         self._log.unlink()
 
     def linked(self) -> list[str]:
-        """The programs that the build linked with the wrapper and left in the tree, relative to it."""
+        """The programs that the build linked with the wrapper and left in the tree, relative to it, without those with
+        which cmake tried the compiler."""
         links = [each for each in read_listing(self._listing) if each["kind"] == "link"]
         made = {Path(os.path.normpath(each["output"])) for each in links}
-        return sorted(str(p.relative_to(self._tree)) for p in made if p.is_relative_to(self._tree) and p.is_file())
+        inside = [path.relative_to(self._tree) for path in made if path.is_relative_to(self._tree) and path.is_file()]
+        return sorted(str(path) for path in inside if _CMAKE_OWN not in path.parts)
 
     def _write_spec(self, spec: WrapperSpec, name: str) -> dict[str, str]:
         """Write ``spec`` to a file, and return the environment in which the wrapper uses it."""

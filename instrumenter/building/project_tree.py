@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from instrumenter.building.build_advice import build_advice
+from instrumenter.building.build_advice import failed_build
 from instrumenter.building.toolchain import GUEST_TARGET
 from instrumenter.errors import SourceError
 
@@ -28,7 +28,45 @@ _NOT_INHERITED = (
     "MAKEFILES", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "CONFIG_SITE",
     "CROSS_COMPILE", "ARCH", "DESTDIR", "PKG_CONFIG_PATH",
 )  # fmt: skip
-_LAST_LINES = 15
+# Programs are linked statically. A project that makes a library both shared and static gives both targets one name, so
+# both would be written to the same file, perhaps at once: where names are equal, later targets add their own to theirs.
+_STATIC_LIBRARIES = """\
+set_property(GLOBAL PROPERTY TARGET_SUPPORTS_SHARED_LIBS FALSE)
+function(_instrument_name_archives directory)
+  get_property(targets DIRECTORY "${directory}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      set(name ${target})
+      foreach(property OUTPUT_NAME ARCHIVE_OUTPUT_NAME)
+        get_target_property(value ${target} ${property})
+        if(value)
+          set(name ${value})
+        endif()
+      endforeach()
+      get_target_property(folder ${target} ARCHIVE_OUTPUT_DIRECTORY)
+      if(NOT folder)
+        get_target_property(folder ${target} BINARY_DIR)
+      endif()
+      get_property(taken GLOBAL PROPERTY _instrument_archives)
+      list(FIND taken "${folder}/${name}" index)
+      if(NOT index EQUAL -1)
+        set_target_properties(${target} PROPERTIES ARCHIVE_OUTPUT_NAME "${name}-${target}")
+      endif()
+      set_property(GLOBAL APPEND PROPERTY _instrument_archives "${folder}/${name}")
+    endif()
+  endforeach()
+  get_property(below DIRECTORY "${directory}" PROPERTY SUBDIRECTORIES)
+  foreach(each IN LISTS below)
+    _instrument_name_archives("${each}")
+  endforeach()
+endfunction()
+get_property(called GLOBAL PROPERTY _instrument_called)
+if(NOT called AND CMAKE_VERSION VERSION_GREATER_EQUAL 3.19)
+  set_property(GLOBAL PROPERTY _instrument_called TRUE)
+  cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL _instrument_name_archives "${CMAKE_SOURCE_DIR}")
+endif()
+"""
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -86,7 +124,7 @@ def copy_tree(directory: Path, to: Path) -> None:
 def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
     """Write the compiler commands for ``target`` and their description for cmake into ``folder``.
 
-    In cmake, libraries that a project makes shared become static ones.
+    In cmake, libraries that a project makes shared become static ones, in files of their own.
     """
     folder.mkdir()
     package = Path(__file__).parents[2]
@@ -108,8 +146,8 @@ def write_compilers(folder: Path, target: str = GUEST_TARGET) -> None:
         + f'set(CMAKE_USER_MAKE_RULES_OVERRIDE "{folder}/static.cmake")\n',
         "utf-8",
     )
-    # Programs are linked statically; cmake reads this after its own rules for Linux, which say otherwise.
-    (folder / "static.cmake").write_text("set_property(GLOBAL PROPERTY TARGET_SUPPORTS_SHARED_LIBS FALSE)\n", "utf-8")
+    # cmake reads this after its own rules for Linux, which say otherwise.
+    (folder / "static.cmake").write_text(_STATIC_LIBRARIES, "utf-8")
 
 
 def build_environment(folder: Path, own: Mapping[str, str], target: str = GUEST_TARGET) -> dict[str, str]:
@@ -137,11 +175,6 @@ def run_command(command: str, directory: Path, environment: Mapping[str, str], o
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
     if status:
-        text = output.read_text("utf-8", "replace")
-        lines = text.strip().splitlines()
-        last_lines = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:]) or "  (nothing)"
         how = f"was ended by signal {-status}" if status < 0 else f"failed with exit status {status}"
-        raise SourceError(
-            f"the build command {how}: {command}\nIts last lines (all of them: {output}):\n{last_lines}\n"
-            + build_advice(text, environment["HOST"])
-        )
+        text = output.read_text("utf-8", "replace")
+        raise SourceError(failed_build(command, how, text, str(output), environment["HOST"]))

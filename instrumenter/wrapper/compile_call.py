@@ -244,8 +244,16 @@ class Wrapper:
                     inputs.append(str(made))
                     names[made] = token.words[0]
                 elif token.kind in (Kind.FILE, Kind.LINKER, Kind.OTHER):
-                    inputs += token.words
+                    inputs += self._with_path(token)
             return self._link_inputs(inputs, temporary, place, names)
+
+    def _with_path(self, token: Token) -> Sequence[str]:
+        """The words for the linker; ``-l:NAME``, which zig takes for a shared library, as the path of the file."""
+        if token.kind is Kind.LINKER and token.words[0].startswith("-l") and token.value.startswith(":"):
+            folders = [other.value for other in self.line.tokens if other.words[0].startswith("-L")]
+            files = [os.path.join(folder, token.value[1:]) for folder in folders]
+            return [file for file in files if (self.directory / file).is_file()][:1] or token.words
+        return token.words
 
     def _link_inputs(self, inputs: list[str], temporary: Path, place: Path, names: Mapping[Path, str]) -> int:
         """Link ``inputs`` with the runtime objects, and list the program; returns the exit status."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,6 +20,9 @@ from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
 from measure.errors import CampaignError, RunError
+
+if TYPE_CHECKING:
+    from instrumenter.building.program_build import Build
 
 _EVERYTHING = "everything"
 _CLOCK_HZ = 1_000_000_000  # any value: nothing is sampled
@@ -64,18 +68,16 @@ class CountedRun:
     seconds: float
 
 
-def count_events(
+def counting_program(
     campaign: Campaign, document: YamlDocument, notify: Callable[[str], None] = lambda text: None
-) -> CountedRun:
-    """Build the campaign's program with all software metrics and run it once, without a timing model.
+) -> tuple[Build, dict[str, str]]:
+    """The campaign's program with the counters of all software metrics; and for each metric that adds up an expression
+    the name of a further counter, which counts its events.
 
-    Raises `CampaignError` for a campaign without software metrics or a metric without a site, `RunError` when the
-    program fails, and as `measure.campaign.builds.Builds`.
+    Raises `CampaignError` for a metric without a site, and as `measure.campaign.builds.Builds`.
     """
     from measure.campaign.builds import Builds
 
-    if not campaign.software_metrics:
-        raise CampaignError(f"{document.path}: has no software_metrics, so nothing to count")
     counters = {name: spec.model_copy(update={"method": "counter"}) for name, spec in campaign.software_metrics.items()}
     specs, twins = _with_events(counters)
     changes = {
@@ -85,7 +87,20 @@ def count_events(
         "sampling": campaign.sampling.model_copy(update={"mode": "ideal"}),
     }
     builds = Builds(campaign.model_copy(update=changes), document, _CLOCK_HZ, notify)
-    build = builds[_EVERYTHING, 0]
+    return builds[_EVERYTHING, 0], twins
+
+
+def count_events(
+    campaign: Campaign, document: YamlDocument, notify: Callable[[str], None] = lambda text: None
+) -> CountedRun:
+    """Build the campaign's program with all software metrics and run it once, without a timing model.
+
+    Raises `CampaignError` for a campaign without software metrics, `RunError` when the program fails, and as
+    `counting_program`.
+    """
+    if not campaign.software_metrics:
+        raise CampaignError(f"{document.path}: has no software_metrics, so nothing to count")
+    build, twins = counting_program(campaign, document, notify)
     started = time.perf_counter()
     values, instructions = run_untimed(
         campaign, build.elf_path, {m: (at.symbol, at.offset_bytes) for m, at in build.counters.items()}

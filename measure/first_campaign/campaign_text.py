@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from measure.campaign.campaign_model import Program
-from measure.first_campaign.software_choice import ChosenCounter
+from measure.first_campaign.software_choice import Choice
 from measure.first_campaign.trial_run import SHORTEST_RECORD_CYCLES, Trial
+from measure.perturbation.uninformative_metrics import TIED, MetricFinding
 
+_WIDTH = 110  # of a line
 _CYCLES_OF_A_COUNT = 4  # load, add, store and address of a counter
 
 
@@ -31,7 +34,7 @@ def campaign_text(
     program: Mapping[str, Any],
     machine: str,
     trial: Trial,
-    counters: Sequence[ChosenCounter],
+    choice: Choice,
     file: str,
     limit_instructions: int | None = None,
 ) -> str:
@@ -54,7 +57,7 @@ def campaign_text(
         "",
         *_hardware(trial),
         "",
-        *(_software(trial, counters) if counters else _no_software()),
+        *(_software(trial, choice) if choice.counters else _no_software()),
         "# Of each variant, and of the plain program, so many runs; run i of all of them shares its noise.",
         "baselines: 10",
         "replicates: 10",
@@ -103,12 +106,23 @@ def _hardware(trial: Trial) -> list[str]:
              "# lists others.",
              "hardware_metrics:"]  # fmt: skip
     lines += [f"  - {one.name:<{width}}  # {one.description}: {one.events:,} in a run" for one in trial.metrics]
-    lines += [f"  # taken for want of others: {one.brief}" for one in trial.steady]
-    lines += [f"  # left out: {one.brief}" for one in trial.left_out]
+    return lines + _about_steady(trial.steady, trial.left_out)
+
+
+def _about_steady(taken: Sequence[MetricFinding], left_out: Sequence[MetricFinding]) -> list[str]:
+    """Comments on metrics that vary too little from record to record."""
+    lines = [f"  # taken for want of others: {one.brief}" for one in taken]
+    lines += textwrap.wrap(
+        f"left out: {', '.join(one.brief for one in left_out)}", _WIDTH, initial_indent="  # ",
+        subsequent_indent="  #   ", break_on_hyphens=False,
+    ) if left_out else []  # fmt: skip
+    if any(one.problem == "tied" for one in (*taken, *left_out)):
+        lines.append(f"  # (tied: one value fills so much of the records, more than {TIED:.0%})")
     return lines
 
 
-def _software(trial: Trial, counters: Sequence[ChosenCounter]) -> list[str]:
+def _software(trial: Trial, choice: Choice) -> list[str]:
+    counters = choice.counters
     lines = ["# Counters in the functions and loops where the time goes.", "software_metrics:"]
     for one in counters:
         share = f"{_percent(100 * one.function.share)} of all instructions, most in line {one.function.hottest}"
@@ -120,6 +134,7 @@ def _software(trial: Trial, counters: Sequence[ChosenCounter]) -> list[str]:
             f"  # {events:,} events; adds about {_percent(added)} of the instructions",
         ]
     entries = [one.name for one in counters if one.spec.event == "entry"]
+    lines += _about_steady(choice.steady, choice.left_out)
     lines += ["", "# Sets of counters that runs collect together, each compared with the plain program."]
     lines.append("variants:")
     if entries and len(entries) < len(counters):
@@ -145,7 +160,7 @@ def _no_software() -> list[str]:
 
 
 def _yaml(data: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=110).rstrip()
+    return yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True, width=_WIDTH).rstrip()
 
 
 def _flow(value: Any) -> str:

@@ -49,9 +49,9 @@ def init(
 ) -> None:
     """Write a first campaign for a C or C++ file, or for a directory with a build of its own.
 
-    Builds the program, runs it three times on the emulated machine, and writes a commented campaign file: the length
+    Builds the program, runs it four times on the emulated machine, and writes a commented campaign file: the length
     of a record (about 800 of them in a run), hardware metrics that the machine has and that vary in this program, and
-    software metrics for the functions and loops where its time goes. `measure run` runs it as it is.
+    software metrics that vary, too, for the functions and loops where its time goes. `measure run` runs it as it is.
 
     \b
       measure init chess.c -- medium

@@ -32,7 +32,7 @@ from measure.first_campaign.program_keys import (
     sources_keys,
     sources_that_define,
 )
-from measure.first_campaign.software_choice import choose_counters
+from measure.first_campaign.software_choice import Choice, choose_counters
 from measure.first_campaign.trial_run import Trial, trial_run
 
 Result = TypeVar("Result")
@@ -100,15 +100,17 @@ def write_first_campaign(request: Request, console: Console) -> Path:
         except RunError as error:
             raise CampaignError(f"{request.program}: {_with_advice(str(error))}") from None
         status.update("counting events")
-        counters = draft.attempt(lambda: choose_counters(draft.campaign, draft.document, found.functions, say))
+        choice = draft.attempt(
+            lambda: choose_counters(draft.campaign, draft.document, found.functions, trial.every_cycles, say)
+        )
     final_machine = relative(copy_to, beside) if copy_to is not None else draft.machine
     text = campaign_text(
-        name, draft.program, final_machine, trial, counters, str(place), request.limit_instructions
+        name, draft.program, final_machine, trial, choice, str(place), request.limit_instructions
     )  # fmt: skip
     if copy_to is not None and not copy_to.exists():
         write_text_atomically(copy_to, machine.read_text("utf-8"))
     write_text_atomically(place, text)
-    _tell(console, place, trial, [one.name for one in counters])
+    _tell(console, place, trial, choice)
     return place
 
 
@@ -212,10 +214,11 @@ def _place_of_copy(place: Path, machine: Path) -> Path:
     return copy
 
 
-def _tell(console: Console, place: Path, trial: Trial, metrics: list[str]) -> None:
+def _tell(console: Console, place: Path, trial: Trial, choice: Choice) -> None:
     """Print what was written, and the next steps."""
     records = trial.cycles // trial.every_cycles
-    counted = f"software metrics {', '.join(metrics)}" if metrics else "no software metrics: name some in the file"
+    metrics = ", ".join(one.name for one in choice.counters)
+    counted = f"software metrics {metrics}" if metrics else "no software metrics: name some in the file"
     console.print(escape(f"{place}: records: about {records:,} in a run; {counted}."))
     if trial.steady:
         console.print(
@@ -223,6 +226,14 @@ def _tell(console: Console, place: Path, trial: Trial, metrics: list[str]) -> No
                 f"! {', '.join(one.brief for one in trial.steady)}: too few metrics vary from record to record in this "
                 "program, so verdicts will say little. Give it input that makes it do different things, or take "
                 "records of another length."
+            ),
+            style="yellow",
+        )
+    if choice.steady:
+        console.print(
+            escape(
+                f"! {', '.join(one.brief for one in choice.steady)}: no counter of the program's functions varies more "
+                "from record to record. Give it input that makes it do different things, or name other events to count."
             ),
             style="yellow",
         )

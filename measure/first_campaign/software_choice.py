@@ -11,9 +11,11 @@ from common.yaml_document import YamlDocument
 from instrumenter.errors import SourceError, SpecError
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.event_counts import Counts, count_events
+from measure.campaign.event_counts import Counts, count_events, counting_program
 from measure.errors import CampaignError
 from measure.first_campaign.profile import HotFunction
+from measure.first_campaign.trial_run import counter_findings
+from measure.perturbation.uninformative_metrics import MetricFinding
 
 MOST_FUNCTIONS, MOST_LOOPS = 3, 2
 FEWEST_EVENTS = 100
@@ -52,25 +54,59 @@ class ChosenCounter:
     counts: Counts
 
 
-def choose_counters(
-    campaign: Campaign, document: YamlDocument, functions: Sequence[HotFunction], notify: Callable[[str], None]
-) -> list[ChosenCounter]:
-    """Entries of the hottest functions, then loops of the hottest ones; those that fire often enough to vary.
+@dataclass(frozen=True)
+class Choice:
+    """``counters``: the chosen ones; ``left_out``: what was found about candidates that vary too little from record to
+    record; ``steady``: about those that were chosen for want of others."""
 
-    Functions with a small share are candidates only if no other gives a counter, as in a program whose time goes in the
-    libraries. Builds the program with all candidates and runs it once. Raises as `count_events`.
+    counters: tuple[ChosenCounter, ...] = ()
+    left_out: tuple[MetricFinding, ...] = ()
+    steady: tuple[MetricFinding, ...] = ()
+
+
+def choose_counters(
+    campaign: Campaign,
+    document: YamlDocument,
+    functions: Sequence[HotFunction],
+    every_cycles: int,
+    notify: Callable[[str], None],
+) -> Choice:
+    """Entries of the hottest functions, then loops of the hottest ones; those that fire often enough and vary from
+    record to record of ``every_cycles``.
+
+    Functions with a small share are candidates only if no other gives such a counter, as in a program whose time goes
+    in the libraries. Builds the program with all candidates, runs it once, and once more on the timing model. Raises as
+    `count_events`.
     """
     hot = [one for one in functions if one.share >= _SMALLEST_SHARE]
+    left_out: tuple[MetricFinding, ...] = ()
+    otherwise = Choice()
     for candidates in (hot, [one for one in functions if one not in hot]):
-        chosen = _choose_among(campaign, document, candidates[:_CANDIDATES], notify)
+        found, poor = _count(campaign, document, candidates[:_CANDIDATES], every_cycles, notify)
+        left_out += tuple(poor.values())
+        chosen = _hottest([one for one in found if one.name not in poor])
         if chosen:
-            return chosen
-    return []
+            return Choice(tuple(chosen), left_out)
+        if not otherwise.counters:
+            least_tied = _hottest(sorted(found, key=lambda one: poor[one.name].share))
+            otherwise = Choice(tuple(least_tied), steady=tuple(poor[one.name] for one in least_tied))
+    return replace(otherwise, left_out=tuple(one for one in left_out if one not in otherwise.steady))
 
 
-def _choose_among(
-    campaign: Campaign, document: YamlDocument, functions: Sequence[HotFunction], notify: Callable[[str], None]
-) -> list[ChosenCounter]:
+def _hottest(counters: Sequence[ChosenCounter]) -> list[ChosenCounter]:
+    """Entries, then loops, as many of both as a campaign gets, in this order."""
+    entries = [one for one in counters if one.spec.event == "entry"][:MOST_FUNCTIONS]
+    return entries + [one for one in counters if one.spec.event == "loop"][:MOST_LOOPS]
+
+
+def _count(
+    campaign: Campaign,
+    document: YamlDocument,
+    functions: Sequence[HotFunction],
+    every_cycles: int,
+    notify: Callable[[str], None],
+) -> tuple[list[ChosenCounter], dict[str, MetricFinding]]:
+    """Counters of ``functions`` that fire often enough, in this order, and what is wrong with some of them."""
     about: dict[str, _Candidate] = {}
     for function in functions:
         for event, ending in (("entry", "entries"), ("loop", "loops")):
@@ -80,11 +116,10 @@ def _choose_among(
                 candidate = _Candidate(function, event, (*names[:1], *outside[:1], *names[1:], *outside[1:]))
                 if all(candidate.spec != one.spec for one in about.values()):
                     about[_metric_name(function.name, ending, about)] = candidate
-    counted: dict[str, Counts] = {}
-    while about and not counted:
-        specs = {name: one.spec for name, one in about.items()}
+    while about:
+        draft = campaign.model_copy(update={"software_metrics": {name: one.spec for name, one in about.items()}})
         try:
-            run = count_events(campaign.model_copy(update={"software_metrics": specs}), document, notify)
+            counts = count_events(draft, document, notify)
         except CampaignError as error:
             metric = _refused(error.__cause__, about)
             if metric is None:
@@ -94,14 +129,14 @@ def _choose_among(
             if isinstance(error.__cause__, SourceError) and all(one.function != refused for one in about.values()):
                 notify(f"left out: {error.__cause__}")
             continue
-        counted = {one.metric: one for one in run.metrics}
-    found = [
-        ChosenCounter(name, about[name].spec, about[name].function, one)
-        for name, one in counted.items()
-        if one.events >= FEWEST_EVENTS
-    ]
-    entries = [one for one in found if one.spec.event == "entry"][:MOST_FUNCTIONS]
-    return entries + [one for one in found if one.spec.event == "loop"][:MOST_LOOPS]
+        found = [
+            ChosenCounter(one.metric, about[one.metric].spec, about[one.metric].function, one)
+            for one in counts.metrics
+            if one.events >= FEWEST_EVENTS
+        ]
+        poor = counter_findings(draft, counting_program(draft, document)[0], every_cycles) if found else {}
+        return found, {one.name: poor[one.name] for one in found if one.name in poor}
+    return [], {}
 
 
 def _metric_name(function: str, ending: str, taken: Container[str]) -> str:

@@ -1,17 +1,22 @@
-"""Chooses the length of a record and the hardware metrics of a campaign, from one timed run of its program."""
+"""Chooses the length of a record and the hardware metrics of a campaign, from one timed run of its program; a second
+one tells which of its counters vary."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
 
 from measure.campaign.campaign_model import Campaign
-from measure.campaign.run_types import BASELINE, RunSpec
+from measure.campaign.run_types import BASELINE, CounterPlace, Run, RunSpec
 from measure.errors import RunError
 from measure.perturbation.uninformative_metrics import MetricFinding, metric_findings
+
+if TYPE_CHECKING:
+    from instrumenter.building.program_build import Build
 
 RECORDS = 800
 FEWEST_RECORDS = 100
@@ -56,23 +61,12 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
     """
     from emulator.pmu import METRICS, available_metrics
     from emulator.timing.machine_file import machine_text, parse_machine
-    from measure.campaign.plan import program_input
-    from measure.targets import target_named
 
-    text = machine_text(campaign.machine_file)
-    machine = parse_machine(text, campaign.machine_name)
+    machine = parse_machine(machine_text(campaign.machine_file), campaign.machine_name)
     names = tuple(name for name in _CANDIDATES if name in available_metrics(machine))
     _check_length(instructions, "instructions")
-    stdin, arguments, files = program_input(campaign.program)
     finest = max(SHORTEST_RECORD_CYCLES // 10, instructions // _FINEST_RECORDS)
-    spec = RunSpec(
-        variant=BASELINE, replicate=0, seed=campaign.seed, build_key=build_key, binary=str(program),
-        arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
-        machine=_with_counters(text, len(names)), machine_name=campaign.machine_name, hardware_metrics=names,
-        counters=(), sampling_mode="ideal", interval=finest, interval_unit="cycles",
-        limit_instructions=campaign.limits.instructions, exit_status=campaign.program.exit_status,
-    )  # fmt: skip
-    run = target_named("emulated").execute(spec)
+    run = _timed(campaign, program, build_key, finest, names)
     _check_length(run.total_cycles, "cycles")
     every = max(SHORTEST_RECORD_CYCLES, _rounded(run.total_cycles / RECORDS))
     counts = run.trace.counts(names)
@@ -89,6 +83,37 @@ def trial_run(campaign: Campaign, program: Path, build_key: str, instructions: i
         tuple(one for name, one in found.items() if name not in chosen),
         tuple(one for name, one in found.items() if name in chosen),
     )  # fmt: skip
+
+
+def counter_findings(campaign: Campaign, build: Build, every_cycles: int) -> dict[str, MetricFinding]:
+    """The uninformative ones among the software metrics that ``build`` has counters for, by name: from one timed run
+    with records of ``every_cycles``. Raises `RunError` when the program fails."""
+    names = tuple(build.counters)
+    counters = tuple(CounterPlace(name, at.symbol, at.offset_bytes) for name, at in build.counters.items())
+    run = _timed(campaign, build.elf_path, build.key, every_cycles, campaign.hardware_metrics, counters)
+    records = run.trace.counts(names).astype(np.float64)
+    return {one.metric: one for one in metric_findings({BASELINE: [records]}, names, "software")}
+
+
+def _timed(
+    campaign: Campaign, program: Path, build_key: str, every_cycles: int, hardware: tuple[str, ...],
+    counters: tuple[CounterPlace, ...] = (),
+) -> Run:  # fmt: skip
+    """A run of ``program`` on the campaign's machine, without noise."""
+    from emulator.timing.machine_file import machine_text
+    from measure.campaign.plan import program_input
+    from measure.targets import target_named
+
+    stdin, arguments, files = program_input(campaign.program)
+    spec = RunSpec(
+        variant=BASELINE, replicate=0, seed=campaign.seed, build_key=build_key, binary=str(program),
+        arguments=arguments, stdin=stdin, files=tuple(sorted((guest, str(host)) for guest, host in files.items())),
+        machine=_with_counters(machine_text(campaign.machine_file), len(hardware)), machine_name=campaign.machine_name,
+        hardware_metrics=hardware, counters=counters, sampling_mode="ideal", interval=every_cycles,
+        interval_unit="cycles", limit_instructions=campaign.limits.instructions,
+        exit_status=campaign.program.exit_status,
+    )  # fmt: skip
+    return target_named("emulated").execute(spec)
 
 
 def _that_fit(names: list[str], campaign: Campaign) -> list[str]:

@@ -148,6 +148,10 @@ def test_static_libraries_and_partial_links(cc: Compilers) -> None:
     assert execute(cc.folder / "a.out", ["calls", "entries", "loops"])[2] == {
         "calls": 9, "entries": 9, "loops": 9,
     }  # fmt: skip
+    for words in (("-L", "none", "-L.", "-l:libf.a"), ("-L.", "-l", ":libf.a")):  # a library by the name of its file
+        linked = cc("part.o", *words, "-o", "named")
+        assert linked.returncode == 0, linked.stderr
+        assert (cc.folder / "named").read_bytes() == (cc.folder / "a.out").read_bytes()
     # What the linker did not take from the library is not in the program.
     assert {note["source"] for note in read_sites(cc.folder / "a.out")} == {"main.c", "f.c"}
 

@@ -12,6 +12,7 @@ import pytest
 from emulator.linux.vfs.files import VirtualFiles
 from emulator.machine import Machine
 from emulator.probes import BlockCounter
+from instrumenter.building.build_advice import failed_build
 from instrumenter.building.program_build import Build, SamplerConfig, build_program, preprocess_all
 from instrumenter.building.project import Project, ProjectRecipe, linked_programs
 from instrumenter.building.project_tree import tree_digest
@@ -259,7 +260,7 @@ def test_the_signal_sampler_is_linked_in(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "binary", "problem"),
     [
-        ("make fail", "build/app", "the build command failed with exit status 2: make fail\nIts last lines"),
+        ("make fail", "build/app", "the build command failed with exit status 2: make fail\nIts first error"),
         ("make fail", "build/app", "\n  what went wrong\n"),
         ("kill -9 $$", "build/app", "the build command was ended by signal 9"),
         ("make nothing", "build/app", "left no file 'build/app'; it linked nothing with $CC"),
@@ -302,7 +303,12 @@ def test_programs_of_a_build_in_other_directories_are_named_from_the_project(dir
         ("/usr/bin/ld: aes.o: error adding symbols: file in wrong format", "`make CC=$CC LD=$CC AR=$AR`"),
         ('./smoke: 2: Syntax error: "(" unexpected', "`make CC=$CC TARGET`"),
         ("bash: ./tests: cannot execute binary file: Exec format error", "`make CC=$CC TARGET`"),
+        ("make[2]: *** [Makefile:11: test] Error 2", "`make CC=$CC TARGET`"),
         ("error: using shared libraries requires dynamic linking", "`./configure --disable-shared`"),
+        ("a.h:3:1: error: unknown type name '__BEGIN_DECLS'", '`export CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="; cat '),
+        ("a.c:3:10: fatal error: 'sys/queue.h' file not found", "<sys/queue.h> belongs to glibc; the C library here"),
+        ("a.c:3:10: fatal error: 'readline/readline.h' file not found", "It needs readline/readline.h, which is not"),
+        ('error: unable to find dynamic system library "z" using strategy', 'It needs library "z", which is not there'),
     ],
 )
 def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
@@ -317,6 +323,58 @@ def test_a_build_that_fails_says_what_to_do_and_where_all_of_its_output_is(
     whole = re.search(r"\(all of them: (.*)\):", message)
     assert whole
     assert output in Path(whole[1]).read_text()
+
+
+@pytest.mark.parametrize(("output", "shown"), [
+    (
+        "cc -Werror: x.c\nx.c:3:7: error: no such thing\n    3 | int a = b;\n      |         ^\n"
+        + "".join(f"more {number}\n" for number in range(30)),
+        "  x.c:3:7: error: no such thing\n      3 | int a = b;\n        |         ^\n"
+        "Its last lines (all of them: log):\n  more 24\n",
+    ),
+    ("gcc -o app x.o\nld: x.o: file in wrong format\n", "  ld: x.o: file in wrong format\nAll that it printed: log\n"),
+    (
+        "-- Detecting\nCMake Error at CMakeLists.txt:294 (add_subdirectory):\n  The directory\n\n    third\n\n  ...\n",
+        "  CMake Error at CMakeLists.txt:294 (add_subdirectory):\n    The directory\n      third\nIts last lines",
+    ),
+    (
+        "looking\nfound\nMakefile:85: *** missing separator.  Stop.\n",
+        "  looking\n  found\n  Makefile:85: *** missing separator.  Stop.\nAll that it printed: log\n",
+    ),
+    (
+        "-parse error: premature end\nFAILURE\n0 of 58\nmake[1]: *** [test] Error 1\nmake: *** [all] Error 2\n",
+        "  FAILURE\n  0 of 58\n  make[1]: *** [test] Error 1\nIts last lines",
+    ),
+])  # fmt: skip
+def test_a_build_that_fails_shows_its_first_error_then_its_end(output: str, shown: str) -> None:
+    message = failed_build("make", "failed with exit status 2", output, "log", "target")
+    head, after = message.split("\nIts first error:\n")
+    assert head == "the build command failed with exit status 2: make"
+    assert after.startswith(shown)
+    assert "more 23" not in after
+
+
+@pytest.mark.parametrize(
+    ("command", "proposed", "linked"),
+    [
+        ("make -j2 CC=$CC", 'make -j2 CC="$CC -D__BEGIN_DECLS= -D__END_DECLS="', "make -j2 CC=$CC LD=$CC AR=$AR"),
+        (
+            "cmake -S . -B b && cmake --build b",
+            'cmake -DCMAKE_C_FLAGS="-D__BEGIN_DECLS= -D__END_DECLS=" -S . -B b && cmake --build b',
+            "make CC=$CC LD=$CC AR=$AR",
+        ),
+        (
+            "./configure CC=$CC && make && cp a b",
+            './configure CC="$CC -D__BEGIN_DECLS= -D__END_DECLS=" && make && cp a b',
+            "./configure CC=$CC && make LD=$CC AR=$AR && cp a b",
+        ),
+    ],
+)
+def test_advice_is_a_build_command_that_can_be_taken(command: str, proposed: str, linked: str) -> None:
+    declarations = "a.h:1:1: error: unknown type name '__BEGIN_DECLS'"
+    assert f"`{proposed}`" in failed_build(command, "failed", declarations, "log", "target")
+    linker = "/usr/bin/ld: x.o: error adding symbols: file in wrong format"
+    assert f"`{linked}`" in failed_build(command, "failed", linker, "log", "target")
 
 
 @pytest.mark.parametrize(
@@ -386,3 +444,31 @@ def test_shared_libraries_of_a_cmake_project_become_part_of_its_program(director
         {"calls": MetricSpec(event="entry", function="twice")}
     )
     assert execute(build)[1] == {"calls": 7}
+
+
+@needs_cmake
+@pytest.mark.slow
+def test_libraries_of_one_name_in_a_cmake_project_are_files_of_their_own(directory: Path) -> None:
+    (directory / "below").mkdir()
+    (directory / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 2.8)\nproject(demo C)\nadd_library(core SHARED one.c)\n"
+        "add_library(core_static STATIC two.c)\nset_target_properties(core core_static PROPERTIES OUTPUT_NAME core)\n"
+        "add_subdirectory(below)\nadd_executable(app main.c)\ntarget_link_libraries(app core core_static core_3)\n"
+    )
+    (directory / "below/CMakeLists.txt").write_text(
+        "add_library(core_3 STATIC three.c)\n"
+        "set_target_properties(core_3 PROPERTIES OUTPUT_NAME core ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})\n"
+        "add_library(other STATIC three.c)\nset_target_properties(other PROPERTIES OUTPUT_NAME core)\n"
+    )
+    for place, name in (("", "one"), ("", "two"), ("below/", "three")):
+        (directory / f"{place}{name}.c").write_text(f"int {name}(void) {{ return 0; }}\n")
+    (directory / "main.c").write_text(
+        "int one(void), two(void), three(void);\nint main(void) { return one() + two() + three(); }\n"
+    )
+    command = "cmake -B out . && cmake --build out -j3 && find out -name '*.a' | sort | tr '\\n' ' ' && false"
+    with pytest.raises(SourceError) as caught:
+        linked_programs(directory, command, lambda text: None)
+    found = "out/below/libcore.a out/libcore-core_3.a out/libcore-core_static.a out/libcore.a"
+    assert f"\n  {found}" in str(caught.value)
+    # Programs with which cmake tries the compiler are none of the project's.
+    assert linked_programs(directory, "cmake -B out . && cmake --build out", lambda text: None) == ["out/app"]

@@ -96,7 +96,7 @@ def test_a_campaign_for_a_project_with_a_makefile_can_be_run(folder: Path) -> No
         "src/other.c: src/main.c\n\tcp $< $@\nCFLAGS = -O2\n"
     )
     told = failed("demo/src", "--build", "true")
-    assert "links no program with $CC" in told
+    assert "links no program with $CC: if it calls another compiler, say how it is built with --build COMMAND" in told
     assert "would be inside demo" in failed("demo", "--out", "demo/c.yaml")
     result = measure("init", "demo")  # of two programs, the one with the directory's name
     assert result.exit_code == 0, result.output
@@ -124,7 +124,11 @@ def test_a_program_whose_time_goes_in_libraries_gets_counters_of_its_own_functio
     result = measure("init", "fill.c")
     assert result.exit_code == 0, result.output
     assert counted(folder / "fill.yaml")["pick_entries"] == ("entry", "pick", 300)
-    assert re.search(r"# pick, fill.c:4: 0\.\d+% of all instructions", (folder / "fill.yaml").read_text())
+    text = (folder / "fill.yaml").read_text()
+    assert re.search(r"# pick, fill.c:4: 0\.\d+% of all instructions", text)
+    assert re.search(r"  # taken for want of others: pick_entries \(\d\d% tied\)\n", text)
+    told = " ".join(result.output.split())
+    assert re.search(r"! pick_entries \(.* tied\), main_loops \(.* tied\): no counter of the program's functions", told)
 
 
 def test_a_program_that_does_the_same_all_the_time_is_warned_of(folder: Path) -> None:
@@ -138,6 +142,29 @@ def test_a_program_that_does_the_same_all_the_time_is_warned_of(folder: Path) ->
     assert re.search(r"  # taken for want of others: PAPI_\w+ \(\d+% tied\)\n", text)
     (folder / "demo.c").write_text(PROGRAM)
     assert "too few metrics" not in measure("init", "demo.c").output
+
+
+def test_counters_that_hardly_vary_in_the_records_are_left_out(folder: Path) -> None:
+    """`start` runs at the beginning only, and so in less than half of the records."""
+    (folder / "parts.c").write_text(
+        PROGRAM.replace(
+            "int main(",
+            "__attribute__((noinline)) void start(int n) { for (int i = 0; i < 9; i++) table[i] += next() + n; }\n"
+            "int main(",
+        ).replace("{\n    for", "{\n    for (int i = 0; i < 1500; i++) start(i);\n    for", 1)
+    )
+    assert "start(i)" in (folder / "parts.c").read_text()
+    result = measure("init", "parts.c")
+    assert result.exit_code == 0, result.output
+    text = (folder / "parts.yaml").read_text()
+    campaign, _ = load_campaign(folder / "parts.yaml")
+    assert set(campaign.software_metrics) == {"next_entries", "work_loops"}
+    assert re.search(
+        r"\n  work_loops: .*\n  # left out: (?:.*,)?[ \n#]*start_entries \(\d\d% tied\)(?:.*\n)+?"
+        r"  # \(tied: one value fills so much of the records, more than 50%\)\n\n# Sets of counters",
+        text,
+    )
+    assert "no counter of the program's functions varies" not in result.output
 
 
 @pytest.mark.slow

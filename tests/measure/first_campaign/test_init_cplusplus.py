@@ -51,18 +51,18 @@ REFUSED = """\
 template <class T> struct Outer { struct Inner { T value; }; };
 unsigned turn(const std::vector<unsigned> &given) {
     unsigned h = given[0];
-    for (int i = 0; i < 20; i++) h ^= h >> 3 ^ h << 5;
+    for (unsigned i = 0, end = 5 + h / 400; i < end; i++) h ^= h >> 3 ^ h << 5;
     return h;
 }
 unsigned turn(const Outer<unsigned>::Inner &given) {
     unsigned h = given.value;
-    for (int i = 0; i < 30; i++) h ^= h >> 3 ^ h << 5;
+    for (unsigned i = 0, end = 5 + h / 400; i < end; i++) h ^= h >> 3 ^ h << 5;
     return h;
 }
-unsigned turn(unsigned h) { for (int i = 0; i < 20; i++) h ^= h >> 5 ^ h << 3; return h; }
+unsigned turn(unsigned h) { for (unsigned i = 0, end = 5 + h / 400; i < end; i++) h ^= h >> 5 ^ h << 3; return h; }
 int main() {
     std::vector<unsigned> one{1}; unsigned total = 0;
-    for (unsigned n = 0; n < 3000; n++) { one[0] = n; total += turn(one) + turn(n) + turn(Outer<unsigned>::Inner{n}); }
+    for (unsigned n = 0; n < 12000; n++) { one[0] = n; total += turn(one) + turn(n) + turn(Outer<unsigned>::Inner{n}); }
     std::printf("%u\\n", total);
 }
 """
@@ -79,13 +79,14 @@ def test_cplusplus_functions_are_named_as_metrics_take_them(folder: Path) -> Non
         "main_lambda_18_entries": ("entry", "main::lambda@18", 2000),
         "Stack_push_entries": ("entry", "geo::Stack::push", 2 * 2000),
         "mix_loops": ("loop", "mix(unsigned int, unsigned long)", sum(n % 60 for n in range(2000))),
-        "Stack_sum_loops": ("loop", "geo::Stack::sum", 2 * sum(range(1, 2000, 100))),
+        "main_lambda_18_loops": ("loop", "main::lambda@18", sum(n % 9 for n in range(2000))),
     }
-    assert re.search(
-        r"# geo::Stack::sum, shapes.cpp:8: [\d.]+% of all instructions", (folder / "shapes.yaml").read_text()
-    )
+    text = (folder / "shapes.yaml").read_text()
+    assert re.search(r"# geo::Stack::push, shapes.cpp:7: [\d.]+% of all instructions", text)
+    assert re.search(r"  # left out: .*Stack_sum_loops \(\d\d% tied\)", text)  # 20 times in a run
 
 
+@pytest.mark.slow
 def test_overloads_that_cannot_be_told_apart_are_counted_together(folder: Path) -> None:
     """Overloads whose types the debug information writes otherwise than the source are counted together."""
     (folder / "shapes.cpp").write_text(REFUSED)
@@ -93,8 +94,8 @@ def test_overloads_that_cannot_be_told_apart_are_counted_together(folder: Path) 
     assert result.exit_code == 0, result.output
     found = counted(folder / "shapes.yaml")
     assert {one for one in found.values() if one[0] == "entry"} == {
-        ("entry", "turn", 3 * 3000), ("entry", "turn(unsigned int)", 3000),
-        ("entry", "turn(const std::vector<unsigned int> &)", 3000),
+        ("entry", "turn", 3 * 12000), ("entry", "turn(unsigned int)", 12000),
+        ("entry", "turn(const std::vector<unsigned int> &)", 12000),
     }  # fmt: skip
 
 
@@ -121,7 +122,8 @@ def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, co
         scaled = SHAPES.replace("int main() {", 'extern "C" unsigned scale(unsigned);\nint main() {')
         (project / "shapes.cpp").write_text(scaled.replace("total += mix", "total += scale(round) + mix"))
         (project / "scale.c").write_text(
-            "unsigned scale(unsigned n) { unsigned h = n; for (int i = 0; i < 90; i++) h ^= h >> 5 ^ i; return h; }"
+            "unsigned scale(unsigned n) {\n"
+            "    unsigned h = n;\n    for (unsigned i = 0; i < n / 9; i++) h ^= h >> 5 ^ i;\n    return h;\n}\n"
         )
     if build == "CMakeLists.txt" and shutil.which("cmake") is None:
         pytest.skip("needs cmake")
@@ -129,9 +131,9 @@ def test_a_campaign_for_a_project_of_both_languages(folder: Path, build: str, co
     assert result.exit_code == 0, result.output
     assert yaml.safe_load((folder / "shapes.yaml").read_text())["program"]["build"] == command
     found = counted(folder / "shapes.yaml")
-    assert found["mix_entries"] == ("entry", "mix(unsigned int, unsigned long)", 2000)
+    assert found["mix_loops"] == ("loop", "mix(unsigned int, unsigned long)", sum(n % 60 for n in range(2000)))
     if build != "Makefile":
-        assert found["scale_loops"] == ("loop", "scale", 2000 * 90)
+        assert found["scale_loops"] == ("loop", "scale", sum(n // 9 for n in range(2000)))
 
 
 COROUTINE = """\
@@ -193,7 +195,8 @@ def test_metrics_of_operators_are_named_by_words() -> None:
 
 
 TWIN = """\
-namespace {{ unsigned mix(unsigned n) {{ for (int i = 0; i < 60; i++) n ^= n << 3 ^ i; return n; }} }}
+namespace {{
+unsigned mix(unsigned n) {{ for (unsigned i = 0, end = 10 + n / 30; i < end; i++) n ^= n << 3 ^ i; return n; }} }}
 auto step_{0} = [](unsigned n) {{ for (int i = 0; i < {1}; i++) n ^= n << 7 ^ i; return n; }};
 unsigned {0}(unsigned n) {{ return mix(n) + step_{0}(n); }}
 """
@@ -208,7 +211,7 @@ def test_functions_of_one_name_in_two_files_are_counted_apart(folder: Path) -> N
     (project / "two.cpp").write_text(TWIN.format("two", 50))
     (project / "main.cpp").write_text(
         "unsigned one(unsigned), two(unsigned);\n"
-        "int main() { unsigned sum = 0; for (int i = 0; i < 3000; i++) sum += one(i) + two(i % 2); return sum & 0; }\n"
+        "int main() { unsigned sum = 0; for (int i = 0; i < 3000; i++) sum += one(i) + two(i); return sum & 0; }\n"
     )
     result = measure("init", "twins")
     assert result.exit_code == 0, result.output
@@ -217,15 +220,16 @@ def test_functions_of_one_name_in_two_files_are_counted_apart(folder: Path) -> N
         (event, function, metrics[name].file): events
         for name, (event, function, events) in counted(folder / "twins.yaml").items()
     }
+    loops = sum(10 + n // 30 for n in range(3000))
     assert found == {
-        ("entry", "mix", "one.cpp"): 3000, ("entry", "mix", "two.cpp"): 3000, ("entry", "lambda@2", "two.cpp"): 3000,
-        ("loop", "mix", "one.cpp"): 180_000, ("loop", "mix", "two.cpp"): 180_000,
+        ("entry", "mix", "one.cpp"): 3000, ("entry", "mix", "two.cpp"): 3000, ("entry", "lambda@3", "two.cpp"): 3000,
+        ("loop", "mix", "one.cpp"): loops, ("loop", "mix", "two.cpp"): loops,
     }  # fmt: skip
 
 
 @pytest.mark.slow
 def test_a_function_outside_of_classes_is_told_from_methods_of_its_name(folder: Path) -> None:
-    loop = "for (int i = 0; i < 50; i++) n ^= n << 3 ^ i; return n;"
+    loop = "for (unsigned i = 0, end = 5 + n / 50; i < end; i++) n ^= n << 3 ^ i; return n;"
     (folder / "main.cpp").write_text(
         f"unsigned other(unsigned); volatile unsigned sum; static unsigned turn(unsigned n) {{ {loop} }}\n"
         "int main() { for (int i = 0; i < 3000; i++) sum = sum + turn(i) + other(i); }\n"
@@ -238,4 +242,4 @@ def test_a_function_outside_of_classes_is_told_from_methods_of_its_name(folder: 
     assert result.exit_code == 0, result.output
     found = counted(folder / "main.yaml")
     assert found["turn_entries"] == ("entry", "::turn", 3000)
-    assert found["Box_turn_loops"] == ("loop", "Box::turn", 150_000)
+    assert found["Box_turn_loops"] == ("loop", "Box::turn", sum(5 + n // 50 for n in range(3000)))
