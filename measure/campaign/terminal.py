@@ -1,4 +1,4 @@
-"""Prints the result of a campaign: uninformative metrics, the verdicts, the worst pairs, then what to do."""
+"""Prints a campaign's result: what makes it wrong, uninformative metrics, verdicts, worst pairs, then what to do."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ _WORST = 5
 
 def print_result(console: Console, data: ReportData, results: str = "") -> None:
     """Print tables that fit 80 columns. ``results``: as `next_steps`; commands name it, so that they can be copied."""
+    for finding in data.invalidating:
+        console.print(f"!! {escape(finding)}", style="bold red", highlight=False)
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
     if data.variants:
