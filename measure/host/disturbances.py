@@ -46,13 +46,14 @@ def _flagged(runs: Sequence[Run], flag: str) -> int:
 
 
 def forks(runs: Sequence[Run]) -> list[str]:
-    """A sentence on programs that forked, of which the sampler counts the first process only; none if none did."""
+    """A sentence on programs that started processes, of which the sampler counts the first only; none if none did."""
     forked = [int(most) for run in runs if (most := run.trace.counts((FORKS,)).max(initial=0))]
     if not forked:
         return []
     return [
-        f"The program forked in {len(forked):,} of {len(runs):,} runs (at most {max(forked):,} forks in a run; column "
-        f"{FORKS} of the traces): hardware and software metrics are those of its first process, and what its other "
-        "processes did is in no record. The verdicts hold for the first process only: measure on an emulated machine "
-        "(`machine: FILE`, `sampling: {mode: ideal}`), which counts in all processes, or let the program work in one."
+        f"The program started processes in {len(forked):,} of {len(runs):,} runs (at most {max(forked):,} in a run; "
+        f"column {FORKS} of the traces): hardware and software metrics are those of its first process, and what its "
+        "other processes did is in no record. The verdicts hold for the first process only: measure on an emulated "
+        "machine (`machine: FILE`, `sampling: {mode: ideal}`), which counts in all processes, or let the program work "
+        "in one."
     ]

@@ -93,7 +93,7 @@ def test_a_program_that_forks_is_the_first_finding(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = CliRunner().invoke(main, ["run", str(path), "--out", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    told = "The program forked in 6 of 6 runs (at most 1 forks in a run;"
+    told = "The program started processes in 6 of 6 runs (at most 1 in a run;"
     summary = json.loads((out / "summary.json").read_text())
     assert summary["findings"][0].startswith(told)
     assert summary["invalidating"] == summary["findings"][:1]

@@ -16,14 +16,14 @@ from measure.verdict_files.verdict_table import table_of
 from tests.measure.report.page_structure import problems
 from tests.measure.report.synthetic_report import synthetic_report
 
-WRONG = ("The program forked in 6 of 6 runs: measure `with` care.", "The null control is <perturbed>.")
+WRONG = ("The program started processes in 6 of 6 runs: measure `with` care.", "The null control is <perturbed>.")
 SILENT = MetricFinding("calls", "software", "no events", ("variant 0",), 1.0, 8, 2400, 0.0)
 
 
 def test_what_makes_figures_wrong_comes_before_everything_else() -> None:
     data = replace(synthetic_report(4), invalidating=WRONG, metric_findings=(SILENT,))
     first, second = (
-        "The program forked in 6 of 6 runs: measure <code>with</code> care.",
+        "The program started processes in 6 of 6 runs: measure <code>with</code> care.",
         "control is &lt;perturbed&gt;.",
     )
     page = render(data, "results/drawn")
