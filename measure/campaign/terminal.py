@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from measure.console.tables import print_table
 from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
 from measure.report.model import ReportData, VariantReport
@@ -25,7 +25,7 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
     if data.variants:
-        console.print(_verdicts(data))
+        _print_verdicts(console, data)
     else:
         console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
     if data.controls:
@@ -33,19 +33,15 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
     for variant in data.variants:
         pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
         if pairs:
-            console.print(_worst(variant, pairs[:_WORST]))
+            _print_worst(console, variant, pairs[:_WORST])
     for finding in data.findings:
         text = with_directory(finding, results) if results else finding
         console.print(f"- {escape(text)}", highlight=False)
 
 
-def _verdicts(data: ReportData) -> Table:
-    """The table of variants with their verdicts and costs."""
-    table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
-    table.add_column("variant", overflow="fold", min_width=7)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column(f"instructions,\n{data.time_name}", justify="right", no_wrap=True)
-    table.add_column("within a run, and\nacross aligned runs", min_width=26)
+def _print_verdicts(console: Console, data: ReportData) -> None:
+    """Print the table of variants with their verdicts and costs."""
+    rows = []
     for variant in data.variants:
         compared = [f"within: {in_words(variant.inner)}"]
         if variant.outer_held_out is not None:
@@ -55,24 +51,23 @@ def _verdicts(data: ReportData) -> Table:
             verdict += ", but"
             compared.insert(0, variant.caveat)
         costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
-        table.add_row(escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared)))
-    return table
+        rows.append((escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared))))
+    headings = ("variant", "verdict", f"instructions,\n{data.time_name}", "within a run, and\nacross aligned runs")
+    print_table(console, escape(f"{data.title}: {data.subtitle}"), headings, rows, right=[2])
 
 
-def _worst(variant: VariantReport, pairs: Sequence[Pair]) -> Table:
-    title = escape(f"{variant.name}: pairs that changed most within a run")
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("pair", overflow="fold")
-    for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for pair in pairs:
-        table.add_row(
+def _print_worst(console: Console, variant: VariantReport, pairs: Sequence[Pair]) -> None:
+    rows = [
+        (
             escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
             f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
             _styled(pair.verdict, pair_in_words(pair, variant.inner.level)),
-        )  # fmt: skip
-    return table
+        )
+        for pair in pairs
+    ]  # fmt: skip
+    headings = ("pair", "rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)", "verdict")
+    title = escape(f"{variant.name}: pairs that changed most within a run")
+    print_table(console, title, headings, rows, right=range(1, 5))
 
 
 def _styled(verdict: str, words: str) -> str:

@@ -19,6 +19,7 @@ from measure.campaign.store import Store, write_text_atomically
 from measure.cluster.choice import workers_on
 from measure.console.machine_load import process_age_seconds
 from measure.console.progress import Status
+from measure.console.tables import print_table
 from measure.console.time_left import clock_text
 from measure.errors import CampaignError
 from measure.partitioning.budget import VALIDATION_SHARE, Budget
@@ -313,13 +314,9 @@ def _commands(outcome: PartitionResult, campaigns: Sequence[Path]) -> tuple[list
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table(title=outcome.headline, title_justify="left")
-    for heading in ("group", "software metrics", "closest to the limit", "fresh runs"):
-        table.add_column(heading)
-    for row in outcome.rows():
-        table.add_row(*row)
-    console.print(table)
+    headings = ("group", "software metrics", "closest to the limit", "fresh runs")
+    print_table(console, escape(outcome.headline), headings, [[*map(escape, row)] for row in outcome.rows()])
     for sentence in outcome.sentences():
         console.print(f"- {sentence}", markup=False)
