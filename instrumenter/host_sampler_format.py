@@ -19,7 +19,7 @@ _FIXED = 7
 class HostRecords:
     """The records of a run, all int64. Of each record, ``(n,)``: ``ticks`` of the time-stamp counter, processor time
     ``time_ns``, number of the ``processor``; totals at its end, ``(n,)``: context ``switches``, ``enabled_ns`` and
-    ``running_ns`` of the counters, processes forked ``forks``; ``events`` of each record ``(n, e)``; ``software``
+    ``running_ns`` of the counters, processes started ``forks``; ``events`` of each record ``(n, e)``; ``software``
     totals ``(n, s)``."""
 
     ticks: NDArray[np.int64]

@@ -3,7 +3,9 @@
  * As the guest's sampler (sampler.c; Mytkowicz et al., section 3.1): at the end of each interval the counters stop, a
  * handler reads and resets them and starts them again. Intervals are of the main thread's processor time. The leader of
  * the group of counters is a clock that overflows at the end of an interval, which stops the whole group at once; so what the
- * handler does is not counted. Other threads and child processes are not counted, but forks are.
+ * handler does is not counted. Other threads and child processes are not counted, but how many processes are started is:
+ * the kernel writes a record of each into a ring (perf_event_open(2), attribute `task`), whether by fork, vfork or clone, as
+ * posix_spawn and system do it. Of other threads fork alone is seen.
  *
  * The environment variable MEASURE_HOST has, separated by spaces:
  *   path of the trace file, length of the first interval and of the others [ns], bytes to move the heap by,
@@ -18,7 +20,7 @@
  *   time-stamp counter [ticks], processor time [ns]: of this interval
  *   context switches of the thread, time for which the group was enabled, and for which it was counting [ns]: totals
  *   number of the processor
- *   processes that this one has forked: total
+ *   processes that this one has started: total
  *   events: in this interval
  *   software counters: totals
  */
@@ -42,6 +44,7 @@
 #define FIXED 7
 #define COLUMNS (FIXED + n_events + MEASURE_SOFTWARE_COUNTERS)
 #define MOST_COLUMNS (FIXED + MOST_EVENTS + MEASURE_SOFTWARE_COUNTERS)
+#define RING_PAGES 16  /* a power of two; 2048 records of 32 bytes, between two ends of intervals */
 #define FIRST_FILE 900 /* the program gets the low numbers, as without the sampler */
 
 #if MEASURE_SOFTWARE_COUNTERS > 0
@@ -53,7 +56,9 @@ static unsigned records, n_events;
 static int trace = -1, group = -1;
 static uint64_t period, started;
 static pid_t owner;
-static volatile uint64_t forks;
+static struct perf_event_mmap_page *ring;
+static uint64_t forks_in_ring, ring_bytes;
+static volatile uint64_t forks_elsewhere; /* by other threads */
 
 static uint64_t ticks(void)
 {
@@ -95,6 +100,40 @@ static void flush(void)
     records = 0;
 }
 
+static void from_ring(void *to, uint64_t at, size_t size)
+{
+    const unsigned char *data = (const unsigned char *)ring + ring->data_offset;
+    for (size_t n = 0; n < size; n++)
+        ((unsigned char *)to)[n] = data[(at + n) % ring_bytes];
+}
+
+/* The processes that this one has started, by the records that the kernel has written since the last call, too. */
+static uint64_t forks(void)
+{
+    uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE), at = ring->data_tail;
+    while (at < head) {
+        struct {
+            struct perf_event_header header;
+            union {
+                struct {
+                    uint32_t process, parent;
+                } task;
+                struct {
+                    uint64_t event, count;
+                } lost;
+            } of;
+        } one;
+        from_ring(&one, at, sizeof one);
+        if (one.header.type == PERF_RECORD_FORK && one.of.task.process != one.of.task.parent) /* not a thread */
+            forks_in_ring++;
+        if (one.header.type == PERF_RECORD_LOST)
+            forks_in_ring += one.of.lost.count;
+        at += one.header.size;
+    }
+    __atomic_store_n(&ring->data_tail, at, __ATOMIC_RELEASE);
+    return forks_in_ring + forks_elsewhere;
+}
+
 static void take_record(void)
 {
     struct {
@@ -114,7 +153,7 @@ static void take_record(void)
     record[3] = read_group.enabled;
     record[4] = read_group.running;
     record[5] = processor;
-    record[6] = forks;
+    record[6] = forks();
     memcpy(record + FIXED, read_group.values + 1, n_events * sizeof record[0]);
 #if MEASURE_SOFTWARE_COUNTERS > 0
     for (unsigned n = 0; n < MEASURE_SOFTWARE_COUNTERS; n++)
@@ -163,7 +202,8 @@ static void finish(void)
 
 static void on_fork(void)
 {
-    forks++;
+    if ((pid_t)syscall(SYS_gettid) != owner)
+        forks_elsewhere++;
 }
 
 static int high(int file)
@@ -190,6 +230,28 @@ static int open_event(uint32_t type, uint64_t config, uint64_t first, int withou
         wanted.wakeup_events = 1;
     }
     return high((int)syscall(SYS_perf_event_open, &wanted, 0, -1, group, PERF_FLAG_FD_CLOEXEC));
+}
+
+static void open_ring(void)
+{
+    struct perf_event_attr wanted;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int event;
+    void *mapped;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.size = sizeof wanted;
+    wanted.type = PERF_TYPE_SOFTWARE;
+    wanted.config = PERF_COUNT_SW_DUMMY;
+    wanted.task = 1;
+    wanted.exclude_kernel = 1;
+    wanted.exclude_hv = 1;
+    event = high((int)syscall(SYS_perf_event_open, &wanted, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
+    ring_bytes = RING_PAGES * page;
+    mapped = event < 0 ? MAP_FAILED : mmap(0, page + ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, event, 0);
+    if (mapped == MAP_FAILED)
+        fail("Linux refuses to record which processes are started (kernel.perf_event_mlock_kb)");
+    madvise(mapped, page + ring_bytes, MADV_DONTFORK);
+    ring = mapped;
 }
 
 static uint64_t number(char **text)
@@ -240,6 +302,7 @@ __attribute__((constructor)) static void start(void)
             fail("Linux refuses one of the events");
         n_events++;
     }
+    open_ring();
     header[0] = COLUMNS;
     header[1] = n_events;
     trace = high(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));

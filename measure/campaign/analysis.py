@@ -15,12 +15,13 @@ from measure.campaign.comparison import Comparison, runs_of
 from measure.campaign.controls import judge_controls
 from measure.campaign.executor import Outcome
 from measure.campaign.explained import FOLDER
+from measure.campaign.invalid_figures import invalid_figures
 from measure.campaign.plan import Plan
 from measure.campaign.run_types import BASELINE, NULL_CONTROL, Run
 from measure.campaign.variance import components
 from measure.errors import MeasureError
 from measure.host.description import identity_of, parse_host
-from measure.host.disturbances import disturbances, forks
+from measure.host.disturbances import disturbances
 from measure.host.processor import warnings as warnings_about
 from measure.perturbation.analysis_types import BROKEN, VERDICTS, Perturbation
 from measure.perturbation.similarity import Aligner, align_in_threads
@@ -88,8 +89,8 @@ def analyse(
         baseline_rho=np.array([one.rho for one in baseline_correlations]),
         baseline_example=_signals("baseline", baselines[0]),
         variants=tuple(variants),
+        invalidating=invalid_figures(plan, outcome, controls),
         findings=(
-            *(controls.failures if controls else ()),
             *(plan.history.warnings(campaign) if plan.history else ()),
             *_findings(variants, uninformative, plan, outcome),
         ),
@@ -210,7 +211,7 @@ def _findings(
     variants: Sequence[VariantReport], uninformative: Sequence[MetricFinding], plan: Plan, outcome: Outcome
 ) -> tuple[str, ...]:
     """Sentences, the gravest first, each with the next step."""
-    sentences = forks(outcome.runs) if plan.campaign.host is not None else []
+    sentences = []
     if not plan.campaign.variant_sets():
         file = shown_path(plan.campaign_file)
         sentences.append(
@@ -236,8 +237,6 @@ def _findings(
             is_partial = len(outcome.runs) < len(plan.specs)
             sentences += more_runs(variants, plan.campaign, plan.campaign_file, looks, is_partial)
     sentences += [f"A run of {failure.spec.variant} failed: {failure.reason}" for failure in outcome.failures[:3]]
-    missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
-    sentences += [f"A counter may miss events: {warning}" for warning in missed]
     if plan.campaign.host is not None:
         sentences += disturbances(outcome.runs)
         sentences += [f"Noise: {warning}." for warning in warnings_about(parse_host(plan.machine_text).processor)]
@@ -328,7 +327,8 @@ def summary(data: ReportData, outcome: Outcome) -> dict[str, Any]:
             {"variant": f.spec.variant, "replicate": f.spec.replicate, "reason": f.reason} for f in outcome.failures
         ],
         "variants": {variant.name: _variant_summary(variant) for variant in data.variants},
-        "findings": [*(one.text for one in data.metric_findings), *data.findings],
+        "invalidating": list(data.invalidating),
+        "findings": list(data.all_findings),
         "provenance": dict(data.provenance),
     }
 
@@ -469,7 +469,17 @@ SUMMARY_JSON_SCHEMA: dict[str, Any] = {
                 },
             },
         },
-        "findings": {"type": "array", "items": {"type": "string"}},
+        "invalidating": {
+            "type": "array",
+            "description": "What makes figures or verdicts wrong: events that no record has, counts that are too low, "
+            "controls that failed; to be read before everything else",
+            "items": {"type": "string"},
+        },
+        "findings": {
+            "type": "array",
+            "description": "All findings, the gravest first, those of `invalidating` and `metric_findings` included",
+            "items": {"type": "string"},
+        },
         "provenance": {"type": "object"},
         "ground_truth": {
             "type": "object",

@@ -6,6 +6,7 @@ traces that are timed have the campaign's records and metrics, and noise that ke
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,7 +51,8 @@ def alignments(campaign: Campaign) -> Alignments:
 
 
 def comparing_seconds(campaign: Campaign, records: int) -> float:
-    """Estimated time to compare the runs, of so many ``records`` each, on this machine, and to draw the report."""
+    """Estimated time to compare the runs, of so many ``records`` each, on this machine if it had no other work, and to
+    draw the report."""
     wanted = alignments(campaign)
     rest = _WITHOUT_ALIGNMENTS_SECONDS * (1 + len(campaign.variant_sets()))
     if not wanted.held_out:
@@ -60,19 +62,20 @@ def comparing_seconds(campaign: Campaign, records: int) -> float:
     made_up = [_made_up(timed, names, seed) for seed in range(_TIMED_PAIRS + 1)]
     pairs = list(pairwise(made_up))
     nothing = ((),) * len(names)
+    processors = min(len(os.sched_getaffinity(0)), len(pairs))
     seconds = 0.0
     for held_out, count in ((True, wanted.held_out), (False, wanted.joint)):
         if count and (len(names) > 1 or not held_out):
             how = Comparison(held_out, campaign.alignment_setting, nothing)
             similarity(*pairs[0], how)  # loads kernels
-            started = time.perf_counter()
+            started = time.process_time()
             align_in_threads(pairs, how, lambda done: None)
-            each = (time.perf_counter() - started) / len(pairs)
+            each = (time.process_time() - started) / len(pairs) / processors
             seconds += each * count
             if held_out:
-                started = time.perf_counter()
+                started = time.process_time()
                 similarity(*pairs[0], how)
-                seconds += (time.perf_counter() - started) * wanted.assayed
+                seconds += (time.process_time() - started) * wanted.assayed
     return rest + seconds * (records / timed) ** 2
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from common.yaml_document import YamlDocument
 from instrumenter.spec.software_metrics import MetricSpec
 from measure.campaign.campaign_model import Campaign
+from measure.console.tables import print_table
 from measure.errors import CampaignError, RunError
 
 if TYPE_CHECKING:
@@ -185,24 +185,19 @@ def print_counts(counted: CountedRun, campaign: Campaign, document: YamlDocument
                 f"give the program an input that gets there, or take it out ({escape(at)}).",
                 style="yellow", highlight=False,
             )  # fmt: skip
-    table = Table(
-        title=escape(f"{campaign.name}: events in one run of {counted.instructions:,} instructions"),
-        title_justify="left", title_style="bold",
-    )  # fmt: skip
-    table.add_column("metric", overflow="fold")
-    table.add_column("event", overflow="fold")
-    table.add_column("events", justify="right", no_wrap=True)
-    table.add_column("one in ...\ninstructions", justify="right", no_wrap=True)
-    table.add_column("sites", justify="right", no_wrap=True)
-    table.add_column("where", overflow="fold")
+    rows = []
     for one in counted.metrics:
         events = f"{one.events:,}" + (f"\nsum {one.total:,}" if one.adds else "")
-        table.add_row(
-            escape(one.metric), escape(one.description), events if one.events else f"[bold red]{events}[/]",
-            f"{counted.instructions / one.events:,.0f}" if one.events else "never",
-            str(one.sites), escape(one.where),
+        rows.append(
+            (
+                escape(one.metric), escape(one.description), events if one.events else f"[bold red]{events}[/]",
+                f"{counted.instructions / one.events:,.0f}" if one.events else "never",
+                str(one.sites), escape(one.where),
+            )
         )  # fmt: skip
-    console.print(table)
+    title = escape(f"{campaign.name}: events in one run of {counted.instructions:,} instructions")
+    headings = ("metric", "event", "events", "one in ...\ninstructions", "sites", "where")
+    print_table(console, title, headings, rows, right=[2, 3, 4])
     sets = campaign.model_copy(update={"cumulative": None}).variant_sets()
     by_metric = {one.metric: one.events for one in counted.metrics}
     for variant, metrics in sets.items():

@@ -20,7 +20,7 @@ SWITCHES, MIGRATED, MULTIPLEXED = "host:context-switches", "host:migrated", "hos
 FORKS = "host:forks"
 RECORD_FLAGS = (SWITCHES, MIGRATED, MULTIPLEXED, FORKS)
 """Columns of a host's trace that say what disturbed a record: how often the thread lost the processor, whether it came
-to another one, the time for which events were not counted [ns], and how many processes the program had forked by the
+to another one, the time for which events were not counted [ns], and how many processes the program had started by the
 record's end, whose events are in no record."""
 IntervalUnit = Literal["cycles", "instructions", "nanoseconds"]
 BOUNDARY_COLUMNS = ("begin_cycles", "end_cycles", "begin_instructions", "end_instructions")

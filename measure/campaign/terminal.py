@@ -1,4 +1,4 @@
-"""Prints the result of a campaign: uninformative metrics, the verdicts, the worst pairs, then what to do."""
+"""Prints a campaign's result: what makes it wrong, uninformative metrics, verdicts, worst pairs, then what to do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from measure.console.tables import print_table
 from measure.perturbation.analysis_types import Pair
 from measure.perturbation.wording import in_words, p_number, pair_in_words, percent
 from measure.report.model import ReportData, VariantReport
@@ -16,18 +16,16 @@ from measure.report.next_steps import with_directory
 from measure.report.style import VERDICT_STYLES
 
 _WORST = 5
-_FEWEST_WORDS = 26
-"""Characters that the words on a verdict have in a line at least."""
-_RULES = 13
-"""Characters of the rules of a table of four columns, with the space beside them."""
 
 
 def print_result(console: Console, data: ReportData, results: str = "") -> None:
     """Print tables that fit 80 columns. ``results``: as `next_steps`; commands name it, so that they can be copied."""
+    for finding in data.invalidating:
+        console.print(f"!! {escape(finding)}", style="bold red", highlight=False)
     for metric in data.metric_findings:
         console.print(f"! {escape(metric.text)}", style="yellow", highlight=False)
     if data.variants:
-        console.print(_verdicts(data, console.width))
+        _print_verdicts(console, data)
     else:
         console.print(escape(f"{data.title}: {data.subtitle}"), style="bold", highlight=False)
     if data.controls:
@@ -35,49 +33,41 @@ def print_result(console: Console, data: ReportData, results: str = "") -> None:
     for variant in data.variants:
         pairs = [pair for pair in variant.inner.pairs if np.isfinite(pair.delta_z)]
         if pairs:
-            console.print(_worst(variant, pairs[:_WORST]))
+            _print_worst(console, variant, pairs[:_WORST])
     for finding in data.findings:
         text = with_directory(finding, results) if results else finding
         console.print(f"- {escape(text)}", highlight=False)
 
 
-def _verdicts(data: ReportData, width: int) -> Table:
-    """The table of variants with their verdicts and costs, ``width`` characters wide. Names of variants are folded
-    where the words on their verdicts would else have less room than they need, and lines would be cut off."""
-    verdicts = [f"{variant.verdict}{', but' if variant.caveat else ''}" for variant in data.variants]
-    costs = f"instructions,\n{data.time_name}"
-    taken = _RULES + _FEWEST_WORDS + max(map(len, verdicts)) + max(map(len, costs.splitlines()))
-    table = Table(title=escape(f"{data.title}: {data.subtitle}"), title_justify="left", title_style="bold")
-    table.add_column("variant", overflow="fold", min_width=7, max_width=max(7, width - taken))
-    table.add_column("verdict", no_wrap=True)
-    table.add_column(costs, justify="right", no_wrap=True)
-    table.add_column("within a run, and\nacross aligned runs", min_width=_FEWEST_WORDS)
-    for variant, told in zip(data.variants, verdicts, strict=True):
+def _print_verdicts(console: Console, data: ReportData) -> None:
+    """Print the table of variants with their verdicts and costs."""
+    rows = []
+    for variant in data.variants:
         compared = [f"within: {in_words(variant.inner)}"]
         if variant.outer_held_out is not None:
             compared.append(f"across: {in_words(variant.outer_held_out)}")
-        verdict = told.replace(variant.verdict, _styled(variant.verdict, variant.verdict))
+        verdict = _styled(variant.verdict, variant.verdict)
         if variant.caveat:
+            verdict += ", but"
             compared.insert(0, variant.caveat)
-        added = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
-        table.add_row(escape(variant.name), verdict, "\n".join(added), escape(";\n".join(compared)))
-    return table
+        costs = (percent(float(v.mean())) for v in (variant.instructions_percent, variant.cycles_percent))
+        rows.append((escape(variant.name), verdict, "\n".join(costs), escape(";\n".join(compared))))
+    headings = ("variant", "verdict", f"instructions,\n{data.time_name}", "within a run, and\nacross aligned runs")
+    print_table(console, escape(f"{data.title}: {data.subtitle}"), headings, rows, right=[2])
 
 
-def _worst(variant: VariantReport, pairs: Sequence[Pair]) -> Table:
-    title = escape(f"{variant.name}: pairs that changed most within a run")
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("pair", overflow="fold")
-    for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for pair in pairs:
-        table.add_row(
+def _print_worst(console: Console, variant: VariantReport, pairs: Sequence[Pair]) -> None:
+    rows = [
+        (
             escape(pair.name.replace("PAPI_", "")), f"{pair.baseline_rho:.2f}", f"{pair.run_rho:.2f}",
             f"{pair.delta_z:+.2f}", p_number(pair.p_adjusted),
             _styled(pair.verdict, pair_in_words(pair, variant.inner.level)),
-        )  # fmt: skip
-    return table
+        )
+        for pair in pairs
+    ]  # fmt: skip
+    headings = ("pair", "rho\nbefore", "rho\nafter", "change\nof z", "p (all\npairs)", "verdict")
+    title = escape(f"{variant.name}: pairs that changed most within a run")
+    print_table(console, title, headings, rows, right=range(1, 5))
 
 
 def _styled(verdict: str, words: str) -> str:

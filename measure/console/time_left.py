@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 
+_LATEST = 15  # ended tasks that show the pace, and 5 more for each that is in progress
 _SIGMAS = 1.7  # error of the mean of a few costs, in standard deviations
 _LEAST_SPREAD = 0.4  # of costs, as a fraction of their mean: a few equal costs prove nothing
 _WIDEST = 6.0  # largest ratio of the ends of a range that is shown
@@ -18,7 +21,7 @@ class TimeLeft:
     Tasks that end together (several workers, begun together) do not show the pace, and delays before the first end
     are not repeated. So there is no estimate before tasks of a second wave have ended. The range counts the tasks in
     progress as done at its lower end, and as not begun at its upper end, and widens both by the possible error of the
-    mean of so few tasks.
+    mean of so few tasks. The pace is that of the latest tasks, since a machine may become busier or less busy.
     """
 
     def __init__(self, total: float, at_once: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,11 +30,7 @@ class TimeLeft:
         self._at_once = at_once
         self._clock = clock
         self._begun = clock()
-        self._first = 0.0  # when the first task ended
-        self._first_amount = 0.0
-        self._tasks = 0  # ended ones
-        self._latest = 0.0
-        self._gap_squares = 0.0
+        self._ends: deque[tuple[float, float]] = deque(maxlen=_LATEST + 5 * at_once)  # moment and amount
 
     @property
     def elapsed_seconds(self) -> float:
@@ -40,37 +39,35 @@ class TimeLeft:
 
     def advance(self, amount: float = 1.0) -> None:
         """A task of ``amount`` units has ended."""
-        now = self._clock()
         self.done += amount
-        self._tasks += 1
-        if self._tasks == 1:
-            self._first, self._first_amount = now, amount
-        else:
-            self._gap_squares += (now - self._latest) ** 2
-        self._latest = now
+        self._ends.append((self._clock(), amount))
 
     def seconds(self) -> tuple[float, float] | None:
         """Lower and upper estimate of the time left; None while too little is done."""
         left = self.total - self.done
         if left <= 0:
             return 0.0, 0.0
-        if self._tasks < self._at_once + 3:
+        tasks = len(self._ends)
+        if tasks < self._at_once + 3:
             return None
-        task = self.done / self._tasks  # mean amount
+        first, first_amount = self._ends[0]
+        done = sum(amount for _, amount in self._ends)
+        task = done / tasks  # mean amount
         in_progress = min(self._at_once * task, left)
-        since_first = self._clock() - self._first
-        fast = since_first / (self.done - self._first_amount + in_progress)
-        slow = since_first / (self.done - self._at_once * task)
-        error = _SIGMAS * self._spread() * math.sqrt(1 / self._tasks + task / left)
+        since_first = self._clock() - first
+        fast = since_first / (done - first_amount + in_progress)
+        slow = since_first / (done - self._at_once * task)
+        error = _SIGMAS * self._spread() * math.sqrt(1 / tasks + task / left)
         low = (left - in_progress / 2) * fast / (1 + error)
         high = left * slow * (1 + error)
         return (low, high) if high <= _WIDEST * max(low, 1.0) else None
 
     def _spread(self) -> float:
         """Standard deviation of the times between ends, over their mean."""
-        gaps = self._tasks - 1
-        mean = max((self._latest - self._first) / gaps, 1e-9)
-        return max(_LEAST_SPREAD, math.sqrt(max(0.0, self._gap_squares / gaps / mean**2 - 1)))
+        gaps = [later - earlier for (earlier, _), (later, _) in pairwise(self._ends)]
+        mean = max(sum(gaps) / len(gaps), 1e-9)
+        squares = sum(gap**2 for gap in gaps) / len(gaps)
+        return max(_LEAST_SPREAD, math.sqrt(max(0.0, squares / mean**2 - 1)))
 
     def describe(self) -> str:
         """``2 to 4 min left``, or that it is not known yet."""

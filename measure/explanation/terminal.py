@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from measure.console.tables import print_table
 from measure.explanation.explanation_types import Change, Explanation, Remedy
 from measure.explanation.relations import relation_text
 from measure.explanation.summary import rho, sentences, share_text
@@ -19,21 +19,21 @@ _MOST_PARTS = 8
 
 
 def print_explained(console: Console, explanations: Sequence[Explanation], fine: Mapping[str, str]) -> None:
-    """Print tables that fit 80 columns."""
+    """Print tables that fit the terminal."""
     for one in explanations:
         console.print(
             f"{escape(one.campaign)}, {escape(one.variant)}: why it is {one.verdict} {one.where}", style="bold"
         )
         for sentence in sentences(one):
             console.print(f"- {escape(sentence)}", highlight=False)
-        console.print(_relations(one))
-        console.print(_parts("by software metric", one.metrics))
-        console.print(_parts("by mechanism", one.mechanisms))
+        _print_relations(console, one)
+        _print_parts(console, "by software metric", one.metrics)
+        _print_parts(console, "by mechanism", one.mechanisms)
         for decision in one.decisions[:_MOST_DECISIONS]:
             place = f" ({decision.place})" if decision.place else ""
             console.print(f"- {decision.kind}: {escape(decision.text + place)}", highlight=False)
         if one.remedies:
-            console.print(_remedies(one))
+            _print_remedies(console, one)
             if pairs := next((remedy.confirming_pairs for remedy in one.remedies if remedy.confirming_pairs), 0):
                 console.print(
                     f"(*) judged again, in {pairs} further pairs of runs; the others' pairs only rank them",
@@ -51,30 +51,28 @@ def print_explained(console: Console, explanations: Sequence[Explanation], fine:
         console.print(f"{escape(name)}: {verdict}, nothing to explain", style="dim")
 
 
-def _relations(one: Explanation) -> Table:
-    table = Table(title="broken relations, in paired runs", title_justify="left", title_style="bold")
-    table.add_column("pair", overflow="fold")
-    for heading in ("rho\nbefore", "rho\nafter", "change\nof z", "first metric", "first mechanism"):
-        table.add_column(heading, justify="right", no_wrap=heading.startswith(("rho", "change")))
+def _print_relations(console: Console, one: Explanation) -> None:
+    rows = []
     for n, relation in enumerate(one.relations):
         change = float((one.run_z - one.baseline_z)[:, n].mean())
         largest = [max(c.parts, key=lambda p: abs(p.of(n).mean)) for c in (one.metrics, one.mechanisms)]
-        table.add_row(
-            escape(relation_text(relation)),
-            f"{rho(one.baseline_z[:, n]):.2f}", f"{rho(one.run_z[:, n]):.2f}", f"{change:+.2f}",
-            *(f"{escape(part.name)}\n{part.of(n).mean:+.2f}" for part in largest),
+        rows.append(
+            (
+                escape(relation_text(relation)),
+                f"{rho(one.baseline_z[:, n]):.2f}", f"{rho(one.run_z[:, n]):.2f}", f"{change:+.2f}",
+                *(f"{escape(part.name)}\n{part.of(n).mean:+.2f}" for part in largest),
+            )
         )  # fmt: skip
-    return table
+    headings = ("pair", "rho\nbefore", "rho\nafter", "change\nof z", "first metric", "first mechanism")
+    print_table(console, "broken relations, in paired runs", headings, rows, right=range(1, 6))
 
 
-def _parts(title: str, change: Change) -> Table:
-    table = Table(title=f"share of the change {title}", title_justify="left", title_style="bold")
-    table.add_column("part", overflow="fold")
-    table.add_column("share (95% interval)", justify="right", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    for part in change.parts[:_MOST_PARTS]:
-        table.add_row(escape(part.name), share_text(change.share(part)), escape(part.about))
-    return table
+def _print_parts(console: Console, title: str, change: Change) -> None:
+    rows = [
+        (escape(part.name), share_text(change.share(part)), escape(part.about)) for part in change.parts[:_MOST_PARTS]
+    ]
+    headings = ("part", "share (95% interval)", "what it is")
+    print_table(console, f"share of the change {title}", headings, rows, right=[1])
 
 
 def _mark(remedy: Remedy) -> str:
@@ -84,18 +82,16 @@ def _mark(remedy: Remedy) -> str:
     return " *" if remedy.confirming_pairs else ""
 
 
-def _remedies(one: Explanation) -> Table:
-    table = Table(title="remedies that were tried", title_justify="left", title_style="bold")
-    table.add_column("remedy", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("largest\nchange of z", justify="right", no_wrap=True)
-    table.add_column("cycles", justify="right", no_wrap=True)
-    table.add_column("gives up", overflow="fold")
+def _print_remedies(console: Console, one: Explanation) -> None:
+    rows = []
     for remedy in one.remedies:
         style = _STYLES.get(remedy.verdict, "bold yellow")
-        table.add_row(
-            escape(remedy.name), f"[{style}]{remedy.verdict}[/]{_mark(remedy)}",
-            f"{remedy.left:.2f}",
-            percent(remedy.cycles_percent), escape(remedy.gives_up),
+        rows.append(
+            (
+                escape(remedy.name), f"[{style}]{remedy.verdict}[/]{_mark(remedy)}",
+                f"{remedy.left:.2f}",
+                percent(remedy.cycles_percent), escape(remedy.gives_up),
+            )
         )  # fmt: skip
-    return table
+    headings = ("remedy", "verdict", "largest\nchange of z", "cycles", "gives up")
+    print_table(console, "remedies that were tried", headings, rows, right=[2, 3])

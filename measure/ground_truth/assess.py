@@ -107,7 +107,8 @@ def with_ground_truth(
 ) -> ReportData:
     """``data`` with the ground truth, and with the undisturbed software metrics of the first baseline.
 
-    Perturbation that no hardware pair shows is put first among the findings of the whole campaign.
+    Perturbation that no hardware pair shows is put first among the findings of the whole campaign; counters that do not
+    agree with their probes make its figures wrong.
     """
     truth = assess(prepared, runs, progress)
     first = min(
@@ -121,7 +122,11 @@ def with_ground_truth(
     names = (*campaign.hardware_metrics, *campaign.software_metrics)
     example = Signals(data.baseline_example.label, names, values)
     hidden = tuple(_hidden_finding(one) for one in truth.software if one.hidden)
-    return replace(data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings))
+    wrong = _control_findings(truth.controls) if _disagreeing(truth.controls) else ()
+    return replace(
+        data, ground_truth=truth, baseline_example=example, findings=(*hidden, *data.findings),
+        invalidating=(*wrong, *data.invalidating),
+    )  # fmt: skip
 
 
 def _software(
@@ -242,8 +247,7 @@ def _alignment_findings(alignment: AlignmentTruth) -> list[str]:
 def _control_findings(checked: Sequence[Control]) -> list[str]:
     if not checked:
         return ["No metric has a probe in an instrumented program: counters were not checked against probes."]
-    # A boundary may fall between the counter's increment at a call and the entry that the probe sees.
-    wrong = [one.metric for one in checked if one.largest > 1 or one.difference > one.runs]
+    wrong = _disagreeing(checked)
     if wrong:
         return [f"Counter and probe of one program differ: {', '.join(wrong)}; see the controls."]
     events = sum(one.events for one in checked)
@@ -251,6 +255,12 @@ def _control_findings(checked: Sequence[Control]) -> list[str]:
     exception = ", but for single events that a boundary cuts in two," if split else ""
     named = ", ".join(one.metric for one in checked)
     return [f"Control: counter and probe agree in every record{exception} for {named} ({events:,} events)."]
+
+
+def _disagreeing(checked: Sequence[Control]) -> list[str]:
+    """The metrics whose counter and probe counted different events of one program."""
+    # A boundary may fall between the counter's increment at a call and the entry that the probe sees.
+    return [one.metric for one in checked if one.largest > 1 or one.difference > one.runs]
 
 
 def _reference_event_findings(prepared: Prepared, baselines: Sequence[Run], instrumented: Sequence[Run]) -> list[str]:

@@ -58,7 +58,7 @@ class Comparison:
     @property
     def findings(self) -> tuple[str, ...]:
         """Sentences, the gravest first, each with what to do next."""
-        return (*(one.text for one in self.report.metric_findings), *self.report.findings)
+        return self.report.all_findings
 
     @property
     def verdicts(self) -> pd.DataFrame:

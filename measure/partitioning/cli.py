@@ -11,7 +11,7 @@ from measure.console.scheduler_option import scheduler_option
 from measure.console.settings_option import settings_option
 
 if TYPE_CHECKING:
-    from measure.partitioning.oracle import Accept
+    from measure.partitioning.group_verdicts import Accept
 
 _EPILOG = """\b
 The fewest runs that collect all software metrics of a campaign:
@@ -24,7 +24,8 @@ The fewest runs that collect all software metrics of a campaign:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR",
               help="Where results go. Default: results/NAME-partition.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
-              help="Be done after so long, validation and report included, with the best so far. Default: when "
+              help="Be done after so long, builds, validation and report included, with the best so far. Exit status 1 "
+                   "if no group was measured by then: the message says how many minutes that takes. Default: when "
                    "nothing more is found.")  # fmt: skip
 @click.option("--exact/--anytime", default=None,
               help="Prove the fewest groups, or search without. Default: prove it for up to 10 metrics.")  # fmt: skip
@@ -66,8 +67,9 @@ def partition(
 
     A group of metrics is good when the runs that collect it are shown not to differ from the baselines, within
     runs and aligned across them. Ctrl-C, SIGTERM and the end of --minutes stop the search at any time; all verdicts
-    are kept, and the best partition so far is reported with the groups that fresh runs confirmed. The same command
-    continues. Leaves DIR/partition.yaml (the campaign by that partition), partition.json and partition.html.
+    are kept, and the best partition so far is reported with the groups that fresh runs confirmed; groups that were
+    measured by too few runs to decide are in it, and marked. The same command continues. Leaves DIR/partition.yaml
+    (the campaign by that partition), partition.json and partition.html.
     """
     from rich.console import Console
 

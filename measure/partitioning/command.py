@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -12,15 +13,20 @@ from typing import TYPE_CHECKING
 from measure.campaign.advice import shown_path
 from measure.campaign.campaign_file import load_campaign
 from measure.campaign.executor import Workers
+from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.store import Store, write_text_atomically
 from measure.cluster.choice import workers_on
+from measure.console.machine_load import process_age_seconds
 from measure.console.progress import Status
+from measure.console.tables import print_table
+from measure.console.time_left import clock_text
 from measure.errors import CampaignError
-from measure.partitioning.budget import Budget
+from measure.partitioning.budget import VALIDATION_SHARE, Budget
 from measure.partitioning.cover import EXACT_METRICS
+from measure.partitioning.group_verdicts import Accept
 from measure.partitioning.hardware import counting_everything, events_of, split_hardware
-from measure.partitioning.oracle import FIRST_REPLICATES, Accept, CampaignOracle, Settings
+from measure.partitioning.oracle import FIRST_REPLICATES, CampaignOracle, Settings
 from measure.partitioning.page import render_page
 from measure.partitioning.result import PartitionResult, summary_text, write_campaigns
 from measure.partitioning.search_types import Group, Oracle, Verdict
@@ -61,7 +67,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Searched:
-    """A search that has ended and written its ``files``; ``exit_status``: that of an interruption, or 0."""
+    """A search that has ended and written its ``files``; ``exit_status``: that of an interruption, 1 if the time limit
+    ended it before any group was measured, or 0."""
 
     outcome: PartitionResult
     files: tuple[Path, ...]
@@ -69,8 +76,11 @@ class Searched:
 
 
 def run_partition(request: Request, console: Console) -> int:
-    """`search_partition`, and print the result; the exit status. Raises `MeasureError`."""
-    searched = search_partition(request, console)
+    """`search_partition`, and print the result; the exit status. Raises `MeasureError`.
+
+    The time limit includes the time since this process was started.
+    """
+    searched = search_partition(request, console, process_age_seconds())
     _print_outcome(searched.outcome, console)
     written = ", ".join(str(path) for path in searched.files)
     console.print(f"Written: {written}", style="dim", soft_wrap=True)
@@ -79,12 +89,12 @@ def run_partition(request: Request, console: Console) -> int:
     return searched.exit_status
 
 
-def search_partition(request: Request, console: Console) -> Searched:
-    """Search, and write page, summary and campaigns. Raises `MeasureError`.
+def search_partition(request: Request, console: Console, spent_seconds: float = 0.0) -> Searched:
+    """Search, and write page, summary and campaigns. Raises `MeasureError`. ``spent_seconds``: of the time limit.
 
     Files are written whatever ends the search, a time limit included: they say what was validated.
     """
-    budget = Budget(60 * request.minutes if request.minutes else None)
+    budget = Budget(60 * request.minutes if request.minutes else None, spent_seconds=spent_seconds)
     campaign, document = load_campaign(request.campaign, request.settings)
     check_emulated(campaign, document, "measure partition")
     names = tuple(campaign.software_metrics)
@@ -108,13 +118,16 @@ def search_partition(request: Request, console: Console) -> Searched:
         setup = _SearchSetup(request, searched, document, store, settings, console, makers)
         stack.callback(setup.close)
         session = setup.search(budget)
-    outcome = _outcome(session.result(), campaign, settings, hardware, setup.runs_made)
+    found = session.result()
+    failed = found.is_empty and bool(found.stopped) and not session.exit_status
+    shortfall = setup.shortfall(budget) if failed else ""
+    outcome = _outcome(found, campaign, settings, hardware, setup.runs_made, shortfall)
     write_text_atomically(directory / "partition.json", summary_text(outcome))
     files = write_campaigns(outcome, campaign, document, directory)
     again = _command_again(request)
     runs, merge = _commands(outcome, files)
     write_text_atomically(directory / "partition.html", render_page(outcome, again, runs, merge))
-    return Searched(outcome, (directory / "partition.html", *files), session.exit_status)
+    return Searched(outcome, (directory / "partition.html", *files), 1 if failed else session.exit_status)
 
 
 def _command_again(request: Request) -> str:
@@ -187,7 +200,7 @@ class _SearchSetup:
         shown: object = None
 
         def describe() -> str:
-            return f"{session.describe()} {self.runs_made} runs made."
+            return f"{session.describe()} Runs made: {self.runs_made}."
 
         def changed() -> None:
             nonlocal shown
@@ -208,13 +221,14 @@ class _SearchSetup:
     def _prepare(self) -> SessionOracles:
         """Make the oracles and build what the baselines need; other programs are built when they are tested."""
         request, memory = self._request, self._request.memory or default_path()
+        first_use = Preparation(self._workers, request.target, self._campaign)
         oracles: list[Oracle] = []
         earlier_verdicts: list[dict[Group, Verdict]] = []
         for round_ in (0, VALIDATION):
             oracle = CampaignOracle(
                 self._campaign, self._document, self._store, self._settings, round_=round_,
                 workers=self._workers, target=request.target,
-                notify=lambda message: self._console.print(message, style="dim"),
+                notify=lambda message: self._console.print(message, style="dim"), begin=first_use.begin,
             )  # fmt: skip
             self._oracles.append(oracle)
             self._memories.append(Memory(memory, oracle.context(), oracle.definitions))
@@ -229,12 +243,36 @@ class _SearchSetup:
             seconds = search.seconds_of(len(runs), baselines + sum(runs), self._at_once) if runs else 0.0
             return VALIDATION_MARGIN * seconds
 
-        return SessionOracles(oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put)
+        return SessionOracles(
+            oracles[0], oracles[1], earlier_verdicts[0], validation_seconds, self._memories[0].put,
+            search.judge_unfinished,
+        )  # fmt: skip
+
+    def shortfall(self, budget: Budget) -> str:
+        """Why ``budget`` was too short to measure anything, and how long it must be."""
+        begun = [oracle for oracle in self._oracles if oracle.running_seconds]
+        if not begun:
+            return (
+                f"No group was measured in {budget.name}: building the programs took all of it. What was built is kept;"
+                f" `measure run {shown_path(str(self._request.campaign))} --dry-run` says how long the runs take."
+            )
+        runs, seconds, at_least = begun[0].first_runs()
+        before = max(0.0, budget.elapsed_seconds - begun[0].running_seconds)
+        minutes = math.ceil((before + seconds / (1 - VALIDATION_SHARE)) / 60) + 1
+        ended = begun[0].runs_made
+        return (
+            f"No group was measured in {budget.name}: {clock_text(before)} went by before the first run, and "
+            f"{ended or 'no'} run{'' if ended == 1 else 's'} ended in the {clock_text(begun[0].running_seconds)} after "
+            f"that. The baselines and the first runs of all metrics together are {runs} runs and take "
+            f"{'at least' if at_least else 'about'} {clock_text(seconds)}, their validation on fresh runs as long "
+            f"again: give --minutes {minutes}{' or more' if at_least else ''}. Runs that ended are kept."
+        )
 
 
 def _outcome(
-    result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int
-) -> PartitionResult:
+    result: SessionResult, campaign: Campaign, settings: Settings, hardware: tuple[tuple[str, ...], ...], runs: int,
+    shortfall: str,
+) -> PartitionResult:  # fmt: skip
     """Everything that the report shows."""
     progress = result.progress
     return PartitionResult(
@@ -249,6 +287,8 @@ def _outcome(
         calls=result.calls,
         remembered=result.remembered,
         stopped=result.stopped,
+        unfinished=result.unfinished,
+        shortfall=shortfall,
         runs=runs,
         hardware=hardware,
         delta=campaign.delta,
@@ -258,14 +298,15 @@ def _outcome(
 
 
 def _next_commands(searched: Searched) -> list[str]:
-    """The commands that collect the groups and join their runs; none where no group was shown to be good."""
+    """The commands that collect the groups and join their runs; see `_commands`."""
     runs, merge = _commands(searched.outcome, [path for path in searched.files if path.suffix == ".yaml"])
     return [*runs, merge] if runs else []
 
 
 def _commands(outcome: PartitionResult, campaigns: Sequence[Path]) -> tuple[list[str], str]:
-    """The commands that run ``campaigns``, and the one that joins their runs; none without a good group."""
-    if not outcome.best.groups:
+    """The commands that run ``campaigns``, and the one that joins their runs; none without a group that was measured,
+    or where all that were are not good."""
+    if not outcome.best.groups and not outcome.with_status("undecided"):
         return [], ""
     results = " ".join(shlex.quote(f"results/{outcome.name}-{path.stem}") for path in campaigns)
     runs = [f"measure run {shown_path(str(path))}" for path in campaigns]
@@ -273,13 +314,9 @@ def _commands(outcome: PartitionResult, campaigns: Sequence[Path]) -> tuple[list
 
 
 def _print_outcome(outcome: PartitionResult, console: Console) -> None:
-    from rich.table import Table
+    from rich.markup import escape
 
-    table = Table(title=outcome.headline, title_justify="left")
-    for heading in ("group", "software metrics", "closest to the limit", "fresh runs"):
-        table.add_column(heading)
-    for row in outcome.rows():
-        table.add_row(*row)
-    console.print(table)
+    headings = ("group", "software metrics", "closest to the limit", "fresh runs")
+    print_table(console, escape(outcome.headline), headings, [[*map(escape, row)] for row in outcome.rows()])
     for sentence in outcome.sentences():
         console.print(f"- {sentence}", markup=False)

@@ -3,6 +3,9 @@
 A group becomes a variant of the campaign that collects its metrics. It starts with few replicates and gets more
 while the verdict is open. Each look at the data gets its share of alpha, so that several looks do not make chance
 findings likelier. Inner perturbation is decided first, because aligning runs costs most.
+
+The first groups' runs are made in turn with the baselines, so that a time limit that ends before all of these are made
+leaves some of both, which can be compared.
 """
 
 from __future__ import annotations
@@ -12,10 +15,8 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import chain, zip_longest
+from typing import Any, TypeVar
 
 from common.yaml_document import YamlDocument
 from measure.campaign.campaign_model import Campaign
@@ -24,23 +25,23 @@ from measure.campaign.plan import make_plan
 from measure.campaign.run_types import BASELINE, Run, RunSpec
 from measure.campaign.store import Store
 from measure.errors import RunError
+from measure.partitioning.group_verdicts import Accept, decide, open_verdict, with_caveat
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import digest
 from measure.perturbation.analysis_types import Perturbation
 from measure.perturbation.perturbation import Memo, inner_perturbation, outer_perturbation
-from measure.perturbation.uninformative_metrics import metric_findings
-from measure.perturbation.wording import p_text
-from measure.stats.correlation import Correlations, spearman
+from measure.stats.correlation import spearman
 
 FIRST_REPLICATES = 3
 SEED_STEP = 1_000_003  # between the seeds of a search and of its validations
 ORACLE_VERSION = 3
 
-Accept = Literal["equivalent", "not perturbed"]
+T = TypeVar("T")
 OPEN = ("changed", "inconclusive")
 """Verdicts that further runs may settle."""
 UNSHOWN = ("inconclusive", "not assessable")
 """Verdicts that show neither a change nor that there is none."""
+_FEWEST_BASELINES = 2  # which show a spread
 
 
 @dataclass(frozen=True)
@@ -66,19 +67,30 @@ class Settings:
 
 @dataclass
 class _GroupTest:
-    """A group under test."""
+    """A group under test. ``open``: what the last look left open; ``planned``: runs up to the next look, with keys."""
 
     group: Group
     runs: list[Run] = field(default_factory=list)
     verdict: Verdict | None = None
+    open: Verdict | None = None
+    planned: list[tuple[RunSpec, str]] = field(default_factory=list)
+
+
+class _Baselines:
+    """Baselines, with what groups are compared with: their hardware metrics, and how these correlate."""
+
+    def __init__(self, runs: Sequence[Run], hardware: tuple[str, ...]) -> None:
+        self.runs = runs
+        self.values = [run.trace.columns(hardware) for run in runs]
+        self.correlations = [spearman(values, hardware) for values in self.values]
 
 
 class CampaignOracle:
     """Judges groups of ``campaign.software_metrics``, as indices in its order, against the campaign's baselines.
 
     ``round_``: 0 for the search; other numbers measure anew with other seeds, baselines included. The first test
-    makes the baselines. Raises `CampaignError` for programs and metrics that do not build, `RunError` when
-    baselines fail; a group whose runs fail is bad.
+    makes the baselines. ``begin`` is called before a program is built, if one is missing. Raises `CampaignError` for
+    programs and metrics that do not build, `RunError` when baselines fail; a group whose runs fail is bad.
     """
 
     def __init__(
@@ -92,6 +104,7 @@ class CampaignOracle:
         workers: Workers | int | None = None,
         target: str = "emulated",
         notify: Callable[[str], None] = lambda message: None,
+        begin: Callable[[], None] = lambda: None,
     ) -> None:
         self.names = tuple(campaign.software_metrics)
         self.round = round_
@@ -102,10 +115,9 @@ class CampaignOracle:
         self._settings = settings
         self._workers = workers
         self._target = target
-        self._notify = notify
-        self._baselines: list[Run] = []
-        self._correlations: list[Correlations] = []
-        self._values: list[NDArray[np.float64]] = []
+        self._notify, self._begin = notify, begin
+        self._baselines = _Baselines((), ())
+        self._under_test: list[_GroupTest] = []
         self._memo: Memo = {}
         self._running_seconds = 0.0
         self._judging_seconds = 0.0
@@ -148,9 +160,7 @@ class CampaignOracle:
 
     def test(self, groups: Sequence[Group]) -> list[Verdict]:
         """See `measure.partitioning.search_types.Oracle`."""
-        if not self._baselines:
-            self._measure_baselines()
-        tests = [_GroupTest(group) for group in groups]
+        tests = self._under_test = [_GroupTest(group) for group in groups]
         for look, replicates in enumerate(self._settings.looks):
             pending = [one for one in tests if one.verdict is None]
             if not pending:
@@ -163,6 +173,7 @@ class CampaignOracle:
                     one.verdict = self._judge(one, look, last)
             self._judging_seconds += time.perf_counter() - started
         self._judged += len(tests)
+        self._under_test = []
         return [one.verdict for one in tests if one.verdict is not None]
 
     def seconds_of(self, groups: int, runs: int, at_once: int) -> float:
@@ -170,8 +181,21 @@ class CampaignOracle:
         if self.runs_made:
             each = self._running_seconds / self.runs_made
         else:  # all runs came from the store
-            each = sum(run.seconds for run in self._baselines) / max(1, len(self._baselines)) / at_once
+            runs_there = self._baselines.runs
+            each = sum(run.seconds for run in runs_there) / max(1, len(runs_there)) / at_once
         return runs * each + groups * self._judging_seconds / max(1, self._judged)
+
+    def first_runs(self) -> tuple[int, float, bool]:
+        """The number of the baselines and of a group's first runs, estimated seconds of all of them from the runs so
+        far, and whether it is at least so long because no run has ended yet."""
+        count = len(self._baseline_plan) + self._settings.looks[0]
+        each = self._running_seconds / max(1, self.runs_made)
+        return count, count * each, not self.runs_made
+
+    @property
+    def running_seconds(self) -> float:
+        """How long runs were being made."""
+        return self._running_seconds
 
     # -- measuring ---------------------------------------------------------------------------------------------
 
@@ -188,19 +212,8 @@ class CampaignOracle:
         if not variants:  # without variants a plan would have one with all software metrics
             changes["software_metrics"] = {}
         campaign = self._campaign.model_copy(update=changes)
-        plan = make_plan(campaign, self._document, self._notify, self._target)
+        plan = make_plan(campaign, self._document, self._notify, self._target, self._begin)
         return list(zip(plan.specs, plan.keys, strict=True))
-
-    def _measure_baselines(self) -> None:
-        outcome = self._execute([spec for spec, _ in self._baseline_plan])
-        runs = sorted(outcome.runs, key=lambda run: run.spec.replicate)
-        if outcome.failures:
-            first = outcome.failures[0]
-            raise RunError(f"{len(outcome.failures)} baselines failed, the first: {first.reason}")
-        hardware = self._campaign.hardware_metrics
-        self._values = [run.trace.columns(hardware) for run in runs]
-        self._correlations = [spearman(values, hardware) for values in self._values]
-        self._baselines = runs
 
     def _execute(self, specs: Sequence[RunSpec]) -> Outcome:
         """Make the runs that are not in the store."""
@@ -214,118 +227,131 @@ class CampaignOracle:
         self.runs_made += 1
 
     def _measure(self, tests: Sequence[_GroupTest], replicates: int) -> None:
-        """Make runs until every test has ``replicates``."""
-
+        """Make runs until every test has ``replicates``, and the baselines if there are none."""
         variants = dict(self.variant_of(one.group) for one in tests)
         for one in tests:
             one.runs.clear()
+            one.planned.clear()
         by_group = {self.variant_of(one.group)[0]: one for one in tests}
-        missing = [spec for spec, _ in self._plan(variants, replicates) if spec.variant != BASELINE]
+        for spec, key in self._plan(variants, replicates):
+            if spec.variant != BASELINE:
+                by_group[spec.variant].planned.append((spec, key))
+        kinds = [one.planned for one in tests]
+        if not self._baselines.runs:
+            kinds = [self._baseline_plan, *kinds]
+        missing = in_turn([[spec for spec, _ in planned] for planned in kinds])
+        baselines: list[Run] = []
         while missing:
             outcome = self._execute(missing)
             for run in outcome.runs:
-                by_group[run.spec.variant].runs.append(run)
+                (baselines if run.spec.variant == BASELINE else by_group[run.spec.variant].runs).append(run)
+            failed = [failure for failure in outcome.failures if failure.spec.variant == BASELINE]
+            if failed:
+                raise RunError(f"{len(failed)} baselines failed, the first: {failed[0].reason}")
             for failure in outcome.failures:
                 one = by_group[failure.spec.variant]
                 one.verdict = Verdict("bad", f"a run failed: {failure.reason}", runs=len(one.runs))
             if len(outcome.runs) + len(outcome.failures) == len(missing):
-                return
+                break
             # The executor gave up after failures of one group; the runs of the other groups are still needed.
             done = {(run.spec.variant, run.spec.replicate) for run in outcome.runs}
             missing = [
                 spec
                 for spec in missing
-                if (spec.variant, spec.replicate) not in done and by_group[spec.variant].verdict is None
+                if (spec.variant, spec.replicate) not in done
+                and (spec.variant == BASELINE or by_group[spec.variant].verdict is None)
             ]
+        if baselines:
+            baselines.sort(key=lambda run: run.spec.replicate)
+            self._baselines = _Baselines(baselines, self._campaign.hardware_metrics)
 
     # -- judging -----------------------------------------------------------------------------------------------
 
     def _judge(self, one: _GroupTest, look: int, last: bool) -> Verdict | None:
         """The verdict, or None while it is open and more replicates may decide it."""
         one.runs.sort(key=lambda run: run.spec.replicate)
-        campaign = self._campaign
-        alpha = campaign.alpha / len(self._settings.looks)
-        hardware = campaign.hardware_metrics
-        values = [run.trace.columns(hardware) for run in one.runs]
-        perturbations = [
-            inner_perturbation(
-                self._correlations, [spearman(v, hardware) for v in values],
-                delta=campaign.delta, alpha=alpha, seed=campaign.seed,
-            )
-        ]  # fmt: skip
-        if perturbations[0].verdict in OPEN and look and perturbations[0].extra_runs_needed is None:
+        found = [self._inner(self._baselines, one.runs)]
+        if found[0].verdict in OPEN and look and found[0].extra_runs_needed is None:
             last = True  # no reasonable number of runs would decide it
         lenient = self._settings.accept == "not perturbed"
-        hopeful = perturbations[0].verdict == "equivalent" or (last and lenient and perturbations[0].verdict in UNSHOWN)
-        if campaign.outer and hopeful:
-            perturbations.append(
-                outer_perturbation(
-                    self._values, values, hardware, held_out=True, alignment=campaign.alignment_setting,
-                    delta=campaign.delta, alpha=alpha, seed=campaign.seed, memo=self._memo,
-                )
-            )  # fmt: skip
-        verdict = decide(perturbations, last, self._settings.accept, campaign.outer, len(one.runs))
+        hopeful = found[0].verdict == "equivalent" or (last and lenient and found[0].verdict in UNSHOWN)
+        if self._campaign.outer and hopeful:
+            found.append(self._outer(self._baselines, one.runs))
+        return self._decided(one, found, one.runs, last)
+
+    def _decided(
+        self, one: _GroupTest, found: Sequence[Perturbation], runs: Sequence[Run], last: bool
+    ) -> Verdict | None:
+        """As `decide`; what is left open is kept in the test."""
+        verdict = decide(found, last, self._settings.accept, self._campaign.outer, len(runs))
+        if verdict is None:
+            one.open = open_verdict(found, len(runs))
         if verdict is None or verdict.state == "bad":
             return verdict
         _, metrics = self.variant_of(one.group)
-        return with_caveat(verdict, [run.trace.columns(metrics) for run in one.runs], metrics)
+        return with_caveat(verdict, [run.trace.columns(metrics) for run in runs], metrics)
+
+    def _inner(self, baselines: _Baselines, runs: Sequence[Run]) -> Perturbation:
+        """The comparison within runs."""
+        campaign, hardware = self._campaign, self._campaign.hardware_metrics
+        return inner_perturbation(
+            baselines.correlations, [spearman(run.trace.columns(hardware), hardware) for run in runs],
+            delta=campaign.delta, alpha=self._level, seed=campaign.seed,
+        )  # fmt: skip
+
+    def _outer(self, baselines: _Baselines, runs: Sequence[Run]) -> Perturbation:
+        """The comparison across aligned runs."""
+        campaign, hardware = self._campaign, self._campaign.hardware_metrics
+        return outer_perturbation(
+            baselines.values, [run.trace.columns(hardware) for run in runs], hardware, held_out=True,
+            alignment=campaign.alignment_setting, delta=campaign.delta, alpha=self._level, seed=campaign.seed,
+            memo=self._memo,
+        )  # fmt: skip
+
+    @property
+    def _level(self) -> float:
+        """The share of alpha of a look."""
+        return self._campaign.alpha / len(self._settings.looks)
+
+    def judge_unfinished(self, found: dict[Group, Verdict]) -> None:
+        """Add to ``found`` verdicts on the groups whose test was interrupted, by the runs that are there.
+
+        A verdict is *undecided* unless these runs suffice for another. Verdicts within runs come first, for aligning
+        takes long, and the caller may interrupt it. A group without two baselines and a run gets none.
+        """
+        baselines = self._baselines
+        if not baselines.runs:
+            baselines = _Baselines(self._stored(self._baseline_plan), self._campaign.hardware_metrics)
+        there, planned = len(baselines.runs), self._campaign.baselines
+        of = f"; by {there} of {planned} baselines, when the time was up" if there < planned else ""
+        compared: list[tuple[_GroupTest, list[Run], Perturbation]] = []
+        for one in self._under_test:
+            runs = self._stored(one.planned)
+            judged = one.verdict is not None or (one.open is not None and len(runs) <= one.open.runs)
+            if judged or not runs or there < _FEWEST_BASELINES:
+                continue
+            inner = self._inner(baselines, runs)
+            one.verdict = self._decided(one, [inner], runs, last=False)
+            compared.append((one, runs, inner))
+        for one in self._under_test:
+            _add(found, one, of)
+        for one, runs, inner in compared:
+            if self._campaign.outer and inner.verdict == "equivalent":
+                one.verdict = self._decided(one, [inner, self._outer(baselines, runs)], runs, last=False)
+                _add(found, one, of)
+
+    def _stored(self, planned: Sequence[tuple[RunSpec, str]]) -> list[Run]:
+        """Those of the ``planned`` runs that were made."""
+        return [run for spec, key in planned if (run := self._store.load(key, spec)[0]) is not None]
 
 
-def with_caveat(verdict: Verdict, counted: Sequence[NDArray[np.float64]], metrics: Sequence[str]) -> Verdict:
-    """``verdict`` with the number of ``metrics`` that counted no event in its reason: silent metrics perturb nothing.
-
-    ``counted``: events per record of each run, ``(n_i, m)``. Metrics are not named, because campaigns that share the
-    verdict memory may have other names for them.
-    """
-    silent = [one for one in metric_findings({"": counted}, metrics, "software") if one.problem == "no events"]
-    if not silent:
-        return verdict
-    count = f"{len(silent)} of its {len(metrics)} metrics" if len(metrics) > 1 else "its metric"
-    return replace(
-        verdict, reason=f"{verdict.reason}; but {count} counted no event (`measure run --counts` lists them)"
-    )
+def in_turn(kinds: Sequence[Sequence[T]]) -> list[T]:
+    """The items of all ``kinds``: the first of each, then the second of each, and so on."""
+    return [item for item in chain.from_iterable(zip_longest(*kinds)) if item is not None]
 
 
-def decide(found: Sequence[Perturbation], last: bool, accept: Accept, outer: bool, runs: int) -> Verdict | None:
-    """The verdict on a group from its analyses; None: open, and more runs may be made.
-
-    ``found``: the inner perturbation and, if ``outer``, the outer one, unless the inner one was open before the
-    ``last`` look. A group that is changed, by a size still open at the last look, is bad: something is shown to change.
-    """
-    complete = len(found) == (2 if outer else 1)
-    for one in found:
-        if one.verdict == "perturbed" or (last and one.verdict == "changed"):
-            return _verdict("bad", one, runs)
-    if complete and all(one.verdict == "equivalent" for one in found):
-        return _verdict("good", _closest(found), runs)
-    if not last:
-        return None
-    undecided = next(one for one in found if one.verdict != "equivalent")
-    verdict = _verdict("undecided", undecided, runs)
-    return replace(verdict, state="good") if accept == "not perturbed" and complete else verdict
-
-
-def _closest(found: Sequence[Perturbation]) -> Perturbation:
-    return max(found, key=lambda one: abs(_largest_change(one)))
-
-
-def _largest_change(one: Perturbation) -> float:
-    return max((abs(p.delta_z) for p in one.pairs if np.isfinite(p.delta_z)), default=0.0)
-
-
-def _verdict(state: Literal["good", "bad", "undecided"], one: Perturbation, runs: int) -> Verdict:
-    """A verdict whose reason names the worst pair and its change."""
-    kind = "inner" if one.kind == "inner" else "outer"
-    if not one.pairs:
-        return Verdict(state, "every metric is constant: nothing to compare", None, float("nan"), kind, runs)
-    pair = one.pairs[0]
-    where = "within a run" if kind == "inner" else "across aligned runs"
-    change = (
-        f"rho of {pair.name} {pair.baseline_rho:.2f} to {pair.run_rho:.2f}, change of z {pair.delta_z:+.3f}"
-        if np.isfinite(pair.delta_z)
-        else f"{pair.name}: {pair.note}"
-    )
-    p = "" if np.isnan(pair.p_adjusted) else f", {p_text(pair.p_adjusted)} over all pairs"
-    word = {"bad": one.verdict, "good": "largest", "undecided": "open"}[state]
-    reason = f"{where}, {word}: {change} (limit {one.delta:g}{p}; {runs} runs)"
-    return Verdict(state, reason, (pair.a, pair.b), pair.delta_z, kind, runs)
+def _add(found: dict[Group, Verdict], one: _GroupTest, remark: str) -> None:
+    """Add the verdict on a group, open or not, to ``found``, with a ``remark`` on the runs; nothing without one."""
+    verdict = one.verdict or one.open
+    if verdict is not None:
+        found[one.group] = replace(verdict, reason=verdict.reason + remark)

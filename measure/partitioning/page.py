@@ -19,7 +19,10 @@ _COLOURS = {
     "bad": VERDICTS["perturbed"],
     "undecided": VERDICTS["inconclusive"],
 }
-_STATUS_COLOURS = {"validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "not tested": MUTED}
+_STATUS_COLOURS = {
+    "validated": _COLOURS["good"], "not validated": _COLOURS["undecided"], "undecided": _COLOURS["undecided"],
+    "not tested": MUTED,
+}  # fmt: skip
 _WORDS = {"good": "good", "bad": "changes", "undecided": "undecided"}
 _FOLDER = Path(__file__).parent
 
@@ -36,14 +39,19 @@ def render_page(outcome: PartitionResult, again: str = "", runs: Sequence[str] =
 def next_steps(outcome: PartitionResult, again: str, runs: Sequence[str], merge: str) -> tuple[Step, ...]:
     """What to do with the groups, by what fresh runs said of them, with commands."""
     steps = []
-    unsure = [*outcome.with_status("not validated"), *outcome.with_status("not tested")]
+    undecided = outcome.with_status("undecided")
+    unsure = [*outcome.with_status("not validated"), *undecided, *outcome.with_status("not tested")]
+    if outcome.shortfall:
+        steps.append(Step(outcome.shortfall))
     if again and (outcome.stopped or unsure):
         what = f"; {', '.join(unsure)} may perturb until it has" if unsure else ""
         steps.append(Step(f"Go on where the search stopped{what}.", (again,)))
-    if outcome.best.groups and runs:
+    if runs:
         good = outcome.with_status("validated")
         rest = f", but not {', '.join(unsure)}" if unsure and good else ""
         said = f"Fresh runs confirmed {', '.join(good)}{rest}." if good else "No fresh runs confirmed a group yet."
+        if undecided:
+            said += f" Too few runs were made to decide on {', '.join(undecided)}."
         steps.append(Step(f"{said} Collect the groups, with the verdict on each:", tuple(runs)))
         if merge:
             steps.append(Step("Join their runs into one trace with every metric that is in a group:", (merge,)))
@@ -67,7 +75,7 @@ def _pictures(outcome: PartitionResult) -> list[page.Figure]:
                 [(outcome.metrics[n], one.name, one.status) for one in outcome.groups for n in sorted(one.group)],
                 name="groups", text="Which metrics are collected together",
                 caption="Which metrics are collected together, a column a group. Green: validated on fresh runs; "
-                "yellow: not validated; grey: not tested. Fewer columns are fewer runs.",
+                "yellow: not validated, or not decided; grey: not tested. Fewer columns are fewer runs.",
             )
         )  # fmt: skip
     if any(np.isfinite(verdict.change) for verdict in outcome.tested.values()):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,10 +24,11 @@ _PROOFS = {
 }
 
 
-Status = Literal["validated", "not validated", "not tested"]
+Status = Literal["validated", "not validated", "undecided", "not tested"]
 _STATUS_WORDS: dict[Status, str] = {
     "validated": "good, validated on fresh runs",
     "not validated": "good, not validated on fresh runs",
+    "undecided": "measured, but not decided when the time was up",
     "not tested": "not tested",
 }
 
@@ -36,8 +38,9 @@ class CollectedGroup:
     """A group of metrics of the result.
 
     ``name``: of the group; ``group``: the numbers of its metrics, see `PartitionResult.names`; ``status``: "validated"
-    for good on fresh runs, too, "not validated" for good by the search's runs alone, or "not tested"; ``verdict``: of
-    the search's runs, None without any; ``fresh``: verdict of fresh runs, None without any.
+    for good on fresh runs, too, "not validated" for good by the search's runs alone, "undecided" where the time limit
+    left the verdict open, or "not tested"; ``verdict``: of the search's runs, None without any; ``fresh``: verdict of
+    fresh runs, None without any.
     """
 
     name: str
@@ -57,7 +60,8 @@ class PartitionResult:
     fresh runs; ``calls``: groups that this search tested; ``remembered``: verdicts of earlier searches; ``runs``: runs
     that were made. ``hardware``: sets of hardware metrics that the machine can count at once; ``delta``: largest change
     of z that counts as none; ``alpha``: level of the tests; ``accept``: the verdict that makes a group good;
-    ``stopped``: what ended the search early, or "".
+    ``stopped``: what ended the search early, or "". ``unfinished``: open verdicts on groups whose test the time limit
+    ended; ``shortfall``: why there is no verdict at all and what time would do, or "".
     """
 
     name: str
@@ -76,21 +80,32 @@ class PartitionResult:
     alpha: float
     accept: str
     stopped: str = ""
+    unfinished: Mapping[Group, Verdict] = field(default_factory=dict)
+    shortfall: str = ""
 
     @property
     def groups(self) -> tuple[CollectedGroup, ...]:
-        """The best so far: groups tested good, and each metric without any verdict in a group of its own."""
-        alone = [frozenset({metric}) for metric in sorted(self.best.uncovered)]
+        """The best so far: groups tested good, then groups of further metrics whose verdict is still open, the largest
+        first, and each metric without any verdict in a group of its own."""
+        left = set(self.best.uncovered)
+        undecided = []
+        for group in sorted(self.unfinished, key=lambda one: (-len(one), sorted(one))):
+            if group <= left:
+                undecided.append(group)
+                left -= group
+        alone = [frozenset({metric}) for metric in sorted(left)]
         untested = [group for group in alone if group not in self.tested]
         found = []
-        for number, group in enumerate([*self.best.groups, *untested], start=1):
+        for number, group in enumerate([*self.best.groups, *undecided, *untested], start=1):
             verdict, fresh = self.tested.get(group), self.validated.get(group)
             status: Status = "not tested" if verdict is None else "validated" if fresh else "not validated"
+            if group in undecided:
+                status, verdict = "undecided", self.unfinished[group]
             found.append(CollectedGroup(f"group{number}", group, status, verdict, fresh))
         return tuple(found)
 
     def with_status(self, status: Status) -> list[str]:
-        """Names of the groups of a ``status``: "validated", "not validated" or "not tested"."""
+        """Names of the groups of a ``status``: "validated", "not validated", "undecided" or "not tested"."""
         return [one.name for one in self.groups if one.status == status]
 
     def names(self, group: Group) -> tuple[str, ...]:
@@ -117,8 +132,11 @@ class PartitionResult:
 
     @property
     def _untested(self) -> str:
+        measured = [one for one in self.groups if one.status == "undecided"]
+        metrics, groups = sum(len(one.group) for one in measured), len(measured)
+        text = f"; {metrics} in {groups} group{'s' if groups > 1 else ''} measured, but not decided" if measured else ""
         count = len(self.with_status("not tested"))
-        return f"; {count} more not tested yet, each in a group of its own" if count else ""
+        return text + (f"; {count} more not tested yet, each in a group of its own" if count else "")
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """For each group: its name, metrics, reason, and the result of fresh runs."""
@@ -139,7 +157,9 @@ class PartitionResult:
 
     def _validation(self) -> str:
         """The groups of each status, in words."""
-        states: tuple[Status, ...] = ("validated", "not validated", "not tested")
+        states: list[Status] = ["validated", "not validated", "not tested"]
+        if self.with_status("undecided"):
+            states.insert(2, "undecided")
         return "; ".join(f"{state}: {', '.join(self.with_status(state)) or 'none'}" for state in states)
 
     def rejected(self) -> list[tuple[Group, Verdict]]:
@@ -154,6 +174,8 @@ class PartitionResult:
         lines = [self.outlook.describe(self.proof)]
         if self.best.groups or self.proof == "optimal":
             lines = [f"Proved: {self.proof} - {_PROOFS[self.proof]}. {lines[0]}"]
+        if self.shortfall:
+            lines.append(self.shortfall)
         if self.stopped:
             lines.append(f"Stopped by {self.stopped}: this is the best so far; the same command continues.")
         if not self.confirmed:
@@ -214,6 +236,7 @@ def summary_text(outcome: PartitionResult) -> str:
         "proved": outcome.proof,
         "confirmed": outcome.confirmed,
         "stopped_by": outcome.stopped or None,
+        "shortfall": outcome.shortfall or None,
         "lower_bound": outcome.outlook.lower_bound,
         "outlook": outcome.outlook.describe(outcome.proof),
         "hardware_sets": [list(one) for one in outcome.hardware],

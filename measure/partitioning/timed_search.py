@@ -20,7 +20,8 @@ class SessionOracles:
 
     ``search``: the oracle of the search; ``fresh``: one with runs that are independent of the search's;
     ``earlier_verdicts``: of the search's oracle. ``validation_seconds``: estimated duration of validating groups with
-    these verdicts; ``record_failure``: stores that fresh runs refuted a group.
+    these verdicts; ``record_failure``: stores that fresh runs refuted a group; ``judge_unfinished``: adds verdicts on
+    the groups whose test was interrupted, by the runs that were made, the quickest first.
     """
 
     search: Oracle
@@ -28,13 +29,14 @@ class SessionOracles:
     earlier_verdicts: Mapping[Group, Verdict] = field(default_factory=dict)
     validation_seconds: Callable[[Mapping[Group, Verdict]], float] = lambda groups: 0.0
     record_failure: Callable[[Group, Verdict], None] = lambda group, verdict: None
+    judge_unfinished: Callable[[dict[Group, Verdict]], None] = lambda found: None
 
 
 @dataclass(frozen=True)
 class SessionResult:
     """The end of a session. ``tested``: all verdicts of the search, also earlier ones; ``validated``: good verdicts of
     fresh runs; ``calls``: groups tested in this session; ``remembered``: number of earlier verdicts; ``stopped``: what
-    ended the session early, or ""."""
+    ended the session early, or ""; ``unfinished``: open verdicts on groups whose test the time limit ended."""
 
     progress: Progress
     tested: dict[Group, Verdict]
@@ -42,10 +44,19 @@ class SessionResult:
     calls: int = 0
     remembered: int = 0
     stopped: str = ""
+    unfinished: dict[Group, Verdict] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no verdict on any group, not even an open one."""
+        return not self.tested and not self.unfinished
 
 
 class Session:
     """Searches for the fewest groups of ``n`` metrics until fresh runs confirm them, or the time is up.
+
+    As long as no group is good, time is kept to compare the runs of the groups under test, for a time limit must not
+    end with runs that nothing is said about.
 
     ``prepare`` is called first, within the time limit, and returns the oracles; ``changed`` is called after every
     change of `describe`, ``tell`` with messages for the user. ``width``: groups tested at once.
@@ -73,6 +84,7 @@ class Session:
         self._progress: Progress | None = None
         self._activity = "building, and measuring baselines and all metrics together"
         self._validated: dict[Group, Verdict] = {}
+        self._unfinished: dict[Group, Verdict] = {}
         self._stopped = ""
 
     def run(self) -> None:
@@ -88,14 +100,16 @@ class Session:
                 while True:
                     self._look(self._oracles, self._search, limit)
                     if self._validate(self._oracles, self._search):
-                        return
+                        break
         except OutOfTime:
             self._stopped = self._budget.name
-            self._tell(f"{self._budget.name.capitalize()} is up; the best so far, and all verdicts are kept.")
         except KeyboardInterrupt as error:
             self._stopped = "SIGTERM" if isinstance(error, Terminated) else "Ctrl-C"
             self.exit_status = exit_status(error)
             self._tell("Interrupted; the best so far, and all verdicts are kept.")
+            return
+        if self._stopped:
+            self._tell(f"{self._budget.name.capitalize()} is up; the best so far, and all verdicts are kept.")
 
     def describe(self) -> str:
         """The current activity, the best so far, and the time."""
@@ -106,7 +120,7 @@ class Session:
         lacking = f", {len(best.uncovered)} metrics in none" if best.uncovered else ""
         return (
             f"{self._activity}; best so far: {count} group{'s' if count != 1 else ''}{lacking}; "
-            f"{self._search.calls} groups tested; {self._budget.describe()}. "
+            f"groups tested: {self._search.calls}; {self._budget.describe()}. "
             f"{self._progress.outlook.describe(self._progress.proof)}"
         )
 
@@ -120,6 +134,7 @@ class Session:
         stage = self._progress.stage if self._progress else "stopped"
         self._stopped = ""
         try:
+            limit.set(self._search_ends(oracles, search))
             for self._progress in search.run():
                 stage = self._activity = self._progress.stage
                 self._changed()
@@ -130,9 +145,15 @@ class Session:
             self._stopped = self._budget.name
         limit.set(self._budget.measuring_ends)
         self._progress = search.conclude(stage)
+        if self._stopped and not search.reported.groups:
+            self._activity = "comparing the runs that were made"
+            self._changed()
+            oracles.judge_unfinished(self._unfinished)
 
     def _search_ends(self, oracles: SessionOracles, search: PartitionSearch) -> float | None:
         best = search.reported.groups
+        if not best:
+            return self._budget.comparing_begins
         open_ = {group: search.verdicts[group] for group in best if group not in self._validated}
         return self._budget.search_ends(oracles.validation_seconds(open_) if open_ else 0.0)
 
@@ -162,13 +183,16 @@ class Session:
         self._tell(f"{self._names(group)}: {failed.reason}")
 
     def result(self) -> SessionResult:
-        """The best partition of all verdicts so far, with these verdicts."""
+        """The best partition of all verdicts so far, with these verdicts. Verdicts by a part of the planned runs are
+        kept in no memory; they count when they are *good* or *bad*."""
         search = self._search
         if search is None or self._oracles is None:
             nothing = Partition((), frozenset(range(self._n)))
             outlook = Outlook(lower_bound=1, untested=(1 << self._n) - 1)
             progress = Progress(nothing, 0, "baselines", outlook, "upper bound")
             return SessionResult(progress, {}, {}, stopped=self._stopped)
+        undecided = {group: one for group, one in self._unfinished.items() if one.state == "undecided"}
+        search.verdicts.update((group, one) for group, one in self._unfinished.items() if group not in undecided)
         progress = search.conclude(self._progress.stage if self._progress else "baselines")
         return SessionResult(
             progress,
@@ -177,4 +201,5 @@ class Session:
             search.calls,
             len(self._oracles.earlier_verdicts),
             self._stopped,
+            undecided,
         )

@@ -228,8 +228,9 @@ class GroundTruth:
 class ReportData:
     """Everything on the page. ``baseline_rho``: (b, m, m); ``findings``: sentences, the gravest first.
 
-    ``metric_findings``: findings on metrics that tell little, to be read before any verdict; ``controls``: the results
-    of the campaign's controls in a sentence, empty without any.
+    ``invalidating``: what makes figures or verdicts wrong, to be read before everything else; ``metric_findings``:
+    findings on metrics that tell little, to be read before any verdict; ``controls``: the results of the campaign's
+    controls in a sentence, empty without any.
     """
 
     title: str
@@ -244,6 +245,12 @@ class ReportData:
     metric_findings: tuple[MetricFinding, ...] = ()
     ground_truth: GroundTruth | None = None
     controls: str = ""
+    invalidating: tuple[str, ...] = ()
+
+    @property
+    def all_findings(self) -> tuple[str, ...]:
+        """All findings as sentences, the gravest first."""
+        return *self.invalidating, *(one.text for one in self.metric_findings), *self.findings
 
     @property
     def time_name(self) -> str:

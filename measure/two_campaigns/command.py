@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from measure.campaign.store import check_results_place, write_text_atomically
 from measure.console.progress import Status
+from measure.console.tables import print_table
 from measure.perturbation.analysis_types import BROKEN
 from measure.perturbation.wording import p_number
 from measure.report.style import VERDICT_STYLES
@@ -103,41 +103,32 @@ def _number(value: float) -> float | None:
 
 
 def _print(console: Console, found: CampaignsCompared) -> None:
-    """Print tables that fit 80 columns."""
-    table = Table(title=escape(f"{found.before}, then {found.after}"), title_justify="left", title_style="bold")
-    table.add_column("variant", overflow="fold", min_width=7)
-    for heading in ("before", "after"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("difference of\nthe changes", overflow="fold")
-    table.add_column("p (all\npairs)", justify="right", no_wrap=True)
-    for one in found.variants:
-        table.add_row(
+    """Print tables that fit the terminal."""
+    headings = ("variant", "before", "after", "difference of\nthe changes", "p (all\npairs)")
+    rows = [
+        (
             escape(one.name), _styled(one.before.verdict), _styled(one.after.verdict), _styled(one.verdict),
             p_number(one.p_value),
-        )  # fmt: skip
-    console.print(table)
+        )
+        for one in found.variants
+    ]  # fmt: skip
+    print_table(console, escape(f"{found.before}, then {found.after}"), headings, rows, right=[4])
     for one in found.variants:
         pairs = [pair for pair in one.pairs if math.isfinite(pair.test.difference)][:_MOST_PAIRS]
         if one.verdict not in BROKEN or not pairs:
             continue
-        table = Table(title=escape(f"{one.name}: pairs that differ most"), title_justify="left", title_style="bold")
-        table.add_column("pair", overflow="fold")
-        for heading in ("change of z\nbefore", "after", "difference", "p (all\npairs)"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
-        for pair in pairs:
-            table.add_row(
+        of_pairs = ("pair", "change of z\nbefore", "after", "difference", "p (all\npairs)", "verdict")
+        rows_of_pairs = [
+            (
                 escape(pair.short_name), f"{pair.test.before:+.2f}", f"{pair.test.after:+.2f}",
                 f"{pair.test.difference:+.2f}", p_number(pair.test.p_adjusted), _styled(pair.test.verdict),
-            )  # fmt: skip
-        console.print(table)
+            )
+            for pair in pairs
+        ]  # fmt: skip
+        print_table(console, escape(f"{one.name}: pairs that differ most"), of_pairs, rows_of_pairs, right=range(1, 5))
     if found.facts:
-        table = Table(title="What differs between the designs", title_justify="left", title_style="bold")
-        for heading in ("setting", "before", "after"):
-            table.add_column(heading, overflow="fold")
-        for fact in found.facts:
-            table.add_row(escape(fact.name), escape(fact.before), escape(fact.after))
-        console.print(table)
+        facts = [(escape(fact.name), escape(fact.before), escape(fact.after)) for fact in found.facts]
+        print_table(console, "What differs between the designs", ("setting", "before", "after"), facts)
     else:
         console.print("The two designs are the same.", highlight=False)
     for finding in found.findings:

@@ -102,7 +102,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         "controls": data.controls or None,
         "hardware_metrics": list(data.hardware_metrics),
         "variants": [_variant(one) for one in data.variants],
-        "findings": [*(one.text for one in data.metric_findings), *data.findings],
+        "findings": list(data.all_findings),
     }
 
 

@@ -41,7 +41,7 @@ def table_of(data: ReportData, failures: Sequence[str] = (), campaign_file: str 
         ("variant", "verdict", "instructions", data.time_name, "within a run", "across aligned runs"),
         tuple(_row(variant) for variant in data.variants),
         tuple(one for variant in data.variants for one in _judgements(variant)),
-        (*(one.text for one in data.metric_findings), *data.findings),
+        data.all_findings,
         tuple(failures),
         campaign_file,
     )

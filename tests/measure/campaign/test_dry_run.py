@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from measure.campaign import dry_run
 from measure.campaign.campaign_file import load_campaign
-from measure.campaign.dry_run import Estimate, Rate, _plain_plan, estimate
+from measure.campaign.dry_run import Estimate, Rate, _plain_plan, _rows, estimate
 from measure.campaign.plan import make_plan
 from measure.campaign.power import assumed_spread, detectable_change
 from measure.cli import main
 from measure.errors import CampaignError, RunError
-from measure.targets.emulated import PartTiming
+from measure.targets.emulated import PartTiming, time_part
 from tests.measure.demo_program import PROGRAM, SMALL_CAMPAIGN
 
 CAMPAIGN = f"{SMALL_CAMPAIGN}variance_runs: 2\n"
@@ -58,6 +60,32 @@ def test_the_time_is_that_of_waves_of_runs_and_of_missing_builds() -> None:
     assert found.bytes >= 40 * 800 * 10 * 8
 
 
+def test_on_a_busy_machine_the_time_is_a_range_with_its_reason(path: Path) -> None:
+    campaign, _ = load_campaign(path)
+    rate = Rate(set_up_seconds=0.5, instructions=1_000, cycles=2_000, seconds=0.25)
+    calm = Estimate(None, 46, 4, 0, None, 10_000, 800, 10, rate, 2, load=0.9)
+    assert dict(_rows(campaign, calm))["time"].startswith("about 69 s with 2 at once: 46 runs of about 3.0 s")
+    busy = replace(calm, load=4.5)
+    assert busy.busy_seconds == 5.5 * calm.seconds
+    assert dict(_rows(campaign, busy))["time"].startswith(
+        "about 69 s if the machine had nothing else to do, about 6 minutes if it stays as busy as it is (load average "
+        "4.5 a processor; above 1, other work takes a share), with 2 at once: 46 runs of about 3.0 s"
+    )
+
+
+def test_the_load_is_that_before_the_dry_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run, "load_per_processor", lambda: 3.25)
+    assert estimate(*load_campaign(path), QUIET).load == 3.25
+
+
+def test_other_work_does_not_make_a_part_of_a_run_longer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is timed by the processor's clock: what passes on the wall's while others have it does not count."""
+    spec = _plain_plan(*load_campaign(path), lambda text: None).specs[0]
+    time_part(spec, 1_000)  # loads kernels
+    monkeypatch.setattr(time, "perf_counter", lambda: 1e9 * time.monotonic())
+    assert time_part(spec, 1_000).seconds < 60
+
+
 def test_a_busy_machine_makes_no_rate_absurd() -> None:
     """A set-up that was held up takes longer than the whole part; what was quickest tells most."""
     quick, held_up = PartTiming(1_000, 1_300, 0.4, True), PartTiming(1_000, 1_300, 0.9, True)
@@ -79,6 +107,7 @@ def test_builds_are_part_of_the_time_also_where_the_plain_program_is_built_alrea
 
 def test_everything_is_told_and_no_result_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
+    monkeypatch.setattr(dry_run, "load_per_processor", lambda: 0.5)
     result = CliRunner().invoke(main, ["run", "--dry-run", "c.yaml"])
     assert result.exit_code == 0, result.output
     assert max(map(len, result.output.splitlines())) <= 80

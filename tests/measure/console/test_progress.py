@@ -90,6 +90,19 @@ def test_estimates_are_ordered_and_grow_while_nothing_ends(total: int, workers: 
         assert left.seconds() == (0.0, 0.0)
 
 
+def test_the_pace_is_that_of_now_when_the_machine_becomes_busy() -> None:
+    """Runs of 25 s in a campaign whose first 40 took 5 s: the mean of all would promise less than half the time."""
+    now = [0.0]
+    left = TimeLeft(100, 2, lambda: now[0])
+    for number in range(70):
+        now[0] += 2.5 if number < 40 else 12.5
+        left.advance()
+    found = left.seconds()
+    assert found is not None
+    assert found[0] <= 30 * 12.5 <= found[1]
+    assert found[0] > 0.7 * 30 * 12.5
+
+
 def test_texts() -> None:
     now = [0.0]
     left = TimeLeft(100, 1, lambda: now[0])

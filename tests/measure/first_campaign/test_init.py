@@ -57,6 +57,13 @@ def test_the_file_says_what_the_program_does(folder: Path) -> None:
     assert "PAPI_FP_OPS" not in campaign.hardware_metrics
     assert 2 <= len(campaign.hardware_metrics) <= 8
 
+    (second,) = re.findall(r"\n  # (next_entries: \{.*, method: second_run\})\n", text)  # none fires more often
+    (folder / "second.yaml").write_text(re.sub(r"\n  next_entries: .*", f"\n  {second}", text))
+    changed, _ = load_campaign(folder / "second.yaml")
+    assert {name: spec.method for name, spec in changed.software_metrics.items()} == {
+        "next_entries": "second_run", "work_loops": "counter",
+    }  # fmt: skip
+
     before = (folder / "demo.yaml").read_bytes()
     assert "demo.yaml exists already" in failed("demo.c")
     assert (folder / "demo.yaml").read_bytes() == before

@@ -93,11 +93,14 @@ def test_a_program_that_forks_is_the_first_finding(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = CliRunner().invoke(main, ["run", str(path), "--out", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    told = "The program forked in 6 of 6 runs (at most 1 forks in a run;"
+    told = "The program started processes in 6 of 6 runs (at most 1 in a run;"
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["findings"][len(summary["metric_findings"])].startswith(told)
-    assert f"- {told}" in " ".join(done.output.split())
-    assert told in (out / "report.html").read_text()
+    assert summary["findings"][0].startswith(told)
+    assert summary["invalidating"] == summary["findings"][:1]
+    assert f"!! {told}" in " ".join(done.output.split())
+    page = (out / "report.html").read_text()
+    assert page.index("Read this first: figures do not hold") < page.index(told) < page.index("What to do</h2>")
+    assert page.count(told) == 1
 
 
 def project_file(folder: Path, compiler: str = "$(CC)") -> Path:

@@ -19,8 +19,9 @@ from measure.campaign.store import Store
 from measure.errors import CampaignError, StoreError
 from measure.partitioning import command
 from measure.partitioning.cli import partition
+from measure.partitioning.group_verdicts import Accept, decide, with_caveat
 from measure.partitioning.hardware import split_hardware
-from measure.partitioning.oracle import Accept, CampaignOracle, Settings, decide, with_caveat
+from measure.partitioning.oracle import CampaignOracle, Settings
 from measure.partitioning.search_types import Group, Verdict
 from measure.partitioning.verdict_memory import Memory, RememberingOracle
 from measure.perturbation.analysis_types import Perturbation

@@ -70,7 +70,7 @@ def outcome_of(found: SessionResult) -> PartitionResult:
     return PartitionResult(
         "demo", tuple(f"m{k}" for k in range(N)), progress.best, progress.proof, progress.stage, progress.outlook,
         found.tested, found.validated, found.calls, found.remembered, 0, (("cycles",),), 0.2, 0.05, "equivalent",
-        found.stopped,
+        found.stopped, found.unfinished,
     )  # fmt: skip
 
 
@@ -140,25 +140,28 @@ def test_the_time_limit_holds_inside_a_test_and_inside_validation(search_seconds
         Slow(search_seconds),
         Slow(fresh_seconds),
         validation_seconds=lambda groups: 2 * fresh_seconds * len(groups),
+        judge_unfinished=lambda found: found.update({frozenset({0, 1}): Verdict("undecided", "too few runs")}),
     )
     started = time.monotonic()
     session = Session(N, lambda: asked, Budget(2.0), exact=False)
     session.run()
     assert time.monotonic() - started < 10  # not the minute that a test takes
-    outcome = outcome_of(session.result())
+    found = session.result()
+    outcome = outcome_of(found)
     if search_seconds > 2:
-        assert [one.status for one in outcome.groups] == ["not tested"] * N
+        assert [one.status for one in outcome.groups] == ["undecided"] + ["not tested"] * (N - 2)
     elif fresh_seconds > 2:
         assert [one.status for one in outcome.groups] == ["not validated"] * N
     else:  # what validation needs is kept for it
         assert [one.status for one in outcome.groups] == ["validated"] * N
+    assert bool(found.unfinished) == (search_seconds > 2)
     if fresh_seconds > 2:
         assert outcome.stopped == "the time limit of 0.0333333 min"
 
 
 def test_shares_of_a_limit() -> None:
     now = [100.0]
-    budget = Budget(240.0, lambda: now[0])
+    budget = Budget(240.0, lambda: now[0], load=lambda: 0.5)
     assert budget.measuring_ends == 100 + 240 - 10
     assert budget.search_ends(50.0) == 100 + 240 - 10 - 50
     assert budget.search_ends(1e9) == 100 + 240 - 10 - 120
@@ -167,7 +170,8 @@ def test_shares_of_a_limit() -> None:
     assert not budget.is_over()
     now[0] = 330.0
     assert budget.is_over()
-    assert Budget(2.0, lambda: 0.0).measuring_ends == 1.6
+    assert Budget(2.0, lambda: 0.0, load=lambda: 1.0).measuring_ends == 1.6
+    assert Budget(240.0, lambda: 100.0, spent_seconds=20.0, load=lambda: 3.0).measuring_ends == 100 - 20 + 240 - 30
     unlimited = Budget(None, lambda: now[0])
     assert (unlimited.measuring_ends, unlimited.search_ends(5.0), unlimited.is_over()) == (None, None, False)
 
@@ -261,8 +265,9 @@ def test_a_run_longer_than_the_limit_is_ended(folder: Path) -> None:
         catch_exceptions=False,
     )
     seconds = time.monotonic() - started
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     assert seconds < 30  # a run takes many minutes
+    assert "No group was measured in the time limit of 0.15 min" in " ".join(result.output.split())
     assert not multiprocessing.active_children()
     told = check_files(folder)
     assert [one["status"] for one in told["groups"]] == ["not tested"] * 3

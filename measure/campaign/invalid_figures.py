@@ -1,0 +1,19 @@
+"""What makes figures or verdicts of a campaign wrong, as sentences that stand before all others in every report."""
+
+from __future__ import annotations
+
+from measure.campaign.controls import Controls
+from measure.campaign.executor import Outcome
+from measure.campaign.plan import Plan
+from measure.host.disturbances import forks, multiplexed
+
+
+def invalid_figures(plan: Plan, outcome: Outcome, controls: Controls | None) -> tuple[str, ...]:
+    """Sentences, the gravest first: events that no record has, counts that are too low, and controls that failed."""
+    sentences: list[str] = []
+    if plan.campaign.host is not None:
+        sentences += forks(outcome.runs)
+        sentences += multiplexed(outcome.runs)
+    missed = {warning: None for layouts in plan.builds.values() for warning in layouts[0].warnings}
+    sentences += [f"A counter may miss events: {warning}" for warning in missed]
+    return (*sentences, *(controls.failures if controls else ()))

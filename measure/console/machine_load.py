@@ -1,0 +1,28 @@
+"""How busy this machine is, and how long this process has been running."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+
+def load_per_processor() -> float:
+    """Tasks that want to run, mean of the last minute, for each processor that this process may use; 0 if unknown.
+
+    Above 1, work takes so many times as long as on an idle machine.
+    """
+    try:
+        return os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    except (OSError, AttributeError):
+        return 0.0
+
+
+def process_age_seconds() -> float:
+    """Time since this process was started, loading of its modules included; 0 if unknown."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return 0.0
