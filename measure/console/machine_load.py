@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +17,12 @@ def load_per_processor() -> float:
         return os.getloadavg()[0] / len(os.sched_getaffinity(0))
     except (OSError, AttributeError):
         return 0.0
+
+
+def command_age_seconds(name: str) -> float:
+    """`process_age_seconds` of a process that was started as the command ``name``; 0 in one that does other things,
+    too, such as a notebook or a test."""
+    return process_age_seconds() if Path(sys.argv[0]).name == name else 0.0
 
 
 def process_age_seconds() -> float:

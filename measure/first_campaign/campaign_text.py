@@ -133,6 +133,7 @@ def _software(trial: Trial, choice: Choice) -> list[str]:
             f"  # {one.function.name}, {one.function.place}: {share}",
             f"  {one.name}: {_spec(one.spec)}  # {events:,} events; adds about {_percent(added)} of the instructions",
         ]
+    lines += _about_steady(choice.steady, choice.left_out)
     costliest = max(counters, key=lambda one: one.counts.events)
     second = costliest.spec.model_copy(update={"method": "second_run"})
     lines += [
@@ -141,7 +142,6 @@ def _software(trial: Trial, choice: Choice) -> list[str]:
         f"  # {costliest.name}: {_spec(second)}",
     ]
     entries = [one.name for one in counters if one.spec.event == "entry"]
-    lines += _about_steady(choice.steady, choice.left_out)
     lines += ["", "# Sets of counters that runs collect together, each compared with the plain program."]
     lines.append("variants:")
     if entries and len(entries) < len(counters):

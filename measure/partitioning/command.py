@@ -17,7 +17,7 @@ from measure.campaign.first_use import Preparation
 from measure.campaign.machine_kind import check_emulated
 from measure.campaign.store import Store, write_text_atomically
 from measure.cluster.choice import workers_on
-from measure.console.machine_load import process_age_seconds
+from measure.console.machine_load import command_age_seconds
 from measure.console.progress import Status
 from measure.console.tables import print_table
 from measure.console.time_left import clock_text
@@ -78,9 +78,9 @@ class Searched:
 def run_partition(request: Request, console: Console) -> int:
     """`search_partition`, and print the result; the exit status. Raises `MeasureError`.
 
-    The time limit includes the time since this process was started.
+    The time limit includes the time since the command was started.
     """
-    searched = search_partition(request, console, process_age_seconds())
+    searched = search_partition(request, console, command_age_seconds("measure"))
     _print_outcome(searched.outcome, console)
     written = ", ".join(str(path) for path in searched.files)
     console.print(f"Written: {written}", style="dim", soft_wrap=True)

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from measure.console import machine_load
-from measure.console.machine_load import load_per_processor, process_age_seconds
+from measure.console.machine_load import command_age_seconds, load_per_processor, process_age_seconds
 
 ASK = "import time; time.sleep(0.5)\nfrom measure.console.machine_load import process_age_seconds as age; print(age())"
 
@@ -35,3 +35,11 @@ def test_load_is_that_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_age_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_load.os, "sysconf", lambda name: int("no number"))
     assert process_age_seconds() == 0.0
+
+
+def test_only_a_command_is_as_old_as_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test or a notebook that calls a command may have been running for hours."""
+    assert command_age_seconds("measure") == 0.0
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/measure", "partition"])
+    assert command_age_seconds("measure") > 0.0
+    assert command_age_seconds("emulate") == 0.0
