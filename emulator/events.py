@@ -68,6 +68,10 @@ class OpClass(IntEnum):
 
 NEVER = 0xFFFFFFFF  # the age [instructions] of an event that has not happened
 
+# The bytes of a table of held lines (`emulator.engine.instrument.held_lines`): a line that a cache holds, and one that
+# was written since it came in. 0 is for a line that the cache does not hold.
+HELD, HELD_WRITTEN = 1, 3
+
 # Memory access flags of an instruction.
 ACCESS_NONE, ACCESS_LOAD, ACCESS_STORE = 0, 1, 2
 # Beside another flag, for a core in a counterfactual run: the access touches no cache or TLB, and its address is not in

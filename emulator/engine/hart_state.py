@@ -78,8 +78,6 @@ _PC, _BUDGET, _FRM, _FFLAGS, _REASON, _TOUCH_TIME, _RESERVATION = (
 )
 _GUEST_MXCSR = OFFSETS["guest_mxcsr"] >> 2
 
-HELD_WRITTEN = 3  # in the tables of held lines: a line that was written; 0 is for a line that is not held
-
 # Histogram of reuse times: accesses (u64) by the leading zeros of the 32-bit time since the line's last access; the sum
 # of several copies counts.
 REUSE_OFFSET = 2048

@@ -78,7 +78,6 @@ class InOrderCore:
         self._op_capacity = 0
         self._known_code = np.zeros(0, np.int64)  # lines of the L1I cache, ascending
         self._online: OnlineCaches | None = None
-        self._is_followed = False  # whether fast execution keeps the online caches up to date
         if sample_every is not None:
             event, interval = sample_every
             if event not in (Event.CYCLES, Event.INSTRUCTIONS) or interval < 1:
@@ -139,27 +138,21 @@ class InOrderCore:
         if self._online is not None:
             self._leave()
             self._online.follow(self._longs, self._words)
-            self._is_followed = True
 
     def cache_contents(self) -> CacheContents:
-        """What caches and TLBs hold now, to go back to by `restore_caches`."""
-        is_followed = self._is_followed
+        """What caches and TLBs hold now, to go back to by `restore_caches`; fast execution goes on after `follow`."""
         self._leave()
-        found = CacheContents.of(self._longs, self._words)
-        if is_followed:
-            self.follow()
-        return found
+        return CacheContents.of(self._longs, self._words)
 
     def restore_caches(self, saved: CacheContents) -> None:
-        """Let caches and TLBs hold again what they held; fast execution does not go on with them before `follow`."""
+        """Let caches and TLBs hold again what they held; fast execution goes on after `follow`."""
         self._leave()
         saved.put(self._longs, self._words)
 
     def _leave(self) -> None:
         """The core's caches are about to change otherwise than by fast execution, or to move to larger arrays."""
-        if self._online is not None and self._is_followed:
+        if self._online is not None:
             self._online.leave()
-            self._is_followed = False
 
     @property
     def lines_to_warm(self) -> int:

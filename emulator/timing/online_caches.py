@@ -42,13 +42,9 @@ def online_line_bits(config: MachineConfig) -> tuple[int, int]:
 
 
 def _line_bits(cache: CacheConfig, config: MachineConfig) -> int:
-    all_ = [one.replacement for one in (config.l1d, config.l1i, config.l2) if one is not None]
-    is_followed = "fifo" in all_ if cache.replacement != "lru" else _is_for_second_level(config)
-    return cache.line_bytes.bit_length() - 1 if is_followed else 0
-
-
-def _is_for_second_level(config: MachineConfig) -> bool:
-    return config.l2 is not None and config.l2.replacement == "fifo"
+    below = config.l2.replacement if config.l2 is not None else None
+    for_whom = [below] if cache.replacement == "lru" else [config.l1d.replacement, config.l1i.replacement, below]
+    return cache.line_bytes.bit_length() - 1 if "fifo" in for_whom else 0
 
 
 class OnlineCaches:
@@ -74,8 +70,9 @@ class OnlineCaches:
         """Go on from what the caches in the core's arrays hold."""
         held, core, below = self._held, Arrays(longs, words), int(self.below)
         for cache, is_exact, table in ((layout.L1D, self.data, held.data), (layout.L1I, self.code, held.code)):
-            self._arrays[cache] = core if is_exact else _stand_in(core, cache)
-            if len(table):
+            is_followed = len(table) > 0
+            self._arrays[cache] = core if is_exact or not is_followed else _stand_in(core, cache)
+            if is_followed:
                 hold_all(*self._arrays[cache], cache, table)
         data, code = self._arrays[layout.L1D], self._arrays[layout.L1I]
         self._calls = (
@@ -85,10 +82,11 @@ class OnlineCaches:
         held.connect(*self._calls)
 
     def leave(self) -> None:
-        """Let the core go on with its caches itself."""
+        """Let the core go on with its caches itself; nothing without `follow` before."""
         for cache, table in ((layout.L1D, self._held.data), (layout.L1I, self._held.code)):
-            if len(table):
+            if len(table) and cache in self._arrays:
                 drop_all(*self._arrays[cache], cache, table)
+        self._arrays.clear()
 
 
 @dataclass(frozen=True)

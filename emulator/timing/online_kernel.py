@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emulator.events import HELD, HELD_WRITTEN
 from emulator.kernels.jit import Integer, inline_kernel, kernel
 from emulator.timing.cache_kernel import next_random
 from emulator.timing.layout import (
@@ -31,8 +32,6 @@ from emulator.timing.layout import (
     STAMPS,
 )
 from emulator.timing.memory_kernel import read_below, write_below
-
-HELD, HELD_WRITTEN = 1, 3
 
 Longs = NDArray[np.int64]
 Words = NDArray[np.uint32]

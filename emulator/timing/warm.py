@@ -40,7 +40,8 @@ def warm_caches(
     config: MachineConfig, longs: NDArray[np.int64], words: NDArray[np.uint32], data: Touched, code: Touched,
     since: int, fills: Fills | None, online: OnlineCaches | None = None,
 ) -> None:  # fmt: skip
-    """`InOrderCore.warm_caches` on the core's arrays; ``online``: what is kept up to date and stays as it is."""
+    """`InOrderCore.warm_caches` on the core's arrays; ``online`` tells which caches fast execution keeps
+    up to date: they stay as they are."""
     line = layout.P_L1D_SHIFT, layout.P_L1I_SHIFT, layout.P_PAGE_SHIFT, layout.P_L2_SHIFT
     l1d_shift, l1i_shift, page_shift, l2_shift = (int(longs[place]) for place in line)
     order = youngest_first(data.ages)

@@ -65,6 +65,7 @@ class RollBackTracer:
         number = 0
         while machine.ending is None:
             saved, caches = machine.snapshot(), self._core.cache_contents()
+            self._core.follow()
             machine.observe(self._profile_selection)
             machine.count_from_here()
             ran = machine.run_intervals(length, at_most)
@@ -74,9 +75,8 @@ class RollBackTracer:
             if wanted:
                 ended = machine.ending is not None
                 machine.restore(saved)
-                if any(self._run.fills):
-                    self._core.restore_caches(caches)
-                    self._core.follow()
+                self._core.restore_caches(caches)
+                self._core.follow()
                 for place in wanted:
                     match, signature, wait = found[place]
                     events = self._run.simulate(int(begins[place]), int(ran.ends[place]))

@@ -57,7 +57,8 @@ class ChosenCounter:
 @dataclass(frozen=True)
 class Choice:
     """``counters``: the chosen ones; ``left_out``: what was found about candidates that vary too little from record to
-    record; ``steady``: about those that were chosen for want of others."""
+    record; ``steady``: findings about chosen counters that vary as little, where no
+    counter varies more."""
 
     counters: tuple[ChosenCounter, ...] = ()
     left_out: tuple[MetricFinding, ...] = ()

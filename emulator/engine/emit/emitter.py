@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from emulator.engine.hart_state import HELD_WRITTEN, OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
+from emulator.engine.hart_state import OFFSETS, REUSE_BINS, REUSE_COPIES, REUSE_OFFSET
 from emulator.engine.instrument.line_timestamps import writes_offset
-from emulator.events import TraceSelection
+from emulator.events import HELD_WRITTEN, TraceSelection
 from emulator.isa.decode import DYNAMIC_ROUNDING
 
 MASK = (1 << 64) - 1

@@ -292,12 +292,12 @@ class RegionEmitter(InlineCallEmitter):
         self.fault_if(self.let(f"icmp ugt i64 {base}, {ADDRESS_LIMIT}"), address)
 
     def record_access(self, address: V) -> None:
+        is_store = bool(self.instruction.row.access & ACCESS_STORE)
         if self.selection.line_bits and self._timestamped[self._place_in_block]:
             time = self.let(f"add i32 {self._time}, {self._place_in_block}")
-            is_store = bool(self.instruction.row.access & ACCESS_STORE)
             self.touch(address, time, is_store, self.selection)
         if self.selection.fills[0]:
-            self.pass_on_access(address, bool(self.instruction.row.access & ACCESS_STORE), self.selection)
+            self.pass_on_access(address, is_store, self.selection)
         self._accesses += 1
         if not (self._recorded and self.selection.addresses):
             return

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from emulator.engine.address_tables import Table
 from emulator.engine.codegen.entry import Entry
-from emulator.engine.hart_state import HELD_WRITTEN, OFFSETS, Hart
+from emulator.engine.hart_state import OFFSETS, Hart
+from emulator.events import HELD_WRITTEN
 from emulator.kernels.jit import call_address
 
 
